@@ -73,7 +73,7 @@ def ours(data: Data, seed: int, *, aware: bool, learner: str) -> list[Pair]:
     table = table_of(data)
     train, test = halves(data, seed)
     names = tuple(table.features.column_names)
-    problem = RepairProblem(table.take(train), None, None, names, aware)
+    problem = RepairProblem(table.take(train), None, names, aware)
     new = table.take(test)
     before, after = matrices(data, seed, aware=aware)
     out = []

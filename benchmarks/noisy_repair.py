@@ -221,7 +221,7 @@ def thresholds(data: Data, table: Table, assumed: Assumption, told: NoiseTable) 
     bins = 20 if isinstance(assumed, Sensitive) else 100
     scored = mean_of(problem, "linear", "logistic", 0.0, 0)
     seen = Binned.of(problem, scored, data.constraint, bins, Kinds.recorded(problem, blind=False))
-    joint = carried(told, problem.cells.names, seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2)))
+    joint = carried(told, problem.groups.names, seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2)))
     if isinstance(assumed, Identified):
         assumed = Identified(assumed.z, seen.rows)
     return seen.edges, solve_noisy(seen.n, joint, data.constraint, data.slack, assumed).F
@@ -369,7 +369,7 @@ def timing(data: Data) -> str:
         own = seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2))
         try:
             solve_noisy(
-                seen.n, carried(told, problem.cells.names, own), data.constraint, data.slack, assumption
+                seen.n, carried(told, problem.groups.names, own), data.constraint, data.slack, assumption
             )
         except ValueError:
             parts.append(f"{name} refused")

@@ -153,10 +153,7 @@ def test_a_format_is_one_module(house: Path, run: Fairfix) -> None:
     assert "|line|" in run("audit", "--help").replace("\n", "").replace(" ", "")
 
 
-METHOD = '''"""Quota: of every group the same share is selected, those with the highest scores.
-
-.. math:: P(s \\\\ge t_k \\\\mid k) = c
-"""
+METHOD = '''"""Quota: the same fraction of every group is selected, those with the highest scores."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -183,17 +180,16 @@ class GroupThresholds(OfGroups):
 
 @dataclass(frozen=True)
 class Quota(Repairer):
-    """The same share of every group."""
-
     name: ClassVar[str] = "quota"
-    summary: ClassVar[str] = "the same share of every group, by a threshold per group"
+    summary: ClassVar[str] = "the same fraction of every group, by a threshold per group"
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
-    share: float = param(0.5, "share of each group that is selected", at_least=0.0, at_most=1.0)
+    fraction: float = param(0.5, "fraction of each group that is selected", at_least=0.0, at_most=1.0)
 
     def _fit(self, problem, rng):
-        groups, score = problem.cells, problem.table.rows.score
-        cuts = [np.quantile(score[groups.codes == k], 1 - self.share) for k in range(len(groups.levels))]
-        return GroupThresholds(groups.columns, groups.levels, np.array(cuts))
+        groups, score = problem.groups, problem.table.rows.score
+        each = [score[groups.codes == k] for k in range(len(groups.levels))]
+        thresholds = np.array([np.quantile(one, 1 - self.fraction) for one in each])
+        return GroupThresholds(groups.columns, groups.levels, thresholds)
 '''
 
 
@@ -201,14 +197,16 @@ def test_a_method_is_one_module(house: Path, run: Fairfix) -> None:
     """With a kind of predictor of its own: fitted, reported, loaded in another process, and decided with."""
     (house / "methods" / "quota.py").write_text(METHOD)
     outs = ("--out", "html=r.html", "--format", "json", "-o", "r.fairfix")
-    result = json.loads(run("repair", *AUDIT[1:], "--method", "quota", "--share", "0.25", *outs))
+    result = json.loads(run("repair", *AUDIT[1:], "--method", "quota", "--fraction", "0.25", *outs))
     run("predict", "r.fairfix", "data.parquet", "-o", "decided.csv", "--config", "none")
     decided = pyarrow.csv.read_csv(house.parent / "decided.csv").to_pandas()
 
     jsonschema.validate(result, json_schema("repair"))
     assert "quota" in (house.parent / "r.html").read_text(encoding="utf-8")
     helped = run("repair", "--help", "--method", "quota")
-    assert "--share NUMBER Share of each group that is selected. [default: 0.5]" in " ".join(helped.split())
+    assert "--fraction NUMBER Fraction of each group that is selected. [default: 0.5]" in " ".join(
+        helped.split()
+    )
     assert "group_thresholds" in run("inspect", "r.fairfix", "--detail")
     run("export", "r.fairfix", status=2)  # nobody has said what its rule is in SQL
     assert decided.groupby("race")["decision"].mean().to_numpy() == pytest.approx(0.25, abs=0.05)

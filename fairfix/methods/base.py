@@ -270,7 +270,7 @@ class Repairer(Constrained):
 
     def _check(self, problem: RepairProblem) -> None:
         """Raise where the problem has something that the method cannot use, or lacks something that it needs."""
-        groups, solver = problem.cells, self.effective_solver
+        groups, solver = problem.groups, self.effective_solver
         task, paf, noise = problem.task, problem.protected_as_feature, problem.noise
         learned = problem.features is not None or paf
         name, tasks, needs_noise = self.name, solver.tasks or self.tasks, "noise" in self.uses

@@ -124,7 +124,7 @@ def within_strata(problem: RepairProblem) -> tuple[Groups, Ints]:
 
     Strata are counted from 0; without them the groups are as they are, all of stratum 0.
     """
-    groups, strata = problem.cells, problem.strata
+    groups, strata = problem.groups, problem.strata
     if strata is None:
         return groups, np.zeros(len(groups.levels), dtype=np.int64)
     many = len(groups.levels)

@@ -169,7 +169,7 @@ class Design:
 @once_per_problem
 def design_of(problem: RepairProblem, learner: Learner) -> Design:
     """Return the matrix that members are fitted to."""
-    groups = problem.cells.columns if problem.protected_as_feature else ()
+    groups = problem.groups.columns if problem.protected_as_feature else ()
     features = Features.learn(problem.table, problem.features, groups)
     matrix = features.matrix(problem.table, gaps=sees_gaps(learner))
     return Design(features, matrix, folds_of(matrix, FOLDS, problem.table.rows.weight))
@@ -243,7 +243,7 @@ def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
 @once_per_problem
 def groups_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> Scored:
     """Return the model of the group: P(group | features), shape (n, K) on the rows of the fit."""
-    groups, weight, X = problem.cells, problem.table.rows.weight, design_of(problem, learner).matrix
+    groups, weight, X = problem.groups, problem.table.rows.weight, design_of(problem, learner).matrix
     settings = {"learner": learner, "l2": l2, "seed": seed}
     fit, usable = fitting_classes(X, groups.codes, len(groups.levels), weight, **settings)
     return _scored(problem, learner, fit, None, usable)

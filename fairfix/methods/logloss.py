@@ -381,7 +381,7 @@ class Game:
     def check_events(self) -> None:
         """Raise where a group has no rows in an event."""
         groups, constraint = self.groups, self.method.goal
-        for label, mass in zip(EVENTS[constraint], self.masses(self.problem.table.weight), strict=True):
+        for label, mass in zip(EVENTS[constraint], self.masses(self.problem.weight), strict=True):
             if not mass.all():
                 name = groups.names[int(np.argmin(mass))]
                 raise DataError(
@@ -414,7 +414,7 @@ class Game:
 
     def held_out(self, l2: float, starts: dict[int, Solution]) -> float:
         """Return the log loss of rows out of their fold; folds without which a cell is empty are left out."""
-        weight, losses, masses = self.problem.table.weight, [], []
+        weight, losses, masses = self.problem.weight, [], []
         for fold in range(FOLDS):
             out = self.design.folds == fold
             if not out.any() or not self.masses((~out).astype(np.float64)).all():
@@ -461,7 +461,7 @@ def _classes(problem: RepairProblem, about_labels: bool) -> tuple[Ints, Ints]:
     code = groups.codes
     if about_labels:
         code = code + len(groups.levels) * label_of(problem).astype(np.int64)
-    there = np.unique(code[problem.table.weight > 0])
+    there = np.unique(code[problem.weight > 0])
     return np.minimum(np.searchsorted(there, code), there.size - 1), there
 
 

@@ -33,9 +33,6 @@ class RepairProblem:
     ----------
     table
         The rows. If its reading names strata, groups are to be alike within each stratum.
-    groups
-        Defaults to the cells of all protected columns: parity among the cells of race and sex implies parity by
-        race and by sex.
     unlabelled
         More rows with scores and groups but no labels, for what needs none.
     features
@@ -59,7 +56,6 @@ class RepairProblem:
     """
 
     table: Table
-    groups: Groups | None = None
     unlabelled: Table | None = None
     features: tuple[str, ...] | None = None
     protected_as_feature: bool = False
@@ -71,9 +67,9 @@ class RepairProblem:
     many_fits: bool = False
 
     @cached_property
-    def cells(self) -> Groups:
-        """The groups in force."""
-        return self.table.groups() if self.groups is None else self.groups
+    def groups(self) -> Groups:
+        """The intersections of all protected columns: parity among those of race and sex implies parity by each."""
+        return self.table.groups()
 
     @cached_property
     def strata(self) -> Groups | None:
@@ -100,6 +96,11 @@ class RepairProblem:
     def classes(self) -> tuple[tuple[str, ...], Ints]:
         """The classes that labels have, in order, and the number of each row's, shape (n,)."""
         return classes_of_rows(self.table, self.table.reading.columns.classes[0], "label")
+
+    @property
+    def threshold(self) -> float:
+        """The threshold on the probability from which on the original model decides positively; 0.5 where none is."""
+        return self.table.reading.cut
 
     @property
     def weight(self) -> Floats:
@@ -135,7 +136,7 @@ def once_per_problem(
 @once_per_problem
 def group_masses(problem: RepairProblem) -> Floats:
     """Return the weight of each group, shape (K,)."""
-    groups = problem.cells
+    groups = problem.groups
     return np.bincount(groups.codes, problem.table.rows.weight, len(groups.levels)).astype(np.float64)
 
 
@@ -145,7 +146,7 @@ def require_rows(problem: RepairProblem) -> None:
         _require_classes(problem)
     mass = group_masses(problem)
     if not mass.all():
-        empty, where = problem.cells.names[int(np.argmin(mass))], attribute_name(problem.cells.columns)
+        empty, where = problem.groups.names[int(np.argmin(mass))], attribute_name(problem.groups.columns)
         raise DataError(
             f"group {empty!r} of {where!r} has no rows to fit on; leave it out or merge it into another"
         )

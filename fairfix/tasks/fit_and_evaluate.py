@@ -303,7 +303,6 @@ def repair_table(
         _check_choice(table, split, next(iter(choices)), validation)
     fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
     learned = (
-        None,
         unlabelled,
         features,
         repairer.protected_as_feature,

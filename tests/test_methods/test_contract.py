@@ -25,7 +25,7 @@ from fairfix.auditing.results import Settings
 from fairfix.cli.repair import method_options
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Groups, Table
+from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, expected_accuracy, param
@@ -249,14 +249,12 @@ def fit(repairer: Repairer, table: Table, seed: int = 0) -> RepairedPredictor:
     return repairer.fit(problem_of(type(repairer), table), rng=np.random.default_rng(seed))
 
 
-def problem_of(method: type[Repairer], table: Table, groups: Groups | None = None) -> RepairProblem:
+def problem_of(method: type[Repairer], table: Table) -> RepairProblem:
     """Return the problem of a table; a method that knows noise is told that there is none."""
-    names = (table.groups() if groups is None else groups).names
+    names = table.groups().names
     none = NoiseTable("table", names, names, 1e4 * np.eye(len(names)), "count")
     features = ("x",) if method is OnSplines else None
-    return RepairProblem(
-        table, groups, features=features, noise=Noise(none) if "noise" in method.uses else None
-    )
+    return RepairProblem(table, features=features, noise=Noise(none) if "noise" in method.uses else None)
 
 
 def fitted(method: type[Repairer], slack: float | None = None) -> tuple[Table, RepairedPredictor]:
@@ -553,12 +551,11 @@ def test_one_class_is_named(method: type[Repairer]) -> None:
 def test_an_empty_group_is_named(method: type[Repairer]) -> None:
     """A group without rows is an error that names it."""
     law("empty group")(method)
-    table = table_of(scored())
-    groups = table.groups()
-    wider = replace(groups, levels=(*groups.levels, ("nobody",)))
+    problem = problem_of(method, table_of(scored()))
+    vars(problem)["groups"] = replace(problem.groups, levels=(*problem.groups.levels, ("nobody",)))
 
     with pytest.raises(DataError, match="'nobody'"):
-        method().fit(problem_of(method, table, wider), rng=np.random.default_rng(0))
+        method().fit(problem, rng=np.random.default_rng(0))
 
 
 def test_unseen_groups_are_not_decided(method: type[Repairer]) -> None:

@@ -77,7 +77,7 @@ def table_of(data: pa.Table, label: str, **more: Any) -> Table:
 
 def fit(table: Table, *, aware: bool = False, **parameters: Any) -> RepairedPredictor:
     """Fit to the features."""
-    problem = RepairProblem(table, None, None, NAMES, aware)
+    problem = RepairProblem(table, None, NAMES, aware)
     return FairRegression(**parameters).fit(problem, rng=np.random.default_rng(0))
 
 
@@ -92,7 +92,7 @@ def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
     Where values are drawn it is in expectation; as drawn, a row of each group may lie on either side.
     """
     table = table_of(frame(many=500), label)
-    problem = RepairProblem(table, None, None, NAMES, aware)
+    problem = RepairProblem(table, None, NAMES, aware)
     # bins of ten rows move a value by up to ten rows of a group, more than the bound below allows
     repairer = FairRegression(learner=learner, slack=0.1, bin_rows=1 if aware else 10)
     predictor = repairer.fit(problem, rng=np.random.default_rng(0))

@@ -65,7 +65,7 @@ class GroupLoss(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve for the models that the learner fits."""
-        limits, recipe = self.method.limits(problem.cells), self.method.recipe(problem, rng)
+        limits, recipe = self.method.limits(problem.groups), self.method.recipe(problem, rng)
         direct = self.method.model == "linear" and self.method.search == "auto"
         fit = self._linear if direct else self._members
         return fit(problem, limits, *recipe)
@@ -73,7 +73,7 @@ class GroupLoss(Solver):
     def _linear(
         self, problem: RepairProblem, limits: Floats, learner: Learner, loss: str, l2: float, seed: int
     ) -> RepairedPredictor:
-        groups, design = problem.cells, design_of(problem, learner)
+        groups, design = problem.groups, design_of(problem, learner)
         y, weight, bounds = label_of(problem), problem.table.rows.weight, bounds_of(problem, loss)
         one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=l2, into=bounds)
         if isinstance(one, Infeasible):
@@ -115,7 +115,7 @@ class GroupLoss(Solver):
     def _members(
         self, problem: RepairProblem, limits: Floats, learner: Learner, loss: str, l2: float, seed: int
     ) -> RepairedPredictor:
-        groups, design = problem.cells, design_of(problem, learner)
+        groups, design = problem.groups, design_of(problem, learner)
         weight, bounds = problem.table.rows.weight, bounds_of(problem, loss)
         y, level, unit = standardised(label_of(problem), weight, loss)
         low, high = ((end - level) / unit for end in bounds or (-math.inf, math.inf))

@@ -85,7 +85,7 @@ class ClosedForm(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit the tube."""
-        method, groups = self.method, problem.cells
+        method, groups = self.method, problem.groups
         recipe, slack = method.recipe(problem, rng), method.slacks(groups)
         if problem.strata is not None:
             return self._within_strata(problem, mean_of(problem, *recipe), recipe[1])
@@ -113,7 +113,7 @@ class ClosedForm(Solver):
         """Fit a tube to each stratum: groups of different strata have nothing to do with one another."""
         strata, table = problem.strata, problem.table
         assert strata is not None
-        cells = table.groups((*strata.columns, *problem.cells.columns))
+        cells = table.groups((*strata.columns, *problem.groups.columns))
         rows = np.flatnonzero(table.weight > 0)
         levels, tubes, value, spread = [], [], 0.0, 0.0
         least, times = self._rows_of_bins(problem)
@@ -143,7 +143,7 @@ class ClosedForm(Solver):
 def _scores_of(
     problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int, least: int
 ) -> Scores:
-    groups = problem.cells
+    groups = problem.groups
     score = mean_of(problem, learner, loss, l2, seed).scores
     rows = problem.table.rows
     times = None if rows.entries is None else rows.entries.rows
@@ -252,7 +252,7 @@ class PlugIn(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve the linear program of the rule."""
-        recipe, slack = self.method.recipe(problem, rng), self.method.slacks(problem.cells)
+        recipe, slack = self.method.recipe(problem, rng), self.method.slacks(problem.groups)
         learner, loss, l2, seed = recipe
         base, group = mean_of(problem, *recipe), groups_of(problem, learner, l2, seed)
         rows = plug_in_problem(problem, *recipe)
@@ -281,7 +281,7 @@ def plug_in_problem(
     score = mean_of(problem, learner, loss, l2, seed).scores
     group = groups_of(problem, learner, l2, seed).scores
     label = None if name_of(loss) in OF_MEAN else label_of(problem)
-    return PluginProblem(score, group, problem.cells.codes, problem.table.rows.weight, loss, alone, label)
+    return PluginProblem(score, group, problem.groups.codes, problem.table.rows.weight, loss, alone, label)
 
 
 def _notes_on_rule(
@@ -295,7 +295,7 @@ def _notes_on_rule(
     if not fit.solved:
         yield Caution("the linear program was not solved, so all rows get the mean score", "not_converged")
         return
-    names = attribute_name(problem.cells.columns)
+    names = attribute_name(problem.groups.columns)
     free, constant = rows.losses(PluginRule.free()), rows.losses(rows.constant)
     span = constant - free
     given = (fit.loss - free) / span if span > 0 else 0.0
@@ -374,7 +374,7 @@ class Reduction(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Call the oracle until the mixture is good enough, in scores from 0 to 1."""
-        method, groups, y = self.method, problem.cells, label_of(problem)
+        method, groups, y = self.method, problem.groups, label_of(problem)
         recipe = method.recipe(problem, rng)
         learner, loss, l2, seed = recipe
         design, weight, logistic = design_of(problem, learner), problem.table.rows.weight, loss == "logistic"

@@ -100,7 +100,7 @@ class Exact(Solver):
         title = Comparison.parse(self.method.bounds_of(problem.table.reading)).title
         ratio = self.method.wanted.least
         held = f"keep the {title} at {ratio:g} or more" if ratio else f"meet the slack in the {title}"
-        attributes = self.method.alike(problem.cells.columns)
+        attributes = self.method.alike(problem.groups.columns)
         if len(attributes) > 1:
             held += " of " + " and of ".join(map(attribute_name, attributes))
         if self.method.rho != "joint":

@@ -79,7 +79,7 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
     cells = [cells_of(problem).cells[k] for k in inside]
     points = [points_of(problem, method.calibration)[k] for k in inside]
     levels = [cells_of(problem).levels[k] for k in inside]
-    each = method.wanted.each and len(problem.cells.columns) > 1
+    each = method.wanted.each and len(problem.groups.columns) > 1
     groups = groups_of_each(problem, inside) if each else np.arange(len(inside))[:, None]
     if method.about_labels:
         _require_labels(method, cells, points, groups, levels)
@@ -229,7 +229,7 @@ def _line(method: Ramp, lift: float, one: float, zero: float) -> CellRule:
 
 def groups_of_each(problem: RepairProblem, inside: Sequence[int]) -> Ints:
     """Return the group of some cells by each protected column, numbered from 0 among them, shape (C, J)."""
-    columns = len(problem.cells.columns)
+    columns = len(problem.groups.columns)
     levels = [cells_of(problem).levels[k] for k in inside]
     each = [np.unique(own, return_inverse=True)[1] for own in _columns(levels, columns)]
     return np.stack(each, axis=1).astype(np.int64)

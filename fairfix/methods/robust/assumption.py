@@ -60,7 +60,7 @@ def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
             f"{'Choose' if members else 'Add a column label to the table, or choose'} "
             f"{assumes_more}`assume=none` (which may accept no one)"
         )
-    used = [column for column in problem.cells.columns if column in problem.seen_by_model]
+    used = [column for column in problem.groups.columns if column in problem.seen_by_model]
     if used and not members and name in ("identified", "epsilon"):
         raise UsageError(
             f"{method.name}: the model uses {', '.join(used)}; `assume={method.assume}` needs a score that does not "

@@ -44,7 +44,7 @@ def require_trainable(problem: RepairProblem, who: str) -> None:
             f"{who} trains a model, which needs more than a score; name columns with `features`, or use "
             "`solver=thresholds`"
         )
-    used = [column for column in problem.cells.columns if column in problem.features]
+    used = [column for column in problem.groups.columns if column in problem.features]
     if used:
         raise UsageError(
             f"{who} may use the recorded group {' x '.join(used)} only with `group=used`; leave it out "
@@ -61,11 +61,11 @@ class TrainedRule(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""
-        method, codes, weight = self.method, problem.cells.codes, problem.table.rows.weight
+        method, codes, weight = self.method, problem.groups.codes, problem.table.rows.weight
         assumed = assumption_of(method, problem)
         require_trainable(problem, f"{method.name}: {self.option}")
         scored = mean_of(problem, method.model, "logistic", method.l2, int(rng.integers(2**31)))
-        design, label, many = design_of(problem, method.model), label_of(problem), len(problem.cells.names)
+        design, label, many = design_of(problem, method.model), label_of(problem), len(problem.groups.names)
         own = shares_of(problem)
         noise = surveyed(method, problem, RowNoise.of_groups(problem, own), own)
         member = scored.scorer.member
@@ -119,7 +119,7 @@ class TrainedRule(Solver):
         )
         if problem.protected_as_feature:
             yield Note(
-                f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; `group=unused` "
+                f"decisions use the recorded group {' x '.join(problem.groups.columns)!r}; `group=unused` "
                 "avoids this",
                 "uses_group",
             )
@@ -175,7 +175,7 @@ def _rule(problem: RepairProblem, design: Design, best: Trained) -> tuple[ScoreC
     that the fit has not seen gets no decision. Forms are divided by the largest distance of a threshold to their
     middle, since a sigmoid tells numbers apart near 0 alone.
     """
-    groups, features = problem.cells, design.features
+    groups, features = problem.groups, design.features
     seen = problem.protected_as_feature
     columns = tuple(one for one in features.columns if one.kind != "group")
     plain = sum(len(one.titles) for one in columns)  # columns of groups come last

@@ -46,7 +46,7 @@ class Kinds:
     @classmethod
     def recorded(cls, problem: RepairProblem, *, blind: bool) -> Kinds:
         """Return the recorded groups, or with probabilities of membership those of rules."""
-        groups, noise = problem.cells, problem.noise
+        groups, noise = problem.groups, problem.noise
         assert noise is not None
         if noise.membership is None:
             many = len(groups.levels)
@@ -71,7 +71,7 @@ class Kinds:
         rule[into] = used
         odd = np.flatnonzero(rule[into] != used)
         if odd.size:
-            names, columns = problem.cells.names, attribute_name(problem.cells.columns)
+            names, columns = problem.groups.names, attribute_name(problem.groups.columns)
             both = sorted((names[used[odd[0]]], names[rule[into[odd[0]]]]))
             raise UsageError(
                 f"robust: rows with the same membership probabilities are in the groups {both[0]!r} and {both[1]!r} "
@@ -142,12 +142,12 @@ class RowNoise:
     @classmethod
     def of_groups(cls, problem: RepairProblem, own: Floats) -> RowNoise:
         """Carry the table over to masses of recorded groups by label, shape (K, 2), of total 1."""
-        names, noise = problem.cells.names, problem.noise
+        names, noise = problem.groups.names, problem.noise
         assert noise is not None
         _require_cells(problem, noise)
         given = None
         if noise.radii is not None:
-            given = balls_for(noise.radii, names, attribute_name(problem.cells.columns))
+            given = balls_for(noise.radii, names, attribute_name(problem.groups.columns))
         if noise.table is None:
             return cls((), None, None, given)
         noise, masses = noise.for_data(names, own.T if noise.table.by_label else own.sum(1))
@@ -170,7 +170,7 @@ class RowNoise:
     def surveyed(self, problem: RepairProblem, own: Floats, confidence: float) -> RowNoise:
         """Return what a survey of counts leaves open at a confidence; masses of recorded groups as in `of_groups`."""
         assert problem.noise is not None
-        names = problem.cells.names
+        names = problem.groups.names
         noise, _ = problem.noise.for_data(names, own.T if self.by_label else own.sum(1))
         table, here = noise.table, slice(len(names))
         assert table is not None
@@ -230,14 +230,14 @@ class RowNoise:
 
 def shares_of(problem: RepairProblem) -> Floats:
     """Return the masses of recorded groups by label, shape (K, 2), of total 1."""
-    many, label = len(problem.cells.names), label_of(problem).astype(np.int64)
-    own = np.bincount(2 * problem.cells.codes + label, problem.weight, 2 * many).reshape(many, 2)
+    many, label = len(problem.groups.names), label_of(problem).astype(np.int64)
+    own = np.bincount(2 * problem.groups.codes + label, problem.weight, 2 * many).reshape(many, 2)
     return np.asarray(own / problem.weight.sum())
 
 
 def _require_cells(problem: RepairProblem, noise: Noise) -> None:
     """Raise a UsageError where noise is described for one of several columns, whose cells are the groups."""
-    columns, names = problem.cells.columns, problem.cells.names
+    columns, names = problem.groups.columns, problem.groups.names
     named = [recorded_in(key, names) for key in noise.radii or ()]
     if noise.table is not None:
         named = [*noise.table.noisy]
@@ -278,7 +278,7 @@ class Binned:
         asked = (weight > 0) & (label == 1) if of_label else weight > 0
         if not asked.any():
             raise DataError(f"there is no row with label 1, which {constraint} needs")
-        edges = bin_edges(score, weight, asked, bins, 2.0 * problem.table.reading.cut - 1.0)
+        edges = bin_edges(score, weight, asked, bins, 2.0 * problem.threshold - 1.0)
         return cls.counted(problem, bins_of(edges, score), edges, kinds)
 
     @classmethod

@@ -54,7 +54,7 @@ def reliance(
     """Yield what the result relies on, its worst case under other assumptions, and what breaks it."""
     noise = problem.noise
     assert noise is not None
-    table, short, columns = noise.table, rows.merged(chance), problem.cells.columns
+    table, short, columns = noise.table, rows.merged(chance), problem.groups.columns
     about_recording = isinstance(assumed, Identified | Sensitive)
     kept = "" if table is None else f"; {_kept(noise, about_recording)}"
     what = "set of probabilities" if noise.membership else "set of radii" if table is None else "table"
@@ -71,7 +71,7 @@ def reliance(
         )
     cases = list(_worst_cases(method.parity, problem, rows, short, behind))
     named = {} if table is None else dict(zip(table.noisy, table.entries.T, strict=True))
-    extra = [name for name, own in named.items() if name not in problem.cells.names and own.any()]
+    extra = [name for name, own in named.items() if name not in problem.groups.names and own.any()]
     if extra:
         yield Caution(
             f"the noise table names {', '.join(map(repr, extra))} as recorded, and no training row is recorded "
@@ -129,7 +129,7 @@ def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed
     if isinstance(assumed, Identified):
         return f"N4: noise that depends on the true group{label} alone, with a margin of {_errors(method.z)}"
     each = ""
-    balls, names = behind.balls, problem.cells.names
+    balls, names = behind.balls, problem.groups.names
     assert balls is not None
     homes = balls.recorded(names)
     elsewhere = homes != balls.true
@@ -161,7 +161,7 @@ def _worst_cases(
             "if the true group is independent of score and label, given the probabilities (N4, an estimate)"
         )
         worst[text] = (short.members(behind.members),), Independent()
-    if behind.conditional is not None and not set(problem.cells.columns) & set(problem.seen_by_model):
+    if behind.conditional is not None and not set(problem.groups.columns) & set(problem.seen_by_model):
         text = f"if noise depends on the true group{label} alone (N4, an estimate)"
         worst[text] = (behind.conditional,), Identified(0.0, rows.rows)
     if behind.by_label:
@@ -241,7 +241,7 @@ def _kept(noise: Noise, about_recording: bool) -> str:
 
 def cut_note(problem: RepairProblem) -> Iterator[Note]:
     """Yield that errors count alike where the base decides at another threshold than 0.5."""
-    if abs(problem.table.reading.cut - 0.5) > HOLDS:
+    if abs(problem.threshold - 0.5) > HOLDS:
         alike = "both kinds of error have equal weight in the repair, whatever the threshold of the original decisions"
         yield Note(alike, "threshold")
 
@@ -249,7 +249,7 @@ def cut_note(problem: RepairProblem) -> Iterator[Note]:
 def extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[Note]:
     """Yield that nearly everybody is decided alike, where the base does not."""
     weight = problem.weight / problem.weight.sum()
-    taken, was = float(weight @ chance), float(weight @ (base >= problem.table.reading.cut))
+    taken, was = float(weight @ chance), float(weight @ (base >= problem.threshold))
     few, had = min(taken, 1 - taken), was if taken < 0.5 else 1 - was
     if 0 < few < max(FEW, LITTLE * had):
         yield Caution(

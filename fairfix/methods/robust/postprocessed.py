@@ -57,7 +57,7 @@ class Postprocessed(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve the program and say what it relies on."""
-        method, groups = self.method, problem.cells
+        method, groups = self.method, problem.groups
         assumed = assumption_of(method, problem)
         scored = mean_of(problem, method.model, "logistic", method.l2, int(rng.integers(2**31)))
         blind = method.group == "unused"
@@ -143,7 +143,7 @@ class Postprocessed(Solver):
                 f"{which} of {best.programs:,} rules, each checked against its own worst noise", "search"
             )
         if method.group != "unused":
-            recorded = " x ".join(problem.cells.columns)
+            recorded = " x ".join(problem.groups.columns)
             yield Note(
                 f"decisions use the recorded group {recorded!r}; `group=unused` does not", "uses_group"
             )

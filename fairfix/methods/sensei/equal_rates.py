@@ -123,7 +123,7 @@ class EqualRates(Solver):
 
 def _require_both_labels(problem: RepairProblem, y: Floats) -> None:
     """Raise where a group has no rows of one label, before anything is fitted."""
-    for name in problem.cells.columns:
+    for name in problem.groups.columns:
         groups = problem.table.groups([name])
         for label in (1, 0):
             many = np.bincount(groups.codes, problem.weight * (y == label), len(groups.levels))
@@ -161,7 +161,7 @@ def _models_of(
     whole = of_label(np.arange(len(table)))
     chance = out_of_fold(of_label, matrix, folds, whole)
     scorers, given = [], []
-    columns = tuple(name for name in problem.cells.columns if len(table.groups([name]).levels) > 1)
+    columns = tuple(name for name in problem.groups.columns if len(table.groups([name]).levels) > 1)
     for name in columns:
         sides = [_groups_given(table, name, matrix, y == label, folds, settings) for label in (1.0, 0.0)]
         scorers.append((Scorer(features, sides[0][0]), Scorer(features, sides[1][0])))

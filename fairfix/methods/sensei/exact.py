@@ -118,7 +118,7 @@ def undeclared(problem: RepairProblem, method: Sensei) -> Iterator[Proxy]:
         return
     declared = {name for name, _ in method.comparables}
     learned = replace(problem.table, features=problem.table.features.select(list(problem.features)))
-    for proposal in proxies(learned, problem.cells.columns):
+    for proposal in proxies(learned, problem.groups.columns):
         if proposal.column not in declared:
             yield proposal
 

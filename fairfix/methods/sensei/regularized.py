@@ -87,7 +87,7 @@ class Regularized(Solver):
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the weight that is asked for, or choose one."""
         method, table, seed = self.method, problem.table, int(rng.integers(2**31))
-        groups = problem.cells.columns if problem.protected_as_feature else ()
+        groups = problem.groups.columns if problem.protected_as_feature else ()
         features = Features.learn(table, problem.features, groups)
         X, weight, same, many = features.matrix(table), problem.weight, method.comparables, 0
         if problem.has_classes:

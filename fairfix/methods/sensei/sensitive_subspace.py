@@ -42,7 +42,7 @@ def span_of(problem: RepairProblem, features: Features, X: Floats, y: Floats, me
         out += [*features.directions(problem.subspace)]
     how, weight = method.people.learned_by, problem.weight
     own = np.array([one.kind == "group" for one in features.columns for _ in one.titles])
-    for name in problem.cells.columns if how else ():
+    for name in problem.groups.columns if how else ():
         groups = problem.table.groups([name])
         codes, levels = groups.codes, len(groups.levels)
         if levels < 2:
