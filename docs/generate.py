@@ -98,7 +98,9 @@ def completion() -> str:
         for name, _ in rules
         if name not in SETTINGS
     }
-    choices["constraint"] = sorted({name for one in available().values() for name in one.criteria.values()})
+    choices["constraint"] = sorted(
+        {name for one in available().values() for name in one.grammar.criteria.values()}
+    )
     return json.dumps({"methods": list(available()), "options": choices}, indent=1) + "\n"
 
 

@@ -141,8 +141,6 @@ class Repairer(Constrained):
     """What ``--method`` takes."""
     summary: ClassVar[str]
     """One line for help and docs."""
-    criterion: ClassVar[str]
-    """Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default."""
     solvers: ClassVar[Mapping[str, type[Solver]]] = {}
     """The algorithms that the parameter ``solver`` chooses from, where there are several."""
     _rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {"": {}}
@@ -162,8 +160,8 @@ class Repairer(Constrained):
     def __post_init__(self) -> None:
         for name, spec in self.specs().items():
             spec.check(self.name, name, getattr(self, name))
-        if self.criteria:
-            self.take_limit()
+        if self.grammar.criteria:
+            self._take_limit()
         if self.solvers:
             self.effective_solver.check_parameters()
 
@@ -187,19 +185,6 @@ class Repairer(Constrained):
         """The algorithm that the parameters choose."""
         return self.solvers.get(getattr(self, "solver", ""), Solver)(self)
 
-    def bounds_of(self, reading: Reading) -> str:
-        """Return the identifier of the audit comparison that ``slack`` bounds on such data, strata aside."""
-        return self.criterion
-
-    @property
-    def slack_of_all(self) -> float | None:
-        """The slack that holds for every group alike; None where it does not change the fit, or groups have others."""
-        return self.slack
-
-    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Return the attributes, by their columns, whose groups the slack holds alike: by default the cells of all."""
-        return (tuple(protected),)
-
     @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels."""
@@ -219,15 +204,6 @@ class Repairer(Constrained):
     def protected_as_feature(self) -> bool:
         """Whether the protected columns are features too."""
         return getattr(self, "group", "unused") == "used"
-
-    @property
-    def membership(self) -> Mapping[str, str]:
-        """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
-        return {}
-
-    def heeding_copies(self) -> Repairer:
-        """Return the repairer of a problem with counterfactual copies, whose slack may bound something else."""
-        return self
 
     def claim(self, noise: Noise | None) -> RobustnessClaim | None:
         """Return what is claimed of true groups that rows do not tell, by a description of noise; None for nothing."""
@@ -296,8 +272,8 @@ class Repairer(Constrained):
         for words, holds in refused.items():
             if holds:
                 raise UsageError(words)
-        self.check_attribute(groups.columns)
-        if not (self.membership or self.numbers):
+        self._check_attribute(groups.columns)
+        if not (self.membership or self.wanted.numbers):
             require_two(groups.columns, groups.names)
         require_rows(problem)
         if self.uses_labels and not problem.has_labels:

@@ -11,14 +11,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from fairfix.auditing.checks import compared
 from fairfix.auditing.comparisons import WITH_NUMBER, Comparison, written
 from fairfix.auditing.grammar import MIRRORED, NUMBERS, Condition, read, turned
 from fairfix.auditing.metrics import ALIASES, METRICS
 from fairfix.data.names import attribute_name, initials, nearest
+from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
+from fairfix.noise.membership_audit import ATTRIBUTE
 
 WORSE = "worse_than_overall"
 """Scope of a distance to all rows that counts only groups which are worse off."""
@@ -30,7 +32,6 @@ RATIO_NAMES = ("disparate_impact", "four_fifths", "p_rule", "disparate_impact_ra
 class Grammar(NamedTuple):
     """What the constraints of a method may say."""
 
-    method: str
     criteria: Mapping[str, str]
     """Identifier of a comparison -> name of the criterion that bounds it; the usual comparison of a name first."""
     without_gap: tuple[str, ...] = ()
@@ -42,6 +43,12 @@ class Grammar(NamedTuple):
     """Names that may have a limit for each group."""
     numbers: bool = False
     one_sided: bool = False
+    method: str = ""
+    """Name of the method, for messages."""
+
+    def comparison(self, name: str) -> str:
+        """Return the usual comparison of a criterion."""
+        return next(of for of, own in self.criteria.items() if own == name)
 
 
 @dataclass(frozen=True)
@@ -287,16 +294,60 @@ class Constrained:
     """The part of a method that reads its constraint."""
 
     name: ClassVar[str]
-    criteria: ClassVar[Mapping[str, str]] = {}
-    """Comparison that may be bounded -> name of the criterion, where there is a parameter ``constraint``."""
-    grammar: ClassVar[Mapping[str, Any]] = {}
-    """What else a constraint may say: fields of :class:`~fairfix.methods.constraint.Grammar`."""
+    criterion: ClassVar[str]
+    """Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default."""
+    grammar: ClassVar[Grammar] = Grammar({})
+    """What the parameter ``constraint`` may say; without criteria where there is no such parameter."""
     constraint = ""
     """What is held, where a method has several criteria: a parameter then, which :attr:`wanted` has read."""
 
     slack: float
 
-    def take_limit(self) -> None:
+    @cached_property
+    def wanted(self) -> Wanted:
+        """The constraint, read; without a grammar, one of no name that a slack bounds."""
+        if not self.grammar.criteria:
+            return Wanted("", "", "")
+        return read_constraint(self.grammar._replace(method=self.name), self.constraint)
+
+    @property
+    def goal(self) -> str:
+        """Name of the criterion that the constraint bounds."""
+        return self.wanted.name
+
+    @property
+    def membership(self) -> Mapping[str, str]:
+        """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
+        return {}
+
+    @property
+    def least_ratio(self) -> float | None:
+        """The least ratio of the rates of two groups that is held in place of a slack; None where a slack is."""
+        return self.wanted.least or None
+
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the identifier of the audit comparison that is bounded on such data, strata aside."""
+        if not self.grammar.criteria:
+            return self.criterion
+        of = self.grammar.comparison(self.goal)
+        return of.replace(".difference", ".ratio") if self.wanted.least else of
+
+    @property
+    def slack_of_all(self) -> float | None:
+        """The slack that holds for every group alike; None where it does not change the fit, or groups have others."""
+        wanted = self.wanted
+        unused = self.goal in (*self.grammar.without_gap, *self.grammar.without_limit)
+        return None if unused or wanted.least or wanted.limits else self.slack
+
+    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Return the attributes, by their columns, whose groups the slack holds alike: by default the cells of all."""
+        if self.membership:
+            return ((ATTRIBUTE,),)
+        if self.wanted.numbers or self.wanted.each:
+            return tuple((name,) for name in self.wanted.numbers or protected)
+        return (tuple(protected),)
+
+    def _take_limit(self) -> None:
         """Make the limit of a gap the slack, and leave the constraint without it."""
         wanted = self.wanted
         if not wanted.takes_slack and self.slack != type(self).slack:
@@ -305,30 +356,10 @@ class Constrained:
             object.__setattr__(self, "slack", wanted.slack)
         object.__setattr__(self, "constraint", wanted.text)
 
-    @cached_property
-    def wanted(self) -> Wanted:
-        """The constraint, read."""
-        return read_constraint(Grammar(self.name, self.criteria, **self.grammar), self.constraint)
-
-    @property
-    def goal(self) -> str:
-        """Name of the criterion that the constraint bounds."""
-        return self.wanted.name
-
-    @property
-    def least_ratio(self) -> float | None:
-        """The least ratio of the rates of two groups that is held in place of a slack; None where a slack is."""
-        return (self.wanted.least or None) if self.criteria else None
-
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """Protected columns of numbers, with which decisions may not covary; none where groups are recorded."""
-        return self.wanted.numbers if self.criteria else ()
-
-    def check_attribute(self, columns: Sequence[str]) -> None:
+    def _check_attribute(self, columns: Sequence[str]) -> None:
         """Raise a UsageError where the constraint is about another attribute than that of the groups."""
-        asked, alike = self.wanted.attribute if self.criteria else None, attribute_name(columns)
-        if asked not in (None, alike) and not self.numbers:
+        asked, alike = self.wanted.attribute, attribute_name(columns)
+        if asked not in (None, alike) and not self.wanted.numbers:
             raise UsageError(
                 f"`constraint={self.constraint}`: {self.name} makes the groups of {alike!r} alike; write "
                 f"{written(alike)} in place of {asked}, or name that column alone with `protected`"

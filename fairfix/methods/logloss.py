@@ -45,12 +45,12 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.names import attribute_name
-from fairfix.data.reading import Reading
 from fairfix.data.spec import Form, key
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Use, group_param, param
 from fairfix.methods.cells import within_strata
+from fairfix.methods.constraint import Grammar
 from fairfix.methods.learned import FOLDS, L2, MOST_L2, Learning, label_of, learner_param
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.methods.spline_basis import BASES, Expanded, expanded
@@ -115,7 +115,7 @@ class LogLoss(Learning):
         "equal opportunity": {"constraint": "equal_opportunity"},
         "equalized odds": {"constraint": "equalized_odds"},
     }
-    criteria: ClassVar = {between_groups(name): name for name in CRITERIA}
+    grammar: ClassVar = Grammar({between_groups(name): name for name in CRITERIA})
 
     constraint: str = param(
         CRITERIA[0], f"constraint to meet: {', '.join(CRITERIA)}, or tpr.difference<=0.02", text=True
@@ -185,10 +185,6 @@ class LogLoss(Learning):
         if self.group == "unused":
             return "without the group it must learn the group from individual rows; use `group=used`"
         return "" if self.penalty != "cv" else "`learner=linear(l2=cv)` splits rows into folds; give a number"
-
-    def bounds_of(self, reading: Reading) -> str:
-        """Return the identifier of the audit comparison that ``slack`` bounds."""
-        return between_groups(self.goal)
 
     def validation_score(self, table: Table, predicted: Floats) -> float:
         """Return what selection makes large: minus the log loss."""

@@ -103,7 +103,7 @@ def _near_the_ramp(
 def _reaches(problem: Problem, ends: Sequence[tuple[float, float]], centres: tuple[float, float]) -> bool:
     """Return whether each cell's interval holds the offsets of all rates that may be asked for."""
     rates = np.transpose([problem.within(problem.free, rho) for rho in centres])
-    for cell, free, asked, (low, high) in zip(problem.groups, problem.free, rates, ends, strict=True):
+    for cell, free, asked, (low, high) in zip(problem.cells, problem.free, rates, ends, strict=True):
         most, least = (cell.reached(t, 0.0, problem.gamma)[0] for t in (low, high))
         if any(rate != free for rate in asked) and not (least < min(asked) and max(asked) < most):
             return False

@@ -415,7 +415,7 @@ def assessed(
     free = (
         noise is None
         and claim is None
-        and not repairer.numbers
+        and not repairer.wanted.numbers
         and problem.unlabelled is None
         and not problem.pairs
         and problem.subspace is None

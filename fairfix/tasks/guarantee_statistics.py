@@ -193,7 +193,7 @@ class GuaranteeStatistics:
             )
         if self.repairer.membership:
             return self._weighted_rates(rule, fitted, held, everybody)
-        if self.repairer.numbers:
+        if self.repairer.wanted.numbers:
             return self._number_covariances(rule, fitted, held, everybody)
         if of.scope == "under_flips":
             rate = float(decisions_that_change(held, rule, self.table).mean())

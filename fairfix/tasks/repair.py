@@ -162,7 +162,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         )
     if request.strata and "strata" not in repairer.uses:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
-    recorded = not (repairer.membership or repairer.numbers)
+    recorded = not (repairer.membership or repairer.wanted.numbers)
     data = open_data(
         request,
         score_needed=not ("features" in repairer.uses or many),
@@ -170,7 +170,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         label_needed=repairer.uses_labels,
     )
     check_columns(data.source, data.reading, repairer.membership.values())
-    check_columns(data.source, data.reading, repairer.numbers, "constraint", "numbers")
+    check_columns(data.source, data.reading, repairer.wanted.numbers, "constraint", "numbers")
     noise = _noise(request, repairer)
     solver = repairer.effective_solver
     data, averaged = _averaged(data, repairer) if isinstance(solver, Average) else (data, None)
@@ -233,7 +233,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 )
     base = _base(request, data, outcome.predictor, averaged)
     notes = (*of_source(data.source), *choice.notes)
-    beside = (*repairer.membership.values(), *membership_columns(noise, data), *repairer.numbers)
+    beside = (*repairer.membership.values(), *membership_columns(noise, data), *repairer.wanted.numbers)
     identity = identity_of(data, (*(choice.names or ()), *beside))
     identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
     from_data = data.source.name, data.inferred, identity, base, notes, choice.content
@@ -359,7 +359,7 @@ def chosen_method(
         if others:
             choices[one] = tuple(dict.fromkeys(parsed))
     repairer = method(**fixed)
-    if "slack" in fixed and repairer.criteria and not repairer.wanted.takes_slack:
+    if "slack" in fixed and not repairer.wanted.takes_slack:
         raise UsageError(two_limits(fixed["constraint"], fixed["slack"]))
     variants_of(repairer, choices)  # checks every value before any data is read
     return repairer, choices
@@ -452,7 +452,7 @@ def _read(
         (*(features or ()), *plain),
         request.seed,
         members=(*repairer.membership.values(), *membership_columns(noise, data)),
-        numbers=repairer.numbers,
+        numbers=repairer.wanted.numbers,
         scored=() if averaged is None else averaged.feature_names,
         draws="row_id" in repairer.uses or paired,
     )

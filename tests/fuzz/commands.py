@@ -365,7 +365,10 @@ def _radii(d: Drawer) -> str:
 def _constraint(d: Drawer) -> str:
     """Return what a method is to hold: a name, or a condition, mostly one that it knows."""
     named = [
-        one for name, method in available().items() if name == d.method or d.wild() for one in method.criteria
+        one
+        for name, method in available().items()
+        if name == d.method or d.wild()
+        for one in method.grammar.criteria
     ]
     of = d.draw.choice(named or ["selection_rate.difference.between_groups"])
     limit, column = d.number(0.02, 0.1, 0.5), d.recorded or d.column("group")
@@ -376,7 +379,7 @@ def _constraint(d: Drawer) -> str:
             f"{of.replace('.difference', '.ratio')}>={d.number(0.8, 0.5)}",
             f"{of.replace('to_overall', 'worse_than_overall')}<={limit}",
             f"{of}[{written(column)}]<={limit}",
-            *(name for method in available().values() for name in method.criteria.values()),
+            *(name for method in available().values() for name in method.grammar.criteria.values()),
         )
     )
 

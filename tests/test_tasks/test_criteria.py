@@ -66,7 +66,7 @@ def ways(name: str, first: int) -> Iterator[dict[str, Any]]:
         for one in rule.choices
         if part != "solver" and one != usual[part]
     ]
-    names = dict.fromkeys(method.criteria.values())
+    names = dict.fromkeys(method.grammar.criteria.values())
     chosen += [{"constraint": one} for one in names if one != "bounded_group_loss"]
     if name == "ramp":
         chosen += [{"constraint": "dp.ratio>=0.8"}, {"constraint": "covariance[age]"}]

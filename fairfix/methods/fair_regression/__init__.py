@@ -55,6 +55,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Solver, Use, group_param, param
+from fairfix.methods.constraint import Grammar
 from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.guarantee import RegressionGuarantee, check_labels, label_range
 from fairfix.methods.fair_regression.parity import MODELS_GROUPS, ClosedForm, PlugIn, Reduction
@@ -110,14 +111,14 @@ class FairRegression(Searched):
     }
     _rivals: ClassVar = {"": {}, "group used": {"group": "used"}}
 
-    criteria: ClassVar = {
-        "ks.to_overall": "statistical_parity",
-        **{f"{metric}.max": "bounded_group_loss" for metric in LOSSES},
-    }
-    grammar: ClassVar = {
-        "without_gap": ("bounded_group_loss",),
-        "groups": ("statistical_parity", "bounded_group_loss"),
-    }
+    grammar: ClassVar = Grammar(
+        {
+            "ks.to_overall": "statistical_parity",
+            **{f"{metric}.max": "bounded_group_loss" for metric in LOSSES},
+        },
+        without_gap=("bounded_group_loss",),
+        groups=("statistical_parity", "bounded_group_loss"),
+    )
 
     constraint: str = param(
         "statistical_parity",
@@ -240,11 +241,6 @@ class FairRegression(Searched):
     def protected_as_feature(self) -> bool:
         """Whether the protected columns are features too."""
         return super().protected_as_feature or self.solver == "closed-form"
-
-    @property
-    def slack_of_all(self) -> float | None:
-        """The slack, unless groups have their own, or losses are bounded."""
-        return None if self.wanted.limits or self.bounds_losses else self.slack
 
     @property
     def uses_labels(self) -> bool:

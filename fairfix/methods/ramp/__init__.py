@@ -53,7 +53,7 @@ M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learnin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -66,6 +66,7 @@ from fairfix.data.noise_spec import NoiseSpec, membership_text
 from fairfix.data.reading import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, Use, param
+from fairfix.methods.constraint import Grammar
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.exact import Exact
 from fairfix.methods.ramp.guarantee import RampGuarantee
@@ -74,7 +75,6 @@ from fairfix.methods.ramp.validation import check_parameters, check_rows
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note
 from fairfix.noise.description import Noise
-from fairfix.noise.membership_audit import ATTRIBUTE
 from fairfix.noise.repair_evaluation import RobustnessClaim
 
 
@@ -97,11 +97,15 @@ class Ramp(Repairer):
         "equalized odds": {"constraint": "equalized_odds"},
         "four-fifths": {"constraint": "selection_rate.ratio>=0.8"},
     }
-    criteria: ClassVar = {
-        **{between_groups(name): name for name in CRITERIA},
-        "selection_rate.covariance.to_overall": "covariance",
-    }
-    grammar: ClassVar = {"ratios": CRITERIA[:3], "each": True, "numbers": True}
+    grammar: ClassVar = Grammar(
+        {
+            **{between_groups(name): name for name in CRITERIA},
+            "selection_rate.covariance.to_overall": "covariance",
+        },
+        ratios=CRITERIA[:3],
+        each=True,
+        numbers=True,
+    )
 
     constraint: str = param(
         "demographic_parity",
@@ -166,20 +170,12 @@ class Ramp(Repairer):
     @property
     def instead(self) -> str:
         """The parameter that takes the place of recorded groups; empty where there are such."""
-        return "noise" if self.membership else f"constraint={self.constraint}" if self.numbers else ""
+        return "noise" if self.membership else f"constraint={self.constraint}" if self.wanted.numbers else ""
 
     @cached_property
     def membership(self) -> Mapping[str, str]:
         """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
         return NoiseSpec.parse([self.noise]).membership or {} if self.noise else {}
-
-    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Return the attributes between whose groups the slack holds: all columns crossed, each, or soft groups."""
-        if self.membership:
-            return ((ATTRIBUTE,),)
-        if self.numbers:
-            return tuple((name,) for name in self.numbers)
-        return tuple((name,) for name in protected) if self.wanted.each else super().alike(protected)
 
     @classmethod
     def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
@@ -192,11 +188,6 @@ class Ramp(Repairer):
             for title in ("", "equal opportunity"):
                 own = ", ".join(filter(None, (cls.name, "soft groups", title)))
                 yield own, cls(noise=membership_text(members), **cls._rivals[title])
-
-    @property
-    def slack_of_all(self) -> float | None:
-        """The slack; None where a ratio takes its place."""
-        return None if self.wanted.least else self.slack
 
     @property
     def about_labels(self) -> bool:
@@ -222,13 +213,10 @@ class Ramp(Repairer):
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that the constraint bounds, strata aside."""
-        if self.membership:
-            return Comparison.parse(between_groups(self.goal)).to(TRUE_GROUPS).id
-        if self.numbers:
+        if self.wanted.numbers:
             return WITH_NUMBER
-        if self.goal == "covariance":
-            return "selection_rate.covariance.to_overall"
-        return between_groups(self.goal, "ratio" if self.wanted.least else "difference")
+        bounded = super().bounds_of(reading)
+        return Comparison.parse(bounded).to(TRUE_GROUPS).id if self.membership else bounded
 
     def claim(self, noise: Noise | None) -> RobustnessClaim | None:
         """Return that rates weighted by membership are within the slack; None where groups are recorded."""
@@ -249,8 +237,8 @@ class Ramp(Repairer):
     @property
     def needs_rows(self) -> str:
         """Why counts do not do for rows; empty where they do."""
-        if self.numbers:
-            return f"counts have no values of {' and '.join(self.numbers)}; repair from `data`"
+        if self.wanted.numbers:
+            return f"counts have no values of {' and '.join(self.wanted.numbers)}; repair from `data`"
         return super().needs_rows
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:

@@ -45,7 +45,7 @@ class Exact(Solver):
         """Solve every stratum, or the soft groups, or the protected numbers."""
         if self.method.membership:
             return fit_soft(self.method, problem)
-        if self.method.numbers:
+        if self.method.wanted.numbers:
             return fit_numbers(self.method, problem)
         cells, points = cells_of(problem), points_of(problem, self.method.calibration)
         parts = [solve_stratum(self.method, problem, number) for number in cells.strata()]

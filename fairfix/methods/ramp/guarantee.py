@@ -33,7 +33,7 @@ class RampGuarantee(GuaranteeAdapter):
             what = "decisions and labels" if self.method.about_labels else "decisions"
             own = "that the membership probabilities are right"
             return f", {own}, and that {what} are independent of the true group given them"
-        if self.method.numbers:
+        if self.method.wanted.numbers:
             return (
                 ", and that the ends and the standard deviations of numbers on the training rows are those of "
                 "the population"

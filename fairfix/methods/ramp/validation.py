@@ -99,7 +99,9 @@ def check_rows(method: Ramp, problem: RepairProblem) -> None:
         ("score_scale=raw", table.reading.score_scale == "raw"),
     ):
         if method.instead and given:
-            groups = "; for the covariance with its groups, write dp.covariance" if method.numbers else ""
+            groups = (
+                "; for the covariance with its groups, write dp.covariance" if method.wanted.numbers else ""
+            )
             raise UsageError(
                 f"ramp: `{method.instead}` cannot be combined with `{name}`; leave one of them out{groups}"
             )

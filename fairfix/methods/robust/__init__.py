@@ -36,6 +36,7 @@ from fairfix.data.noise_spec import Assumption
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer, Use, group_param, param
+from fairfix.methods.constraint import Grammar
 from fairfix.methods.learned import Learning, learner_param
 from fairfix.methods.robust.gradient_training import Dro, SoftGroups
 from fairfix.methods.robust.guarantee import RobustGuarantee
@@ -53,7 +54,9 @@ COMPARISONS = {
     "equalized_odds": "equalized_odds.difference.to_overall",
     "minimax": "accuracy.min",
 }
-"""Constraint -> the comparison that would tell of it, were it made among the true groups."""
+"""Constraint -> the comparison that would tell of it, were it made among the true groups.
+
+One with ``worse_than_overall`` counts both directions there, and the slack bounds one of them."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,9 @@ class Robust(Learning):
         "group (minimax), under a stated assumption about the noise"
     )
     criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
-    criteria: ClassVar = {of: name for name, of in COMPARISONS.items()}
-    grammar: ClassVar = {"without_limit": ("minimax",), "one_sided": True}
+    grammar: ClassVar = Grammar(
+        {of: name for name, of in COMPARISONS.items()}, without_limit=("minimax",), one_sided=True
+    )
     uses: ClassVar[tuple[Use, ...]] = ("features", "noise")
     guarantee_adapter: ClassVar = RobustGuarantee
     solvers: ClassVar = {
@@ -153,18 +157,6 @@ class Robust(Learning):
     def protected_as_feature(self) -> bool:
         """Whether the recorded groups are features too, of a rule that is trained."""
         return super().protected_as_feature and self.solver in ("dro", "soft")
-
-    @property
-    def slack_of_all(self) -> float | None:
-        """The slack; none of the least largest error."""
-        return None if self.goal == "minimax" else self.slack
-
-    def bounds_of(self, reading: Reading) -> str:
-        """Return the identifier of the audit comparison that ``slack`` bounds, were it made among the true groups.
-
-        With ``worse_than_overall`` that counts both directions, and the slack bounds one of them.
-        """
-        return COMPARISONS[self.goal]
 
     @property
     def parity(self) -> Parity:
