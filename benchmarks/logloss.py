@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from fairfix.solvers.robust_log_loss import Cells, marginal, solve, truncated
+from fairfix.solvers.robust_log_loss import ConstraintGroups, marginal, solve, truncated
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
@@ -77,13 +77,13 @@ def load(name: str) -> Rows:
     return Rows(X, label.to_numpy(np.float64), group.to_numpy().astype(np.int64))
 
 
-def cells_of(rows: Rows, constraint: str) -> Cells:
+def cells_of(rows: Rows, constraint: str) -> ConstraintGroups:
     """Return the cells of a constraint."""
     if constraint == "DP":
-        return Cells(rows.g, np.zeros(2, dtype=np.int64))
+        return ConstraintGroups(rows.g, np.zeros(2, dtype=np.int64))
     if constraint == "EOpp":
-        return Cells(np.where(rows.y == 1, rows.g, -1), np.zeros(2, dtype=np.int64))
-    return Cells(rows.g + 2 * rows.y.astype(np.int64), np.array([0, 0, 1, 1]))
+        return ConstraintGroups(np.where(rows.y == 1, rows.g, -1), np.zeros(2, dtype=np.int64))
+    return ConstraintGroups(rows.g + 2 * rows.y.astype(np.int64), np.array([0, 0, 1, 1]))
 
 
 # ---------------------------------------------------------------------- the authors
@@ -152,7 +152,7 @@ def authors(rows: Rows, constraint: str, root: Root = multiplier) -> tuple[Float
     return found.x, prices, objective(full, rows.y, cells, found.x, prices)
 
 
-def objective(full: Floats, y: Floats, cells: Cells, theta: Floats, prices: Floats) -> float:
+def objective(full: Floats, y: Floats, cells: ConstraintGroups, theta: Floats, prices: Floats) -> float:
     """Return the game's value."""
     z = full @ theta
     share = np.bincount(cells.codes[cells.codes >= 0], minlength=prices.size) / y.size
@@ -350,13 +350,13 @@ def stress(many: int = 100) -> None:
     print()
 
 
-def stressed(g: Ints, y: Floats, groups: int, which: int) -> Cells:
+def stressed(g: Ints, y: Floats, groups: int, which: int) -> ConstraintGroups:
     """Return the cells of one of the three constraints."""
     if which == 0:
-        return Cells(g, np.zeros(groups, dtype=np.int64))
+        return ConstraintGroups(g, np.zeros(groups, dtype=np.int64))
     if which == 1:
-        return Cells(np.where(y == 1, g, -1), np.zeros(groups, dtype=np.int64))
-    return Cells(g + groups * y.astype(np.int64), np.repeat([0, 1], groups))
+        return ConstraintGroups(np.where(y == 1, g, -1), np.zeros(groups, dtype=np.int64))
+    return ConstraintGroups(g + groups * y.astype(np.int64), np.repeat([0, 1], groups))
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from fairfix.noise.bounds import conditional_radius, valid_radius
-from fairfix.noise.training import Near, Within, excess_of
+from fairfix.noise.training import TableInterval, TotalVariationBalls, excess_of
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
@@ -218,8 +218,12 @@ def one_split(data: Data, gamma: float, seed: int) -> Iterator[tuple[str, Row]]:
     game = Game(sparse.csr_matrix(full[train]), data.y[train], recorded[train], many, labels, data.slack)
     joint = carried(tables(data, recorded)[1], data.names, np.bincount(game.k, minlength=many) / train.size)
     for name, adversary, exact in (
-        ("soft assignments", Cells(game, joint), Within(joint)),
-        ("DRO", Ball(game, conditional_radius(joint)), Near(valid_radius(joint), np.arange(many))),
+        ("soft assignments", Cells(game, joint), TableInterval(joint)),
+        (
+            "DRO",
+            Ball(game, conditional_radius(joint)),
+            TotalVariationBalls(valid_radius(joint), np.arange(many)),
+        ),
     ):
         found = []
         for theta, seen in trained(game, adversary, BETA[name]):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fairfix.noise.bounds import valid_radius
 from fairfix.noise.enumerated_rules import solve_ideal
 from fairfix.noise.rates import Parity, cells_of
-from fairfix.noise.training import Adversary, Near, Within, excess_of
+from fairfix.noise.training import Adversary, TableInterval, TotalVariationBalls, excess_of
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
@@ -77,11 +77,11 @@ def games(data: Data) -> Iterator[tuple[str, float, Adversary, Floats]]:
         joint = tables(data, recorded)[1].entries
         joint = joint / joint.sum()
         by_label = tables(data, recorded)[0].entries
-        adversary: Adversary = Within(joint)
+        adversary: Adversary = TableInterval(joint)
         if "DRO" in name:
-            adversary = Near(valid_radius(joint), np.arange(len(joint)))
+            adversary = TotalVariationBalls(valid_radius(joint), np.arange(len(joint)))
         elif "label" in name:
-            adversary = Within(by_label / by_label.sum())
+            adversary = TableInterval(by_label / by_label.sum())
         yield name, gamma, adversary, masses(data, score, recorded)
 
 

@@ -34,9 +34,15 @@ from fairfix.noise.bounds import valid_radius
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.model_mixtures import mix_models
 from fairfix.noise.rates import Parity
-from fairfix.noise.score_bin_bounds import Assumption, Certified, Identified, Sensitive, Soft
+from fairfix.noise.score_bin_bounds import (
+    Assumption,
+    BoundedDependence,
+    ClassConditional,
+    KnownTable,
+    KnownTableByLabel,
+)
 from fairfix.noise.thresholds import solve_noisy
-from fairfix.noise.training import Adversary, Near, Rows, Within, train
+from fairfix.noise.training import Adversary, NoisyRows, TableInterval, TotalVariationBalls, train
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
@@ -167,13 +173,13 @@ def carried(told: NoiseTable, names: tuple[str, ...], masses: Floats) -> Floats:
 def rules(data: Data, recorded: Ints, *, few: bool) -> Iterator[tuple[str, Assumption, NoiseTable]]:
     """Yield each rule with what it is told; few of them where there is little noise."""
     labelled, plain, none = tables(data, recorded)
-    yield "naive", Soft(), none
-    yield "robust certified", Certified(), labelled
+    yield "naive", KnownTable(), none
+    yield "robust certified", KnownTableByLabel(), labelled
     if few:
         return
     for z in (0.0, 0.5, 1.0):
-        yield f"robust identified, z {z:g}", Identified(z), plain
-    yield "robust epsilon .05", Sensitive(EPSILON), labelled
+        yield f"robust identified, z {z:g}", ClassConditional(z), plain
+    yield "robust epsilon .05", BoundedDependence(EPSILON), labelled
 
 
 def table_of(data: Data, score: Floats, recorded: Ints, rows: Ints) -> Table:
@@ -218,12 +224,12 @@ def thresholds(data: Data, table: Table, assumed: Assumption, told: NoiseTable) 
         The data refute the assumption.
     """
     problem = RepairProblem(table, noise=Noise(told))
-    bins = 20 if isinstance(assumed, Sensitive) else 100
+    bins = 20 if isinstance(assumed, BoundedDependence) else 100
     scored = mean_of(problem, "linear", "logistic", 0.0, 0)
     seen = Binned.of(problem, scored, data.constraint, bins, Kinds.recorded(problem, blind=False))
     joint = carried(told, problem.groups.names, seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2)))
-    if isinstance(assumed, Identified):
-        assumed = Identified(assumed.z, seen.rows)
+    if isinstance(assumed, ClassConditional):
+        assumed = ClassConditional(assumed.z, seen.rows)
     return seen.edges, solve_noisy(seen.n, joint, data.constraint, data.slack, assumed).F
 
 
@@ -240,7 +246,7 @@ def one_split(data: Data, seed: int, found: Found, refused: dict[tuple[str, str,
     score = model.predict_proba(data.X)[:, 1]
     start = np.append(model.coef_[0], model.intercept_)
     plain = judged(data, test, (score[test] >= 0.5).astype(float))
-    F, at = accepted_by(data, score, data.group, post, Soft(), tables(data, data.group)[2])
+    F, at = accepted_by(data, score, data.group, post, KnownTable(), tables(data, data.group)[2])
     oracle = judged(data, test, F[data.group, at][test])
     accepted = (score >= 0.5) * (1.0 + data.y)  # true positives first, then false ones
     for gamma in (*SMALL, *GAMMAS):
@@ -287,9 +293,9 @@ def trained(
     with_group = np.column_stack([data.X, np.eye(many)[recorded]])
     start_with_group = np.concatenate([start[:-1], np.zeros(many), start[-1:]])
     adversaries: tuple[tuple[str, Adversary], ...] = (
-        ("robust, solver soft, certified", Within(by_label)),
-        ("robust, solver soft", Within(joint)),
-        ("robust, solver dro", Near(valid_radius(joint), np.arange(len(joint)))),
+        ("robust, solver soft, certified", TableInterval(by_label)),
+        ("robust, solver soft", TableInterval(joint)),
+        ("robust, solver dro", TotalVariationBalls(valid_radius(joint), np.arange(len(joint)))),
     )
     for (name, adversary), sees in product(adversaries, (False, True)):
         title = f"{name}, sees the recorded group" if sees else name
@@ -310,7 +316,7 @@ def trained(
         )
         yield title, (X @ found.coef + found.intercept >= 0).astype(float)
     if every:
-        yield "robust, solver oracle, certified", mixed(data, own, rows, Within(by_label))
+        yield "robust, solver oracle, certified", mixed(data, own, rows, TableInterval(by_label))
 
 
 def mixed(data: Data, own: Ints, rows: Ints, adversary: Adversary) -> Floats:
@@ -326,7 +332,7 @@ def mixed(data: Data, own: Ints, rows: Ints, adversary: Adversary) -> Floats:
         made.append((member, edges))
         return bins_of(edges, score)
 
-    everybody = Rows(None, y, own, np.full(rows.size, 1.0 / rows.size), len(data.names))
+    everybody = NoisyRows(None, y, own, np.full(rows.size, 1.0 / rows.size), len(data.names))
     best = mix_models(everybody, adversary, data.constraint, data.slack, oracle)
     chance = np.zeros(data.y.size)
     for (number, cut), share in zip(best.rules, best.shares, strict=True):
@@ -358,9 +364,9 @@ def timing(data: Data) -> str:
     table = table_of(data, score, recorded, rows)
     parts = []
     for name, told, assumption, bins in (
-        ("N4 z 1", plain, Identified(1.0, rows.size), 200),
-        ("N2", labelled, Certified(), 200),
-        ("N3 .1", labelled, Sensitive(0.1), 20),
+        ("N4 z 1", plain, ClassConditional(1.0, rows.size), 200),
+        ("N2", labelled, KnownTableByLabel(), 200),
+        ("N3 .1", labelled, BoundedDependence(0.1), 20),
     ):
         begin = time.process_time()
         problem = RepairProblem(table, noise=Noise(told))

@@ -42,7 +42,7 @@ class Weighted:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredCell(Weighted):
+class CellScores(Weighted):
     """The rows of one group in one stratum.
 
     Attributes
@@ -84,12 +84,12 @@ class ScoredCell(Weighted):
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class GroupScores:
     """All cells, with the levels of their columns: strata first, then groups."""
 
     columns: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
-    cells: tuple[ScoredCell, ...]
+    cells: tuple[CellScores, ...]
     stratum: tuple[int, ...]
 
     def strata(self) -> dict[int, list[int]]:
@@ -98,7 +98,7 @@ class Cells:
 
 
 @once_per_problem
-def cells_of(problem: RepairProblem) -> Cells:
+def cells_of(problem: RepairProblem) -> GroupScores:
     """Return the rows by cell; DataError where unlabelled rows are of a cell that no labelled row has."""
     table, (groups, stratum) = problem.table, within_strata(problem)
     columns, levels = groups.columns, groups.levels
@@ -114,8 +114,8 @@ def cells_of(problem: RepairProblem) -> Cells:
         heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
         labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
         square = None if table.rows.entries is None else table.square_weight[rows[0][k]]
-        cells.append(ScoredCell(group_name(level), score, _joined(heavy) if heavy else None, labels, square))
-    return Cells(columns, levels, tuple(cells), tuple(stratum.tolist()))
+        cells.append(CellScores(group_name(level), score, _joined(heavy) if heavy else None, labels, square))
+    return GroupScores(columns, levels, tuple(cells), tuple(stratum.tolist()))
 
 
 @once_per_problem
@@ -218,7 +218,7 @@ def points_of(problem: RepairProblem, how: str) -> list[Points]:
     return [calibrated(cell, how) for cell in cells_of(problem).cells]
 
 
-def calibrated(cell: ScoredCell, how: str) -> Points:
+def calibrated(cell: CellScores, how: str) -> Points:
     """Return the points of a cell after its recalibration."""
     if how == "none":
         return Points(cell.score, cell.weight, cell.score)
@@ -233,7 +233,7 @@ def calibrated(cell: ScoredCell, how: str) -> Points:
     return Points(2.0 * blocks.shares - 1.0, mass, blocks.edges, blocks=blocks)
 
 
-def miscalibration(cells: Sequence[ScoredCell]) -> tuple[float, float]:
+def miscalibration(cells: Sequence[CellScores]) -> tuple[float, float]:
     """Return the mean distance of score and label over ten bins per cell, and what chance alone gives of it."""
     off = chance = total = 0.0
     for cell in cells:

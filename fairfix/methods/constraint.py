@@ -52,7 +52,7 @@ class Grammar(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ParsedConstraint:
     """A constraint that was read."""
 
     text: str
@@ -95,7 +95,7 @@ class _Read(NamedTuple):
     worse: bool = False
 
 
-def read_constraint(grammar: Grammar, text: str) -> Wanted:
+def read_constraint(grammar: Grammar, text: str) -> ParsedConstraint:
     """Read a constraint; UsageError, with what can be written, where the method cannot hold it."""
     conditions = read(text)
     if not conditions:
@@ -124,7 +124,7 @@ def read_constraint(grammar: Grammar, text: str) -> Wanted:
     gap = general and not one.ratio and name not in grammar.without_gap
     texts = (_without_limit(grammar, part) if gap and part in general else _written(part) for part in parts)
     of = next((part.condition for part in parts if part.condition.attribute or part.condition.each), None)
-    return Wanted(
+    return ParsedConstraint(
         ", ".join(texts),
         name,
         Comparison.parse(one.of).metric if one.condition.metric != name else "",
@@ -140,7 +140,7 @@ def read_constraint(grammar: Grammar, text: str) -> Wanted:
     )
 
 
-def _of_numbers(grammar: Grammar, text: str, parts: list[_Read]) -> Wanted:
+def _of_numbers(grammar: Grammar, text: str, parts: list[_Read]) -> ParsedConstraint:
     """Return the constraint of protected numbers."""
     names = tuple(str(part.condition.attribute) for part in parts)
     limits = {part.limit for part in parts}
@@ -151,7 +151,9 @@ def _of_numbers(grammar: Grammar, text: str, parts: list[_Read]) -> Wanted:
         )
     text = ", ".join(f"covariance[{written(name)}]" for name in names)
     limit = limits.pop()
-    return Wanted(text, "covariance", "decision_covariance", limit, takes_slack=limit is None, numbers=names)
+    return ParsedConstraint(
+        text, "covariance", "decision_covariance", limit, takes_slack=limit is None, numbers=names
+    )
 
 
 def _written(part: _Read) -> str:
@@ -304,10 +306,10 @@ class Constrained:
     slack: float
 
     @cached_property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ParsedConstraint:
         """The constraint, read; without a grammar, one of no name that a slack bounds."""
         if not self.grammar.criteria:
-            return Wanted("", "", "")
+            return ParsedConstraint("", "", "")
         return read_constraint(self.grammar._replace(method=self.name), self.constraint)
 
     @property

@@ -147,7 +147,7 @@ class Learning(Repairer):
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class OutOfFoldScores:
     """A scorer for new rows, and the scores of the rows of the fit, shape (n,) or (n, K).
 
     Each row's scores are by a member that has not seen it.
@@ -176,13 +176,13 @@ def design_of(problem: RepairProblem, learner: Learner) -> Design:
 
 
 @once_per_problem
-def mean_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scored:
+def mean_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> OutOfFoldScores:
     """Return the model of the label: the score as it is, or a member over features; DataError where both lack."""
     if problem.features is not None:
         return learned_of(problem, learner, loss, l2, seed)
     if problem.table.rows.score is None:
         raise DataError("there is no score and no feature to learn from; name one with `score` or `features`")
-    return Scored(Scorer(), Scorer()(problem.table))
+    return OutOfFoldScores(Scorer(), Scorer()(problem.table))
 
 
 def fitting(X: Floats, y: Floats, weight: Floats | None, **settings: Any) -> Fitting:
@@ -212,7 +212,7 @@ def fitting_classes(
 
 
 @once_per_problem
-def learned_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scored:
+def learned_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> OutOfFoldScores:
     """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
     X, y = design_of(problem, learner).matrix, label_of(problem)
     fit = fitting(X, y, problem.table.rows.weight, learner=learner, loss=loss, l2=l2, seed=seed)
@@ -241,7 +241,7 @@ def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
 
 
 @once_per_problem
-def groups_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> Scored:
+def groups_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> OutOfFoldScores:
     """Return the model of the group: P(group | features), shape (n, K) on the rows of the fit."""
     groups, weight, X = problem.groups, problem.table.rows.weight, design_of(problem, learner).matrix
     settings = {"learner": learner, "l2": l2, "seed": seed}
@@ -255,7 +255,7 @@ def _scored(
     fit: Fitting,
     bounds: tuple[float, float] | None,
     usable: Callable[[Ints], bool] | None = None,
-) -> Scored:
+) -> OutOfFoldScores:
     """Return the member fitted to all rows, and scores by members that have not seen the row."""
     design = design_of(problem, learner)
     member = fit(np.arange(len(problem.table)), None)
@@ -264,7 +264,7 @@ def _scored(
     else:
         scores = out_of_fold(lambda rows: fit(rows, member), design.matrix, design.folds, member, usable)
     scorer = Scorer(design.features, member, bounds)
-    return Scored(scorer, scorer.bounded(scores))
+    return OutOfFoldScores(scorer, scorer.bounded(scores))
 
 
 def label_of(problem: RepairProblem) -> Floats:

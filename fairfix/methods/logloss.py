@@ -60,7 +60,14 @@ from fairfix.models.members import LinearMember, Member
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import EstimatedLogit, Scorer, TruncatedLogit, Unrepaired, of_own_group
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
-from fairfix.solvers.robust_log_loss import Cells, Solution, marginal, solve, solve_prices, truncated
+from fairfix.solvers.robust_log_loss import (
+    ConstraintGroups,
+    Solution,
+    marginal,
+    solve,
+    solve_prices,
+    truncated,
+)
 
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""
@@ -192,7 +199,7 @@ class LogLoss(Learning):
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Find the saddle point."""
-        game = (EstimatedGame if self.estimates else Game)(self, problem, label_of(problem))
+        game = (ProxyLogLossFit if self.estimates else LogLossFit)(self, problem, label_of(problem))
         game.check_events()
         l2, tried = game.penalty()
         base = _unconstrained(problem, self.goal, self.basis, self.setting("intercept"), l2)
@@ -222,7 +229,7 @@ class LogLoss(Learning):
             trace = replace(trace, randomized=replace(rule, rounded=False, trace=trace))
         return replace(rule, trace=trace)
 
-    def _certificates(self, game: Game, best: Solution) -> Iterator[Certificate]:
+    def _certificates(self, game: LogLossFit, best: Solution) -> Iterator[Certificate]:
         """Yield what is proven of a solution; nothing where records and chances did not come together.
 
         Where the rule sees other sums of trees than its coefficients were learned from, that is about its prices.
@@ -249,7 +256,7 @@ class LogLoss(Learning):
 
 
 @dataclass(frozen=True, eq=False)
-class Game:
+class LogLossFit:
     """The rows of a problem as the cells of a constraint, and what is solved of them."""
 
     method: LogLoss
@@ -295,13 +302,13 @@ class Game:
         return ", given the true labels" if self.method.about_labels else ""
 
     @cached_property
-    def cells(self) -> Cells:
+    def cells(self) -> ConstraintGroups:
         """The group in the event of each row, events one after the other."""
         codes, many = self.groups.codes, len(self.groups.levels)
         cell = np.full(self.y.size, -1, dtype=np.int64)
         for number, inside in enumerate(self.inside):
             cell[inside] = codes[inside] + number * many
-        return Cells(cell, self.events)
+        return ConstraintGroups(cell, self.events)
 
     def solve(
         self, l2: float, slack: float, rows: Ints | slice = slice(None), start: Solution | None = None
@@ -335,10 +342,10 @@ class Game:
         """Return the chances of the cells by what is seen of all rows, (n, m); None where the rule sees the cells."""
         return None
 
-    def _rows(self, rows: Ints | slice) -> tuple[Floats, Floats, Cells, Floats | None]:
+    def _rows(self, rows: Ints | slice) -> tuple[Floats, Floats, ConstraintGroups, Floats | None]:
         """Return features, labels, cells and weights of some rows."""
         weight = self.problem.table.rows.weight
-        cells = Cells(self.cells.codes[rows], self.cells.events)
+        cells = ConstraintGroups(self.cells.codes[rows], self.cells.events)
         return self.design.matrix[rows], self.y[rows], cells, None if weight is None else weight[rows]
 
     def score(self, best: Solution, rows: Ints | slice = slice(None)) -> Floats:
@@ -447,7 +454,7 @@ class Game:
 def _unconstrained(problem: RepairProblem, goal: str, basis: str, intercept: str, l2: float) -> Solution:
     """Return the solution where rates may differ by anything, with which the fit for every slack begins."""
     method = LogLoss(constraint=goal, learner=f"linear(basis={basis},intercept={intercept})")
-    return Game(method, problem, label_of(problem)).solve(l2, math.inf)
+    return LogLossFit(method, problem, label_of(problem)).solve(l2, math.inf)
 
 
 @once_per_problem
@@ -472,7 +479,7 @@ def _class_model(problem: RepairProblem, about_labels: bool, basis: str, numbers
 
 
 @dataclass(frozen=True, eq=False)
-class EstimatedGame(Game):
+class ProxyLogLossFit(LogLossFit):
     """The same where a rule goes by chances of what a row does not tell: its label, and perhaps its group.
 
     A class is a group, or a group and a label where the constraint is about labels; those without rows are left out.

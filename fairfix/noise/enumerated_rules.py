@@ -111,7 +111,7 @@ def judged_cuts(
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class RuleMixture:
     """A mixture of rules."""
 
     share: Floats
@@ -124,7 +124,7 @@ class Mixture:
     """What the error and the priced excess of another rule must be below, for it to make the mixture better."""
 
 
-def best_mixture(errors: Floats, excess: Floats) -> Mixture:
+def best_mixture(errors: Floats, excess: Floats) -> RuleMixture:
     """Return the best mixture of rules of errors (R,) and excess (R, M).
 
     The right-hand sides of its limits are 0, so that the least error is also the multiplier of the sum of the shares.
@@ -136,7 +136,7 @@ def best_mixture(errors: Floats, excess: Floats) -> Mixture:
         share, prices = matrix_game(excess)
         level = float((share @ excess).max())
     share = np.where(share > HOLDS, share, 0.0)
-    return Mixture(share / share.sum(), solved is not None, prices, level)
+    return RuleMixture(share / share.sum(), solved is not None, prices, level)
 
 
 def _best(errors: Floats, excess: Floats) -> tuple[Floats, bool]:

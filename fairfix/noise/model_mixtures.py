@@ -31,9 +31,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.noise.enumerated_rules import Mixture, best_mixture, judged_cuts
+from fairfix.noise.enumerated_rules import RuleMixture, best_mixture, judged_cuts
 from fairfix.noise.rates import DEMANDS, Floats, Parity, require_labels
-from fairfix.noise.training import Adversary, Rows, costs_of
+from fairfix.noise.training import Adversary, NoisyRows, costs_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -76,7 +76,9 @@ class MixedModels:
     """Whether none was found that makes the mixture better."""
 
 
-def mix_models(rows: Rows, adversary: Adversary, parity: Parity, slack: float, oracle: Oracle) -> MixedModels:
+def mix_models(
+    rows: NoisyRows, adversary: Adversary, parity: Parity, slack: float, oracle: Oracle
+) -> MixedModels:
     """Return the mixture of least error, of cuts of an oracle's models, whose constraint holds for the worst noise.
 
     ``slack`` is 0 or more, so that refusing everybody satisfies the constraint. Of minimax it is 0: the least largest
@@ -102,7 +104,7 @@ class _Search:
     """The models that were found so far, with all their cuts."""
 
     def __init__(
-        self, rows: Rows, adversary: Adversary, parity: Parity, slack: float, oracle: Oracle
+        self, rows: NoisyRows, adversary: Adversary, parity: Parity, slack: float, oracle: Oracle
     ) -> None:
         self.rows, self.adversary, self.parity, self.slack, self.oracle = (
             rows,
@@ -117,7 +119,7 @@ class _Search:
         self.limit = 0.0
         """What the excess may be."""
 
-    def best(self) -> Mixture:
+    def best(self) -> RuleMixture:
         """Return the best mixture, after asking for models until none makes it better."""
         while self.asked_for_better(best_mixture(self.errors, self.excess - self.limit)):
             pass
@@ -154,7 +156,7 @@ class _Search:
             return np.zeros(self.rows.y.size, dtype=bool)
         return np.asarray(self.models[model] >= cut)
 
-    def cost(self, rule: int, best: Mixture) -> Floats:
+    def cost(self, rule: int, best: RuleMixture) -> Floats:
         """Return what accepting each row costs, by the worst noise of a rule and prices of a mixture, shape (n,)."""
         rows, accept = self.rows, self.accepted(rule)
         of_rates = best.prices.reshape(len(DEMANDS[self.parity]), -1)
@@ -162,7 +164,7 @@ class _Search:
         own = best.feasible * (1.0 - 2.0 * rows.y)  # nothing but the excess counts where the limit is missed
         return np.asarray(rows.weight * (own + extra.ravel()[rows.places(accept)]))
 
-    def asked_for_better(self, best: Mixture) -> bool:
+    def asked_for_better(self, best: RuleMixture) -> bool:
         """Ask for models that would make a mixture better, from each of its rules; return whether one would."""
         for start in np.argsort(-best.share, kind="stable")[: np.count_nonzero(best.share)]:
             rule = int(start)

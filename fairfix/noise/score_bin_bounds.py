@@ -3,11 +3,12 @@ r"""Rates of true groups for decisions by bin of a score, under each assumption 
 The data are masses ``n_k(b, y)`` by noisy group, bin of the score and label. A row of noisy group ``k`` in bin ``b`` is
 accepted with probability ``F_k(b)``.
 
-* under :class:`Identified` (N4) ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left inverse of ``T'``, and ``TPR_j
-  = sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``, give or take z standard errors
-* under :class:`Independent` (N4 of probabilities of membership) each row counts in each group by its probability
-* under :class:`Sensitive` (N3) they are programs over :mod:`fairfix.noise.uncertainty_set` with cells (bin, label)
-* under :class:`Certified` (N2), :class:`Soft` (N1) and :class:`Radii` (N0) those of
+* under :class:`ClassConditional` (N4) ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left inverse of ``T'``, and
+  ``TPR_j = sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``, give or take z standard errors
+* under :class:`KnownMembership` (N4 of probabilities of membership) each row counts in each group by its probability
+* under :class:`BoundedDependence` (N3) they are programs over :mod:`fairfix.noise.uncertainty_set` with cells
+  (bin, label)
+* under :class:`KnownTableByLabel` (N2), :class:`KnownTable` (N1) and :class:`TotalVariation` (N0) those of
 :mod:`fairfix.noise.randomized_rule_bounds`
 
 The standard error under N4 (table taken as known) is a norm of a linear function of ``F``, with ``f_j(b) = sum_k T_jk
@@ -49,7 +50,7 @@ MISSED = 1e-6
 
 
 @dataclass(frozen=True)
-class Identified:
+class ClassConditional:
     """Noise depends on nothing but the true group: ``z`` standard errors of margin, of ``rows`` rows."""
 
     z: float = 0.0
@@ -57,24 +58,24 @@ class Identified:
 
 
 @dataclass(frozen=True)
-class Certified:
+class KnownTableByLabel:
     """Any noise that fits the table by label."""
 
 
 @dataclass(frozen=True)
-class Sensitive:
+class BoundedDependence:
     """Noise depends on bin and label by at most eps; on the bin, if the table is by label."""
 
     eps: float
 
 
 @dataclass(frozen=True)
-class Soft:
+class KnownTable:
     """Any noise that fits the table without labels."""
 
 
 @dataclass(frozen=True)
-class Radii:
+class TotalVariation:
     """True groups are within total variation of recorded ones; the radii, shape (J,), take a table's place."""
 
     home: tuple[int, ...] | None = None
@@ -86,7 +87,7 @@ class Radii:
 
 
 @dataclass(frozen=True)
-class Independent:
+class KnownMembership:
     """Given its probabilities of membership, a row's true group is independent of label and decision.
 
     ``z`` standard errors of margin. In a table's place are sums of ``w_i z_ij`` and of their squares over rows by noisy
@@ -96,7 +97,9 @@ class Independent:
     z: float = 0.0
 
 
-Assumption = Identified | Certified | Sensitive | Soft | Radii | Independent
+Assumption = (
+    ClassConditional | KnownTableByLabel | BoundedDependence | KnownTable | TotalVariation | KnownMembership
+)
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,8 @@ def rate_bounds(n: Floats, table: Floats | Range, F: Floats, rate: str, assumpti
     """Return the range of each true group's rate that the assumption allows, shape (J,) each.
 
     Masses ``n`` are by noisy group, bin and label, shape (K, B, 2), of total 1, and the table has their columns, shape
-    (J, K) or by label (2, J, K); under :class:`Identified` only ``P(noisy | true)`` is looked at, so its columns may
-    have any masses, and the range is z standard errors either way. Decisions ``F``, shape (K, B), need not be
+    (J, K) or by label (2, J, K); under :class:`ClassConditional` only ``P(noisy | true)`` is looked at, so its columns
+    may have any masses, and the range is z standard errors either way. Decisions ``F``, shape (K, B), need not be
     nondecreasing.
 
     Raises
@@ -125,12 +128,12 @@ def rate_bounds(n: Floats, table: Floats | Range, F: Floats, rate: str, assumpti
     require_fit(n, table, assumption)
     if isinstance(table, Range):
         return _open_bounds(n, table, F, rate, eps_of(assumption))
-    if isinstance(assumption, Identified | Independent):
+    if isinstance(assumption, ClassConditional | KnownMembership):
         inverse = Inverse.of(n, table, rate, assumption)
         mean = inverse.mean(F)
         margin = assumption.z * inverse.errors(F) if assumption.z else np.zeros(mean.size)
         return mean - margin, mean + margin
-    if isinstance(assumption, Radii):
+    if isinstance(assumption, TotalVariation):
         return ball_bounds(n, table, F, rate, home=assumption.homes(len(n)))
     eps = eps_of(assumption)
     if eps >= 1:
@@ -176,7 +179,7 @@ def breakdown_of(
     for rate, sign in DEMANDS[parity]:
         own = n[:, :, list(LABELS[rate])].sum(2)
         limit = float((own * F).sum() / own.sum()) - sign * slack
-        worst = rate_bounds(n, table, F, rate, Sensitive(1.0))[0 if sign > 0 else 1]
+        worst = rate_bounds(n, table, F, rate, BoundedDependence(1.0))[0 if sign > 0 else 1]
         over = np.nan_to_num(sign * (limit - worst), nan=-np.inf)
         suspects += [(float(over[j]), rate, sign, limit, int(j)) for j in np.flatnonzero(over > MISSED)]
 
@@ -204,41 +207,41 @@ def breakdown_of(
 
 def require_fit(n: Floats, table: Floats | Range, assumption: Assumption) -> None:
     """Refuse tables that do not go with masses or assumption (ValueError)."""
-    if isinstance(assumption, Radii):
+    if isinstance(assumption, TotalVariation):
         assert isinstance(table, np.ndarray)
         if table.shape != assumption.homes(len(n)).shape or not ((table >= 0) & (table <= 1)).all():
             raise ValueError(f"there must be a radius in [0, 1] for each true group, got {table}")
         return
-    if isinstance(assumption, Independent):
+    if isinstance(assumption, KnownMembership):
         if table.ndim != 5 or table.shape[0] != 2 or table.shape[2:] != n.shape:
             raise ValueError(f"sums by membership must have shape (2, J, *{n.shape}), got {table.shape}")
         return
     labelled = table.ndim == 3
-    if isinstance(assumption, Identified) and not isinstance(table, np.ndarray):
+    if isinstance(assumption, ClassConditional) and not isinstance(table, np.ndarray):
         raise ValueError("true groups are not identified by a range of tables")  # noqa: TRY004  the pair is wrong, not a type
     if table.ndim not in (2, 3) or table.shape[-1] != len(n) or (labelled and table.shape[0] != 2):
         raise ValueError(f"the table must have shape (J, K) or (2, J, K), got {table.shape} for K = {len(n)}")
-    if isinstance(assumption, Certified) and not labelled:
+    if isinstance(assumption, KnownTableByLabel) and not labelled:
         raise ValueError("assumption certified needs the table by label")
-    if isinstance(assumption, Soft) and labelled:
+    if isinstance(assumption, KnownTable) and labelled:
         raise ValueError("there is a table by label: use assumption certified")
     if isinstance(table, Range):
         return
     own = n.sum(1).T if labelled else n.sum((1, 2))
-    if not isinstance(assumption, Identified) and np.abs(table.sum(-2) - own).max() > MATCH:
+    if not isinstance(assumption, ClassConditional) and np.abs(table.sum(-2) - own).max() > MATCH:
         raise ValueError("columns of the table must have the masses of the noisy groups: transport it first")
 
 
 def eps_of(assumption: Assumption) -> float:
     """Return how much noise may depend on outcomes; 1 says nothing."""
-    return assumption.eps if isinstance(assumption, Sensitive) else 1.0
+    return assumption.eps if isinstance(assumption, BoundedDependence) else 1.0
 
 
 # ---------------------------------------------------------------------- worst cases
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class CellBlock:
     """Cells with a table of their own: masses (K, c), table (J, K), bins (c,), whether they count (c,)."""
 
     mass: Floats
@@ -254,28 +257,33 @@ class Part:
         return np.asarray(np.where(self.refused, 1.0 - own, own) * self.relevant)
 
 
-def parts_of(n: Floats, table: Floats | Range, rate: str, eps: float) -> list[Part]:
+def parts_of(n: Floats, table: Floats | Range, rate: str, eps: float) -> list[CellBlock]:
     """Return the cells that matter for a rate."""
     labels, bins = LABELS[rate], np.arange(n.shape[1])
     every, none = np.ones(bins.size, dtype=bool), np.zeros(bins.size, dtype=bool)
     accuracy = rate == "accuracy"
     if table.ndim == 3:
         return [
-            Part(n[:, :, y], table[y], bins, every, every if accuracy and not y else none) for y in labels
+            CellBlock(n[:, :, y], table[y], bins, every, every if accuracy and not y else none)
+            for y in labels
         ]
     if len(labels) == 2 and eps >= 1 and not accuracy:
-        return [Part(n.sum(2), table, bins, every, none)]
+        return [CellBlock(n.sum(2), table, bins, every, none)]
     asked, other = n[:, :, labels[0]], n[:, :, 1 - labels[0]]
     if accuracy:
         of_both = np.concatenate([asked, other], axis=1)  # label 0 first
         return [
-            Part(of_both, table, np.tile(bins, 2), np.tile(every, 2), np.repeat([True, False], bins.size))
+            CellBlock(
+                of_both, table, np.tile(bins, 2), np.tile(every, 2), np.repeat([True, False], bins.size)
+            )
         ]
     if eps >= 1:  # cells that do not count are alike
         mass = np.concatenate([asked, other.sum(1, keepdims=True)], axis=1)
-        return [Part(mass, table, np.append(bins, 0), np.append(every, False), np.append(none, False))]
+        return [CellBlock(mass, table, np.append(bins, 0), np.append(every, False), np.append(none, False))]
     counts = np.repeat([True, len(labels) == 2], bins.size)
-    return [Part(np.concatenate([asked, other], axis=1), table, np.tile(bins, 2), counts, np.tile(none, 2))]
+    return [
+        CellBlock(np.concatenate([asked, other], axis=1), table, np.tile(bins, 2), counts, np.tile(none, 2))
+    ]
 
 
 def looked_at(n: Floats, table: Floats | Range, parity: Parity) -> list[tuple[Floats, Floats | Range]]:
@@ -285,7 +293,7 @@ def looked_at(n: Floats, table: Floats | Range, parity: Parity) -> list[tuple[Fl
     return [(p.mass, p.table) for p in parts_of(n, table, rate, 0.0)]
 
 
-def space_of(parts: Sequence[Part], eps: float, group: int) -> tuple[UncertaintySet, int]:
+def space_of(parts: Sequence[CellBlock], eps: float, group: int) -> tuple[UncertaintySet, int]:
     """Return the uncertainty set of a group's worst case and the group's number in it.
 
     Where eps says nothing, what a group leaves can be shared among the others: they are one.
@@ -295,7 +303,7 @@ def space_of(parts: Sequence[Part], eps: float, group: int) -> tuple[Uncertainty
 
 
 def _fraction(
-    parts: Sequence[Part], eps: float, group: int, accept: Floats
+    parts: Sequence[CellBlock], eps: float, group: int, accept: Floats
 ) -> tuple[UncertaintySet, Floats, Floats]:
     """Return the uncertainty set of a group's rate, its numerator and its denominator."""
     space, own = space_of(parts, eps, group)
@@ -322,12 +330,14 @@ class Inverse:
     """Whether rows of a part count by being refused, so that ``1 - f_j(b)`` takes the place of ``f_j(b)``, (parts,)."""
 
     @classmethod
-    def of(cls, n: Floats, table: Floats, rate: str, assumption: Identified | Independent) -> Inverse:
+    def of(
+        cls, n: Floats, table: Floats, rate: str, assumption: ClassConditional | KnownMembership
+    ) -> Inverse:
         """Invert the noise of each label, or take the means by probabilities of membership as they are."""
         labels = LABELS[rate]
         counts_refused = np.array([rate == "accuracy" and not y for y in labels])
         sign = np.where(counts_refused, -1.0, 1.0)
-        if isinstance(assumption, Independent):
+        if isinstance(assumption, KnownMembership):
             masses, squares = (np.moveaxis(part[..., list(labels)], -1, 0) for part in table)  # y, J, K, B
             if not counts_refused.any():
                 masses, squares, sign = masses.sum(0)[None], squares.sum(0)[None], sign[:1]

@@ -10,17 +10,20 @@ subject to ``|TPR_j - TPR| <= slack`` for every true group, or another constrain
 :data:`fairfix.noise.rates.DEMANDS`. The rates of true groups are those of :mod:`fairfix.noise.score_bin_bounds`; the
 constraint holds for all that an assumption and any of several tables allow.
 
-==================  ====================================================================================================
-assumption          how ``F`` is solved for
-==================  ====================================================================================================
-``Identified``      rates are linear; the margin of z standard errors is a second-order cone, approximated by tangents
-                    ``2 a v_i - a^2 t <= s_i`` of ``v_i^2 <= s_i t, sum s <= t`` where a solution needs them
-``Certified``       the adversary fills the bins of the lowest ``F`` first, whatever ``F`` is: the worst case is linear
-``Sensitive``       the dual of the worst case: ``r' u`` with ``E' u - H' w <= F``, ``w >= 0``; variables of one program
-``Soft``            selection rates as certified; else the dual with the level of the rate as one more variable
-``Independent``     as identified
-``Radii``           the dual of the worst case, as sensitive
-==================  ====================================================================================================
+=====================  =================================================================================================
+assumption             how ``F`` is solved for
+=====================  =================================================================================================
+``ClassConditional``   rates are linear; the margin of z standard errors is a second-order cone, approximated by
+                       tangents ``2 a v_i - a^2 t <= s_i`` of ``v_i^2 <= s_i t, sum s <= t`` where a solution needs them
+``KnownTableByLabel``  the adversary fills the bins of the lowest ``F`` first, whatever ``F`` is: the worst case is
+                       linear
+``BoundedDependence``  the dual of the worst case: ``r' u`` with ``E' u - H' w <= F``, ``w >= 0``; variables of one
+                       program
+``KnownTable``         selection rates as ``KnownTableByLabel``; else the dual with the level of the rate as one more
+                       variable
+``KnownMembership``    as ``ClassConditional``
+``TotalVariation``     the dual of the worst case, as ``BoundedDependence``
+=====================  =================================================================================================
 
 Derivations, and why each program is exact, are in ``docs/methods/noise.md``.
 
@@ -46,12 +49,12 @@ from fairfix.noise.bounds import widest
 from fairfix.noise.rates import DEMANDS, LABELS, Floats, Parity, require_labels, shortfalls
 from fairfix.noise.score_bin_bounds import (
     Assumption,
-    Identified,
-    Independent,
+    BoundedDependence,
+    CellBlock,
+    ClassConditional,
     Inverse,
-    Part,
-    Radii,
-    Sensitive,
+    KnownMembership,
+    TotalVariation,
     eps_of,
     looked_at,
     parts_of,
@@ -142,9 +145,9 @@ def solve_noisy(
         must not use the noisy group.
     table, others
         Joint masses of true and noisy groups with the columns of ``n``: by label, shape (2, J, K), or without, shape
-        (J, K). :class:`Certified` needs labels, :class:`Soft` takes none; for both the constraint holds for each of
-        several tables, or for all tables of a range. :class:`Radii` takes radii in total variation, shape (J,), and
-        :class:`Independent` sums by membership.
+        (J, K). :class:`~fairfix.noise.score_bin_bounds.KnownTableByLabel` needs labels, ``KnownTable`` takes none; for
+        both the constraint holds for each of several tables, or for all tables of a range. ``TotalVariation`` takes
+        radii in total variation, shape (J,), and ``KnownMembership`` sums by membership.
     parity, slack, assumption
         Which rates are held together, and the allowed difference to the overall rate. Less than 0 asks for more than
         equality, and may be infeasible.
@@ -163,7 +166,7 @@ def solve_noisy(
 
     def solved(slack: float, start: Floats | None = None) -> NoisyRepair:
         problem = _Problem(n, (table, *others), parity, slack, assumption, own)
-        if isinstance(assumption, Identified | Independent):
+        if isinstance(assumption, ClassConditional | KnownMembership):
             return problem.identified(assumption, start)
         return problem.worst_case()
 
@@ -283,7 +286,7 @@ class _Problem:
                 is_empty(joint_masses([p], 1.0)) for p in looked_at(n, table, parity)
             ):
                 raise ValueError(IMPOSSIBLE.format(table.keep.replace("-given-", " | ")))
-        if isinstance(assumption, Sensitive) and eps < 1:
+        if isinstance(assumption, BoundedDependence) and eps < 1:
             parts = looked_at(n, tables[0], parity)
             if any(is_empty(joint_masses([part], eps)) for part in parts):
                 raise Refuted(eps, smallest_eps(parts))
@@ -344,7 +347,9 @@ class _Problem:
 
     # ------------------------------------------------------------------ known noise
 
-    def identified(self, assumption: Identified | Independent, start: Floats | None = None) -> NoisyRepair:
+    def identified(
+        self, assumption: ClassConditional | KnownMembership, start: Floats | None = None
+    ) -> NoisyRepair:
         """Return the best thresholds, by tangents of the standard errors; ``start``: some that hold the limits."""
         rates, table = list(dict.fromkeys(rate for rate, _ in self.demands)), self.tables[0]
         assert isinstance(table, np.ndarray)
@@ -352,7 +357,7 @@ class _Problem:
         program, relaxed = self.start()
         minus = -np.ones((self.groups, 1))
         cones: dict[str, _Cones] = {}
-        if assumption.z and (isinstance(assumption, Independent) or np.isfinite(assumption.rows)):
+        if assumption.z and (isinstance(assumption, KnownMembership) or np.isfinite(assumption.rows)):
             cones = {rate: _Cones(program, inverses[rate], assumption.z, self.spread) for rate in rates}
         plain = []
         for rate, sign in self.demands:
@@ -415,7 +420,11 @@ class _Problem:
             if level is not None:
                 program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], slack)
             for table in self.tables:
-                homes = self.assumption.homes(len(self.n)) if isinstance(self.assumption, Radii) else None
+                homes = (
+                    self.assumption.homes(len(self.n))
+                    if isinstance(self.assumption, TotalVariation)
+                    else None
+                )
                 parts = [] if homes is not None else parts_of(self.n, table, rate, eps)
                 masses = [p.table.sum(1) for p in parts if isinstance(p.table, np.ndarray)]
                 total = np.sum(masses, axis=0) if masses else np.ones(self.groups)
@@ -434,7 +443,7 @@ class _Problem:
     def _worst(
         self,
         program: _Program,
-        parts: Sequence[Part],
+        parts: Sequence[CellBlock],
         group: int,
         sign: float,
         eps: float,
@@ -521,9 +530,9 @@ class _Problem:
 
 def groups_of(table: Floats | Range, noisy: int, assumption: Assumption) -> int:
     """Return the number of true groups."""
-    if isinstance(assumption, Radii):
+    if isinstance(assumption, TotalVariation):
         return assumption.homes(noisy).size
-    return int(table.shape[1 if isinstance(assumption, Independent) else -2])
+    return int(table.shape[1 if isinstance(assumption, KnownMembership) else -2])
 
 
 def _towards(start: Floats, target: Floats, over: Callable[[Floats], float]) -> Floats:

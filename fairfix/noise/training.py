@@ -87,7 +87,7 @@ class Adversary(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Within:
+class TableInterval:
     """Any noise that fits a table, or a table whose entries lie between two."""
 
     table: Floats
@@ -127,10 +127,10 @@ def _normalised(masses: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Either:
+class AnyTable:
     """Any noise that fits one of several tables."""
 
-    tables: tuple[Within, ...]
+    tables: tuple[TableInterval, ...]
 
     def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the lowest and the highest ends of all."""
@@ -145,7 +145,7 @@ class Either:
 
 
 @dataclass(frozen=True, eq=False)
-class Near:
+class TotalVariationBalls:
     """Any distribution in a ball of total variation around a noisy group: radii and numbers of groups, shape (J,)."""
 
     radius: Floats
@@ -192,7 +192,7 @@ class Trained:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class NoisyRows:
     """Rows of the fit: features with a last column of ones, labels, noisy groups, weights of total 1.
 
     Features that are mostly zeros, as indicators of categories are, are kept as a sparse matrix.
@@ -205,7 +205,7 @@ class Rows:
     groups: int
 
     @classmethod
-    def of(cls, X: Floats, y: npt.ArrayLike, codes: Ints, weight: Floats | None, groups: int) -> Rows:
+    def of(cls, X: Floats, y: npt.ArrayLike, codes: Ints, weight: Floats | None, groups: int) -> NoisyRows:
         """Return rows; those without weight are left out."""
         w = np.ones(len(X)) if weight is None else weight
         own = np.flatnonzero(w > 0)
@@ -257,7 +257,7 @@ def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: F
 
 
 def surrogate(
-    rows: Rows, v: Floats, costs: Floats, l2: float, form: Floats | None = None
+    rows: NoisyRows, v: Floats, costs: Floats, l2: float, form: Floats | None = None
 ) -> tuple[float, Floats]:
     """Return the hinge surrogate (without ``- eps sum lambda``) and its gradient, at fixed costs ``c_i`` of the rows.
 
@@ -292,7 +292,7 @@ def train(
     and weights (None: 1 each). ``l2`` is a penalty, ``start`` coefficients to begin with, the intercept last (None:
     zeros), and ``steps`` those of each run.
     """
-    rows = Rows.of(X, y, codes, weight, groups)
+    rows = NoisyRows.of(X, y, codes, weight, groups)
     require_labels(np.bincount(rows.y, rows.weight, 2).astype(np.float64), parity)
     begin = np.zeros(rows.A.shape[1]) if start is None else np.asarray(start, dtype=np.float64)
     search = _Search(rows, adversary, parity, slack)
@@ -302,7 +302,7 @@ def train(
         return search.best_rule(steps * len(ASCENTS))
 
 
-def _run(rows: Rows, search: _Search, v: Floats, ascent: float, l2: float, steps: int) -> None:
+def _run(rows: NoisyRows, search: _Search, v: Floats, ascent: float, l2: float, steps: int) -> None:
     """Show the search the iterates of a run from ``v``."""
     first, second = np.zeros_like(v), np.zeros_like(v)
     multipliers = np.zeros(1)
@@ -326,7 +326,7 @@ def _run(rows: Rows, search: _Search, v: Floats, ascent: float, l2: float, steps
 class _Search:
     """Keeps the best rule of those it is shown."""
 
-    def __init__(self, rows: Rows, adversary: Adversary, parity: Parity, slack: float) -> None:
+    def __init__(self, rows: NoisyRows, adversary: Adversary, parity: Parity, slack: float) -> None:
         self.rows, self.adversary, self.parity, self.slack = rows, adversary, parity, slack
         self.best: tuple[tuple[float, float], Floats, bool] | None = None
 

@@ -202,7 +202,7 @@ class HeldRates:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class WeightedSample:
     """Labels, groups and weights of rows."""
 
     y: Floats
@@ -233,7 +233,7 @@ View = tuple[Floats, Chances]
 """``P(y=1|x)`` of the rows and the chances of their groups, as some members see them."""
 
 
-def held_rates(start: EqualRates, views: Sequence[View], rows: Rows, slack: float) -> HeldRates:
+def held_rates(start: EqualRates, views: Sequence[View], rows: WeightedSample, slack: float) -> HeldRates:
     """Return the mixture of the greatest balanced accuracy whose rates on the rows are within the slack.
 
     ``start``: the rule from which prices start; each group has rows of both labels. ``views``: how members see the
@@ -259,7 +259,7 @@ def held_rates(start: EqualRates, views: Sequence[View], rows: Rows, slack: floa
 class _Search:
     """The linear program and its columns."""
 
-    def __init__(self, start: EqualRates, views: Sequence[View], rows: Rows, slack: float) -> None:
+    def __init__(self, start: EqualRates, views: Sequence[View], rows: WeightedSample, slack: float) -> None:
         self.start, self.views, self.rows, self.slack = start, views, rows, slack
         self.prices: list[Floats] = []
         self.accuracy: list[float] = []

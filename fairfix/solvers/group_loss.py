@@ -37,9 +37,9 @@ import numpy as np
 from fairfix.solvers.arrays import Bools, Floats, Ints
 from fairfix.solvers.linear_losses import (
     At,
+    GroupedSample,
     HingeLosses,
     LinearLosses,
-    Rows,
     in_label_units,
     losses_of,
     solved_system,
@@ -126,7 +126,7 @@ def solve_linear(
     values.
     """
     level, unit = standard_of(y, weight, loss)
-    rows = Rows.of(X, (y - level) / unit, codes, weight, bounds.size, l2)
+    rows = GroupedSample.of(X, (y - level) / unit, codes, weight, bounds.size, l2)
     ends = None if into is None else ((into[0] - level) / unit, (into[1] - level) / unit)
     scale = unit ** row_loss(loss).power
     solved = _Search(losses_of(rows, in_units(loss, unit)), bounds / scale, ends).run()

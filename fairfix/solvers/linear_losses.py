@@ -45,7 +45,7 @@ class At:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class GroupedSample:
     """Rows with a constant column, labels, groups, weights of sum 1 in each group, shares of groups, and penalty."""
 
     A: Floats
@@ -56,7 +56,9 @@ class Rows:
     penalty: Floats
 
     @classmethod
-    def of(cls, X: Floats, y: Floats, codes: Ints, weight: Floats | None, groups: int, l2: float) -> Rows:
+    def of(
+        cls, X: Floats, y: Floats, codes: Ints, weight: Floats | None, groups: int, l2: float
+    ) -> GroupedSample:
         """Return the rows of a problem; ``X`` is without a constant column."""
         w = np.ones(len(y)) if weight is None else weight
         mass = np.bincount(codes, w, groups)
@@ -76,7 +78,7 @@ class LinearLosses:
     heights: tuple[float, ...] = (0.0,)
     """Barriers by which the losses are made smooth, one after the other."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: GroupedSample) -> None:
         self.rows, self.solved = rows, 0
 
     @cached_property
@@ -129,7 +131,7 @@ class _SquareLosses(LinearLosses):
         return _moved_squares(self.rows, v, into)
 
 
-def _moved_squares(rows: Rows, v: Floats, into: tuple[float, float] | None) -> Floats:
+def _moved_squares(rows: GroupedSample, v: Floats, into: tuple[float, float] | None) -> Floats:
     form = rows.A @ v
     moved = form if into is None else np.clip(form, *into)
     return rows.by_group((moved - rows.y) ** 2)
@@ -182,7 +184,7 @@ class _LogisticLosses(_NewtonLosses):
 class HingeLosses(_NewtonLosses):
     """The squared hinge of labels at the ends of a range, and the whole range for rows that are given up."""
 
-    def __init__(self, rows: Rows, ends: tuple[float, float]) -> None:
+    def __init__(self, rows: GroupedSample, ends: tuple[float, float]) -> None:
         super().__init__(rows)
         self.ends, self.given_up = ends, np.zeros(rows.y.size, dtype=bool)
 
@@ -214,7 +216,7 @@ class _CountLosses(_NewtonLosses):
 
 
 class _HuberLosses(_NewtonLosses):
-    def __init__(self, rows: Rows, loss: str) -> None:
+    def __init__(self, rows: GroupedSample, loss: str) -> None:
         super().__init__(rows)
         self.loss, self.delta = row_loss(loss), number_of(loss)
 
@@ -229,7 +231,7 @@ class _KinkLosses(_NewtonLosses):
 
     heights = BARRIERS
 
-    def __init__(self, rows: Rows, loss: str) -> None:
+    def __init__(self, rows: GroupedSample, loss: str) -> None:
         super().__init__(rows)
         self.loss, self.height = row_loss(loss), BARRIERS[0]
         self.level, self.factor = (0.5, 2.0) if loss == "absolute" else (number_of(loss), 1.0)
@@ -272,7 +274,7 @@ class _KinkLosses(_NewtonLosses):
         return self.rows.by_group(self.loss.value(self.rows.y, self.rows.A @ v))
 
 
-def losses_of(rows: Rows, loss: str) -> LinearLosses:
+def losses_of(rows: GroupedSample, loss: str) -> LinearLosses:
     """Return the group losses of linear models by a loss of labels in the units of :func:`standard_of`."""
     plain = {"square": _SquareLosses, "logistic": _LogisticLosses, "poisson": _CountLosses}
     if loss in plain:
@@ -287,7 +289,7 @@ def fit_linear(X: Floats, y: Floats, weight: Floats, loss: str, l2: float) -> tu
     in the units of :func:`standard_of`, so that a change of unit changes nothing else.
     """
     level, unit = standard_of(y, weight, loss)
-    rows = Rows.of(X, (y - level) / unit, np.zeros(len(y), dtype=np.int64), weight, 1, l2)
+    rows = GroupedSample.of(X, (y - level) / unit, np.zeros(len(y), dtype=np.int64), weight, 1, l2)
     v = losses_of(rows, in_units(loss, unit)).best(np.ones(1), 1.0, None).v
     return in_label_units(v, level, unit, loss)
 

@@ -258,7 +258,7 @@ class CostSensitive:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class WeightedModels:
     """A distribution over models."""
 
     models: tuple[Any, ...]
@@ -310,7 +310,7 @@ def reduce(
     rounds: int = 30,
     nu: float = NU,
     game: GameOf | None = None,
-) -> Mixture:
+) -> WeightedModels:
     """Return the mixture of least loss that the oracle's models make within the slack.
 
     ``y``: shape (n,), in [0, 1]. ``codes``, ``weight``: group and weight of each row, shape (n,) each. ``slack``: of
@@ -351,7 +351,7 @@ GameOf = Callable[[float, float], Game]
 """Takes what the oracle's answer to no prices saves over the best constant, and ``nu``, and returns how to play."""
 
 
-def _played(master: _Master, asked: Callable[[Floats], None], game: Game) -> Mixture:
+def _played(master: _Master, asked: Callable[[Floats], None], game: Game) -> WeightedModels:
     """Return the master's mixture of the models that a game finds."""
     held = np.isfinite(master.slack)
     wide = master.thresholds.size
@@ -462,7 +462,7 @@ class _Master:
             self.away = [self._away(one, self.thresholds) for one in self.scores]
         return q
 
-    def mixture(self, calls: int, estimate: float, nu: float) -> Mixture:
+    def mixture(self, calls: int, estimate: float, nu: float) -> WeightedModels:
         """Return the mixture that holds the slack at all thresholds."""
         q, scores = self.cut(), np.array(self.scores)
         q = self._mended(scores, q)
@@ -474,7 +474,7 @@ class _Master:
         ks = mixture_distances(scores, q, self.codes, self.share, self.slack.size)
         loss = float(q @ np.array(self.losses)[kept])
         models = tuple(model for model, keep in zip(self.models, kept, strict=True) if keep)
-        return Mixture(models, q, scores, loss, ks, spread, calls, estimate, nu)
+        return WeightedModels(models, q, scores, loss, ks, spread, calls, estimate, nu)
 
     def _broken(self, scores: Floats, q: Floats) -> Floats:
         """Return the thresholds at which groups are furthest beyond their slack."""

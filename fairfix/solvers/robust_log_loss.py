@@ -76,7 +76,7 @@ ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class ConstraintGroups:
     """Cells of rows, and events within which cells are to get the same rate."""
 
     codes: Ints
@@ -145,7 +145,7 @@ class Point:
         return float(np.abs(self.residual).max())
 
 
-class Game:
+class LogLossSaddle:
     """Rows with all that does not change; ``cell_chances`` has shape (n, K), None where the rule sees the cells."""
 
     def __init__(
@@ -153,7 +153,7 @@ class Game:
         X: Floats,
         y: Floats,
         w: Floats,
-        cells: Cells,
+        cells: ConstraintGroups,
         cell_chances: Floats | None,
         slack: float,
         ridge: Floats,
@@ -278,14 +278,14 @@ class Game:
         return at.merit <= SOLVED and self.certified(at) <= CERTIFIED
 
 
-def _one_each(cells: Cells) -> csr_array:
+def _one_each(cells: ConstraintGroups) -> csr_array:
     """Return a 1 in the column of each row's cell, or no 1, shape (n, K)."""
     inside = cells.codes >= 0
     ends = np.concatenate([[0], np.cumsum(inside)])
     return csr_array((np.ones(ends[-1]), cells.codes[inside], ends), shape=(inside.size, cells.events.size))
 
 
-def _powell(game: Game, at: Point) -> Point:
+def _powell(game: LogLossSaddle, at: Point) -> Point:
     """Return where Powell's hybrid method leads, if that is nearer to a root of the residual.
 
     Its trust region is scaled by the columns of the derivative, so that units of the features do not matter.
@@ -310,7 +310,7 @@ def _powell(game: Game, at: Point) -> Point:
     return end if end.merit < at.merit else at
 
 
-def _round(game: Game, at: Point, tau: float) -> Point:
+def _round(game: LogLossSaddle, at: Point, tau: float) -> Point:
     """Return the minimum in ``theta`` of the inner maximum less ``|lambda - lambda_t|^2 / (2 tau)``."""
     d, before, last = game.X.shape[1], game.parts(at.x)[1], at
     inside = [np.flatnonzero(game.cells.codes == k) for k in range(game.events.size)]
@@ -342,7 +342,7 @@ def _round(game: Game, at: Point, tau: float) -> Point:
     return inner(end.x)
 
 
-def _saddle(game: Game, start: Point) -> Point:
+def _saddle(game: LogLossSaddle, start: Point) -> Point:
     """Return the saddle point of a game that sees the cells."""
     best, at = _powell(game, start), start
     for k in range(ROUNDS):
@@ -353,7 +353,7 @@ def _saddle(game: Game, start: Point) -> Point:
     return best
 
 
-def _drifted(game: Game, start: Point) -> Point:
+def _drifted(game: LogLossSaddle, start: Point) -> Point:
     """Return where prices come to that rise where rates are too high and fall where they are too low.
 
     Pseudo-transient continuation (Kelley and Keyes, SIAM J. Numer. Anal. 35, 1998): Newton's steps held back by a pace,
@@ -370,7 +370,7 @@ def _drifted(game: Game, start: Point) -> Point:
     return _powell(game, at)
 
 
-def _followed(game: Game, start: Point, cell_chances: Floats) -> Point:
+def _followed(game: LogLossSaddle, start: Point, cell_chances: Floats) -> Point:
     """Return the solution by chances, or the one that is nearest to it on the way from the game that sees the cells."""
     best = start
     for search in (_powell, _drifted):
@@ -380,12 +380,14 @@ def _followed(game: Game, start: Point, cell_chances: Floats) -> Point:
     truth, reached, step = _one_each(game.cells).toarray(), 0.0, 0.5
     own = game.X, game.y, game.w, game.cells
     more = game.slack, game.ridge, game.given
-    seen = Game(*own, None, *more)
+    seen = LogLossSaddle(*own, None, *more)
     at = _saddle(seen, start)
     game.steps += seen.steps
     for _ in range(STAGES):
         share = min(reached + step, 1.0)
-        part = game if share == 1.0 else Game(*own, (1.0 - share) * truth + share * cell_chances, *more)
+        part = (
+            game if share == 1.0 else LogLossSaddle(*own, (1.0 - share) * truth + share * cell_chances, *more)
+        )
         tried = _powell(part, part.at(at.x))
         game.steps += part.steps * (part is not game)
         if tried.merit <= SOLVED:
@@ -400,7 +402,7 @@ def _followed(game: Game, start: Point, cell_chances: Floats) -> Point:
 def solve(
     X: Floats,
     y: Floats,
-    cells: Cells,
+    cells: ConstraintGroups,
     weight: Floats | None = None,
     *,
     cell_chances: Floats | None = None,
@@ -422,7 +424,9 @@ def solve(
     full, w = np.column_stack([X, np.ones(y.size)]), shares_of(weight, y.size)
     ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
     by = None if slack >= 1.0 else cell_chances
-    game = Game(full, y.astype(float), w, cells, by, min(slack, 1.0), ridge)  # rates differ by no more than 1
+    game = LogLossSaddle(
+        full, y.astype(float), w, cells, by, min(slack, 1.0), ridge
+    )  # rates differ by no more than 1
     if start is None:
         at = _first(game)
     else:
@@ -436,7 +440,7 @@ def solve(
 def solve_prices(
     z: Floats,
     y: Floats,
-    cells: Cells,
+    cells: ConstraintGroups,
     weight: Floats | None = None,
     *,
     cell_chances: Floats | None = None,
@@ -449,12 +453,14 @@ def solve_prices(
     ones, shape (K,). The others are as for :func:`solve`; ``coef`` is empty and ``intercept`` 0, up to rounding.
     """
     nothing, w = np.zeros((y.size, 1)), shares_of(weight, y.size)
-    game = Game(nothing, y.astype(float), w, cells, cell_chances, min(slack, 1.0), np.array([FREE]), z)
+    game = LogLossSaddle(
+        nothing, y.astype(float), w, cells, cell_chances, min(slack, 1.0), np.array([FREE]), z
+    )
     at = game.placed(np.zeros(1), start)
     return _solution(game, _saddle(game, at) if cell_chances is None else _followed(game, at, cell_chances))
 
 
-def _solution(game: Game, at: Point) -> Solution:
+def _solution(game: LogLossSaddle, at: Point) -> Solution:
     """Return a point as a solution without coefficients."""
     return Solution(
         coef=np.zeros(0),
@@ -469,7 +475,7 @@ def _solution(game: Game, at: Point) -> Solution:
     )
 
 
-def _first(game: Game) -> Point:
+def _first(game: LogLossSaddle) -> Point:
     """Return the saddle point of a part of the rows if there are many, or the game without coefficients or prices.
 
     A row is drawn with a chance in proportion to its squared length and weight, or to what small cells need, and
@@ -485,10 +491,10 @@ def _first(game: Game) -> Point:
     small = np.append(SAMPLED * LEAST / np.bincount(codes[codes >= 0], minlength=free.size), 0.0)[codes]
     chance = np.clip(np.maximum(length / length.mean(), small), 1.0, SAMPLED) / SAMPLED
     rows = np.flatnonzero(np.diff(np.floor(np.cumsum(chance) + 1e-9), prepend=0.0))
-    w, cells = game.w[rows] / chance[rows], Cells(codes[rows], game.events)
+    w, cells = game.w[rows] / chance[rows], ConstraintGroups(codes[rows], game.events)
     if not np.bincount(cells.codes[cells.codes >= 0], w[cells.codes >= 0], free.size).all():
         return game.placed(theta, free)
-    part = Game(game.X[rows], game.y[rows], w / w.sum(), cells, None, game.slack, game.ridge)
+    part = LogLossSaddle(game.X[rows], game.y[rows], w / w.sum(), cells, None, game.slack, game.ridge)
     end = _saddle(part, part.placed(theta, free))
     game.steps += part.steps
     return game.placed(*part.parts(end.x)[:2])

@@ -13,11 +13,11 @@ from fairfix.data.reading import Reading
 from fairfix.data.row_filter import LEFT_OUT
 from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
-from fairfix.tasks.before_after import Proof, ProofRow
+from fairfix.tasks.before_after import BeforeAfter, MetricChange
 from fairfix.tasks.fit_and_evaluate import Outcome
 from fairfix.tasks.group_changes import GroupChange
 from fairfix.tasks.messages import message_dict
-from fairfix.tasks.multiclass_repair import ClassesProof
+from fairfix.tasks.multiclass_repair import ClassesBeforeAfter
 
 if TYPE_CHECKING:
     from fairfix.tasks.compare import ComparisonOutcome, Point
@@ -31,7 +31,7 @@ def _present(**parts: Any) -> dict[str, Any]:
     return {name: part for name, part in parts.items() if part not in (None, "")}
 
 
-def _row(row: ProofRow) -> dict[str, Any]:
+def _row(row: MetricChange) -> dict[str, Any]:
     return {
         "name": row.name,
         "id": row.id,
@@ -43,7 +43,7 @@ def _row(row: ProofRow) -> dict[str, Any]:
     }
 
 
-def _proof(proof: Proof) -> dict[str, Any]:
+def _proof(proof: BeforeAfter) -> dict[str, Any]:
     noise = [
         {"attribute": attribute, "mean": mean, "upper": upper}
         for attribute, (mean, upper) in proof.noise.items()
@@ -54,7 +54,7 @@ def _proof(proof: Proof) -> dict[str, Any]:
         {"attribute": attribute, "groups": list(map(_group, groups))}
         for attribute, groups in proof.people.items()
     ]
-    if isinstance(proof, ClassesProof):
+    if isinstance(proof, ClassesBeforeAfter):
         out["classes"] = [
             {
                 "class": one.of_class,
@@ -106,7 +106,7 @@ def repair_dict(
     """Return the JSON form of a repair; ``rows`` is that of :func:`rows_dict`."""
     verdict, settings = outcome.judged.after.verdict, outcome.judged.after.settings
     checks = [check_dict(result, settings.gate_on) for result in outcome.checks]
-    if isinstance(outcome.judged, ClassesProof):
+    if isinstance(outcome.judged, ClassesBeforeAfter):
         of_classes = outcome.judged.audits[1]
         verdict, checks = of_classes.verdict, class_checks(of_classes)
     same = described(outcome.reading.columns.protected, outcome.repairer.comparables)

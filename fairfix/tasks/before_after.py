@@ -103,7 +103,7 @@ NO_CHANGE_OF_BINS = "no interval for this change: counts do not distinguish the 
 
 
 @dataclass(frozen=True)
-class ProofRow:
+class MetricChange:
     """A number before and after the repair, and its change with the interval of the difference on the same rows.
 
     Where decisions are drawn, ``after`` is expected over the draws, and ``delivered`` the number with the draws of the
@@ -137,17 +137,17 @@ class ProofRow:
 
 
 @dataclass(frozen=True)
-class Proof:
+class BeforeAfter:
     """What a repair did to some rows."""
 
     rows: int
     randomized: float
     """Weighted share of the rows whose decision or value is left to chance."""
-    table: tuple[ProofRow, ...]
+    table: tuple[MetricChange, ...]
     after: AuditReport
     noise: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Attribute -> ``ks.to_overall`` by chance alone on so many rows (mean, 95 % quantile); empty for decisions."""
-    other: tuple[ProofRow, ...] = ()
+    other: tuple[MetricChange, ...] = ()
     """Numbers if the probabilities were read in the other way, where there are two."""
     drawn: bool = True
     """Whether ``table`` is about drawn decisions."""
@@ -157,7 +157,7 @@ class Proof:
     """Attribute -> what changes for each of its groups."""
 
 
-def prove(
+def evaluate(
     table: Table,
     predictor: RepairedPredictor,
     settings: Settings,
@@ -169,7 +169,7 @@ def prove(
     claim: RobustnessClaim | None = None,
     fifths: Mapping[str, Edges] = MappingProxyType({}),
     brief: bool = False,
-) -> Proof:
+) -> BeforeAfter:
     """Audit the base and the repaired results on the same rows.
 
     Parameters
@@ -254,7 +254,7 @@ def prove(
         # what is about the probability stands with the draws, whose rates are its
         other += [row for row in rows if _of_score(row.id)]
         rows = [row for row in rows if not _of_score(row.id)]
-    return Proof(
+    return BeforeAfter(
         table.used,
         share,
         tuple(rows),
@@ -338,7 +338,7 @@ def _of_score(identifier: str) -> bool:
 
 def _other_reading(
     table: Table, predictor: RepairedPredictor, settings: Settings, also: Sequence[str]
-) -> Iterator[ProofRow]:
+) -> Iterator[MetricChange]:
     """Yield what probabilities do that are rounded instead of drawn, or drawn instead of rounded."""
     read = _values if predictor.gives == "decision" else _decisions
     base, repaired, _ = read(table, predictor, False)
@@ -462,7 +462,7 @@ def _of_number(was: Trend, now: Trend) -> Note:
 
 def _comparison_rows(
     before: AuditReport, after: AuditReport, shown: Sequence[str], pairs: _Pairs | None
-) -> Iterator[ProofRow]:
+) -> Iterator[MetricChange]:
     """Yield comparisons of groups; without ``pairs`` changes have no interval, as on rows that the rule was made of."""
     for block in after.blocks:
         if block.stratum:
@@ -477,12 +477,12 @@ def _comparison_rows(
                 elif not math.isnan(value):
                     why = "no interval for this change: the rule was fitted to these rows"
                     change = Value(value, math.nan, math.nan, why)
-                yield ProofRow(identifier, was, now, change, block.attribute)
+                yield MetricChange(identifier, was, now, change, block.attribute)
 
 
 def _overall_rows(
     base: Table, repaired: Table, before: AuditReport, after: AuditReport, settings: Settings
-) -> Iterator[ProofRow]:
+) -> Iterator[MetricChange]:
     """Yield selection rate, accuracy and the losses over everybody."""
     was, now = before.overall.metrics, after.overall.metrics
     then, chance = base.chance, repaired.chance
@@ -492,7 +492,7 @@ def _overall_rows(
             right = base.rows.label == 1
             changes["accuracy"] = np.where(right, chance, 1 - chance) - np.where(right, then, 1 - then)
         for name, change in changes.items():  # paired: sharper than two intervals apart
-            yield ProofRow(name, was[name], now[name], mean_change(change, base, settings, (-1.0, 1.0)))
+            yield MetricChange(name, was[name], now[name], mean_change(change, base, settings, (-1.0, 1.0)))
     if base.rows.label is None:
         return
     if repaired.reading.columns.probability and base.reading.binary:
@@ -501,7 +501,7 @@ def _overall_rows(
         yield from _losses_of_values(base, repaired, was, now, settings)
 
 
-def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[ProofRow]:
+def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[MetricChange]:
     """Yield log loss and square loss of the decision probabilities, beside those of the base score."""
     chance = table.rows.decision
     assert chance is not None
@@ -512,26 +512,26 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
     else:
         loss = mean_change(-np.log(right), table, settings, (0.0, math.inf))
     was = before.overall.metrics
-    yield ProofRow("log_loss", was.get("log_loss", NO_CHANCE), loss)
+    yield MetricChange("log_loss", was.get("log_loss", NO_CHANCE), loss)
     square = mean_change((1 - right) ** 2, table, settings, (0.0, 1.0))
-    yield ProofRow("square_loss", was.get("square_loss", NO_CHANCE), square)
+    yield MetricChange("square_loss", was.get("square_loss", NO_CHANCE), square)
 
 
 def _losses_of_values(
     base: Table, repaired: Table, was: Mapping[str, Value], now: Mapping[str, Value], settings: Settings
-) -> Iterator[ProofRow]:
+) -> Iterator[MetricChange]:
     """Yield the losses of values, with the interval of their paired change."""
     for name in LOSSES:
         if name in was and name in now and base.rows.entries is not None:
             moved = now[name].value - was[name].value
             by_value = Value(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
-            yield ProofRow(name, was[name], now[name], by_value)
+            yield MetricChange(name, was[name], now[name], by_value)
         elif name in was and name in now:
             with np.errstate(invalid="ignore"):  # both may be infinite, and then there is no change to tell
                 change = loss_of(name, repaired) - loss_of(name, base)
             inside = bool(np.isfinite(change).all())
             paired = mean_change(change, base, settings, (-math.inf, math.inf)) if inside else None
-            yield ProofRow(name, was[name], now[name], paired)
+            yield MetricChange(name, was[name], now[name], paired)
 
 
 def loss_of(name: str, table: Table) -> Floats:

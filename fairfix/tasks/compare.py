@@ -49,7 +49,7 @@ from fairfix.tasks.dataset import (
     said_of_unused,
 )
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
-from fairfix.tasks.fit_and_evaluate import assessed, check_split, read_rows, recorded, split_rows
+from fairfix.tasks.fit_and_evaluate import assess, check_split, read_rows, recorded, split_rows
 from fairfix.tasks.group_changes import GroupChange, changes_of
 from fairfix.tasks.messages import add_messages, of_names, of_source
 from fairfix.tasks.request import CompareRequest, function_of
@@ -177,7 +177,7 @@ def compare_table(
         return replace(problem, noise=noise, seen_by_model=seen_by_model) if noisy else problem
 
     planned = fits(contenders, slacks)
-    judge = _Judge(table.take(split.holdout), noise, confidence, len(planned) + BASELINES)
+    judge = _HoldoutEvaluator(table.take(split.holdout), noise, confidence, len(planned) + BASELINES)
     points = [*_baselines(fitted, judge)]
     for contender, slack in planned:
         begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
@@ -209,7 +209,7 @@ def _point(
     slack: float | None,
     problem: RepairProblem,
     table: Table,
-    judge: _Judge,
+    judge: _HoldoutEvaluator,
     rng: np.random.Generator,
     seed: int,
     model: tuple[str, ...],
@@ -223,7 +223,7 @@ def _point(
             predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
         whole, held, own = (with_draws_of(one, predictor, model) for one in (whole, held, judge.held))
         problem = replace(problem, table=with_draws_of(problem.table, predictor, model))
-        result = assessed(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
+        result = assess(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
     except FairfixError as error:
         return Point(contender.title, slack, failure=str(error).removeprefix(f"{repairer.name}: "))
     selected = next((row for row in result.proof.table if row.name == "selection_rate"), None)
@@ -238,7 +238,7 @@ def _point(
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _HoldoutEvaluator:
     """Held-out rows, what is said of the noise of their groups, and the confidence of every interval."""
 
     held: Table
@@ -257,9 +257,9 @@ class _Judge:
         return held if plain else held.with_score(held.probability)
 
     @property
-    def surest(self) -> _Judge:
+    def surest(self) -> _HoldoutEvaluator:
         """The judge of recorded groups whose intervals hold for a gap and a cost of all points at once."""
-        return _Judge(self.held, None, 1.0 - (1.0 - self.confidence) / (2 * self.points))
+        return _HoldoutEvaluator(self.held, None, 1.0 - (1.0 - self.confidence) / (2 * self.points))
 
     def with_costs(self, point: Point, again: Point, table: Table) -> Point:
         """Return the point with the gaps of ``again``, by the surest judge, and what ``table`` costs."""
@@ -347,7 +347,7 @@ class _Judge:
         return replace(point, gaps={**point.gaps, **worst_of(behind)})
 
 
-def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
+def _baselines(fitted: Table, judge: _HoldoutEvaluator) -> Iterator[Point]:
     """Yield the base score as it is, and the constant that the labels of the fit make best."""
     held, tables = judge.held, {}
     if judge.base is not None:

@@ -42,17 +42,17 @@ from fairfix.models.threads import limited
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import check_memberships
-from fairfix.tasks.before_after import Proof, prove, results_on
+from fairfix.tasks.before_after import BeforeAfter, evaluate, results_on
 from fairfix.tasks.dataset import Dataset
-from fairfix.tasks.group_changes import Rule, rules_of
+from fairfix.tasks.group_changes import AcceptanceCurve, acceptance_curves
 from fairfix.tasks.guarantee import guarantee_problem
 from fairfix.tasks.guarantee_result import GuaranteeResult
 from fairfix.tasks.holdout_costs import (
+    comparisons_of,
     cost_of_blindness,
     cost_of_rounding,
     criterion_of,
-    doubts_of,
-    shown_of,
+    repair_warnings,
     ties,
 )
 from fairfix.tasks.messages import of_names
@@ -91,12 +91,12 @@ class Outcome:
     split: Split | None
     sizes: Mapping[str, int]
     selection: tuple[Candidate, ...]
-    fit: Proof
-    holdout: Proof | None
+    fit: BeforeAfter
+    holdout: BeforeAfter | None
     """None where nothing was held out: then checks are on the rows of the fit, and none of them passes."""
     messages: tuple[Note, ...]
     reading: Reading
-    rule: tuple[Rule, ...] = ()
+    rule: tuple[AcceptanceCurve, ...] = ()
     """The probability of a yes by group and score, where decisions hang on nothing else."""
     guarantee: GuaranteeResult | None = None
     """What is promised of people who are not in the data, where that was asked."""
@@ -119,7 +119,7 @@ class Outcome:
         return criterion_of(self.repairer, self.fit.after.reading)
 
     @property
-    def judged(self) -> Proof:
+    def judged(self) -> BeforeAfter:
         """What the checks are about."""
         return self.holdout or self.fit
 
@@ -332,14 +332,14 @@ def repair_table(
     table = with_draws_of(table, predictor, seen_by_model)
     kept = table.take(split.holdout)
     problem = replace(problem, table=table.take(np.sort(np.concatenate([split.fit, split.validation]))))
-    assessment = assessed(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
+    assessment = assess(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
     notes = messages((*of_names(table.level_rows, table.reading), *assessment.messages))
     promised = None
     if promise is not None:
         promised = promise.judged(made, predictor, fitted, assessment.held)
         notes = messages((*promised.messages, *notes))
     sizes = {name: part.size for name, part in vars(split).items()}
-    rule = rules_of(assessment.held, predictor)
+    rule = acceptance_curves(assessment.held, predictor)
     facts = notes, table.reading, rule, promised, "" if copies is None else copies.source
     return Outcome(best, predictor, split, sizes, selection, assessment.of_fit, assessment.proof, *facts)
 
@@ -348,14 +348,14 @@ def repair_table(
 class Assessment:
     """A fitted repair on the rows of the fit and on held-out rows, and what has to be said of it."""
 
-    of_fit: Proof
-    proof: Proof
+    of_fit: BeforeAfter
+    proof: BeforeAfter
     messages: tuple[Note, ...]
     held: Table
     """The held-out rows that the repair has an answer for."""
 
 
-def assessed(
+def assess(
     table: Table,
     problem: RepairProblem,
     kept: Table,
@@ -398,15 +398,15 @@ def assessed(
     notes += cost_of_blindness(repairer, predictor, held, plain)
     claim = repairer.claim(noise)
     more: Any = {
-        "also": shown_of(repairer, table.reading),
+        "also": comparisons_of(repairer, table.reading),
         "comparable": repairer.comparables,
         "copies": problem.copies,
         "claim": claim,
         "fifths": fifths_of(fitted, predictor.scales),
         "brief": brief,
     }
-    proof = without_passes(prove(held, predictor, settings, **more), gaps)
-    of_fit = prove(fitted, predictor, plain, **more, of_fit=True)
+    proof = without_passes(evaluate(held, predictor, settings, **more), gaps)
+    of_fit = evaluate(fitted, predictor, plain, **more, of_fit=True)
 
     def again(rows: Bools) -> RepairedPredictor:
         fewer = replace(problem, table=fitted.take(np.flatnonzero(rows)))
@@ -422,7 +422,7 @@ def assessed(
         and problem.copies is None
         and fitted.rows.label is not None
     )
-    first = doubts_of(repairer, predictor, fitted, (of_fit, proof), again if free else None, held)
+    first = repair_warnings(repairer, predictor, fitted, (of_fit, proof), again if free else None, held)
     wrong = of_directions(fitted, settings.confidence, scored=predictor.needs_score)
     lacking = [gap.caution for gap in gaps]
     notes = [*wrong, *lacking, *first, *proof.claims, *notes]
@@ -487,10 +487,10 @@ def repair_stream(
         lambda columns: groups_of_cells(counted.counts.keys, counted.counts.cells, columns)[0],
         there,
     )
-    of_fit = prove(shown, predictor, replace(settings, checks=()))
-    proof = without_passes(prove(held, predictor, settings), gaps)
+    of_fit = evaluate(shown, predictor, replace(settings, checks=()))
+    proof = without_passes(evaluate(held, predictor, settings), gaps)
     lacking = [gap.caution for gap in gaps]
-    first = doubts_of(repairer, predictor, shown, (of_fit, proof), None, held)
+    first = repair_warnings(repairer, predictor, shown, (of_fit, proof), None, held)
     wrong = of_directions(shown, settings.confidence)
     cells = counted.counts
     levels = rows_of_levels(cells.keys, cells.cells, cells.rows.sum(axis=(1, 2)))
@@ -498,7 +498,7 @@ def repair_stream(
         (*of_names(levels, reading), *wrong, *lacking, *first, *warned(caught), *predictor.trace.notes)
     )
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
-    rule = rules_of(held, predictor)
+    rule = acceptance_curves(held, predictor)
     return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading, rule), counted
 
 

@@ -49,7 +49,7 @@ class GroupChange:
 
 
 @dataclass(frozen=True)
-class Rule:
+class AcceptanceCurve:
     """The probability of a positive decision of a group at increasing scores, arrays of one length.
 
     A jump is two scores that are next to one another; between two scores the probability is a straight line.
@@ -95,7 +95,7 @@ def _of_block(base: Table, repaired: Table, was: Block, now: Block) -> Iterator[
 # ---------------------------------------------------------------------- the rule
 
 
-def rules_of(table: Table, predictor: RepairedPredictor) -> tuple[Rule, ...]:
+def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[AcceptanceCurve, ...]:
     """Return the rule of every group of the table; none where decisions hang on more than the score and the group.
 
     It is the predictor itself that is asked, at a grid of scores, at the scores of the rows where they are few, and on
@@ -118,7 +118,7 @@ def rules_of(table: Table, predictor: RepairedPredictor) -> tuple[Rule, ...]:
         seen = ~np.isnan(_ask(table, predictor, rows, np.full(rows.size, grid[0])))  # others the fit lacks
         names, rows = tuple(name for name, one in zip(groups.names, seen, strict=True) if one), rows[seen]
     return tuple(
-        Rule(name, tuple(map(float, x)), tuple(map(float, q)))
+        AcceptanceCurve(name, tuple(map(float, x)), tuple(map(float, q)))
         for name, (x, q) in zip(names, _with_jumps(table, predictor, rows, grid), strict=True)
     )
 

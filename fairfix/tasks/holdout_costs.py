@@ -24,11 +24,11 @@ from fairfix.methods.base import Repairer, expected_accuracy
 from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
-from fairfix.tasks.before_after import Proof, ProofRow, loss_of, mean_change, results_on
+from fairfix.tasks.before_after import BeforeAfter, MetricChange, loss_of, mean_change, results_on
 from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.warnings import (
-    Asked,
     Blindness,
+    ConstraintTarget,
     of_blindness,
     of_constant,
     of_gaps,
@@ -55,7 +55,7 @@ def cost_of_rounding(
     before = predictor.trace.randomized
     if before is None:
         return
-    name, asked = criterion_of(repairer, held.reading), asked_of(repairer, held.reading).values()
+    name, asked = criterion_of(repairer, held.reading), targets_of(repairer, held.reading).values()
     (gap, right), (rounded_gap, rounded_right) = (
         _gap_and_accuracy(rule, held, name, settings, asked) for rule in (before, predictor)
     )
@@ -84,7 +84,7 @@ def cost_of_blindness(
         return
     own, seeing, free, constant = (float(np.average(loss, weights=weight)) for loss in losses)
     more = mean_change(losses[0] - losses[1], answered, settings, (-math.inf, math.inf))
-    name, asked = criterion_of(repairer, answered.reading), asked_of(repairer, answered.reading).values()
+    name, asked = criterion_of(repairer, answered.reading), targets_of(repairer, answered.reading).values()
     # whose rates are those of the probability
     drawn = [rule.trace.randomized or rule for rule in (predictor, aware)]
     gap, aware_gap = (_gap_and_accuracy(rule, answered, name, settings, asked)[0] for rule in drawn)
@@ -93,7 +93,7 @@ def cost_of_blindness(
 
 
 def _gap_and_accuracy(
-    rule: RepairedPredictor, held: Table, name: str, settings: Settings, asked: Collection[Asked]
+    rule: RepairedPredictor, held: Table, name: str, settings: Settings, asked: Collection[ConstraintTarget]
 ) -> tuple[float, float]:
     """Return the worst value of a comparison on held-out rows, and the expected accuracy, NaN without labels.
 
@@ -109,43 +109,45 @@ def _gap_and_accuracy(
     return gap, expected_accuracy(held, chance) if held.reading.binary else math.nan
 
 
-def asked_of(repairer: Repairer, reading: Reading) -> dict[tuple[str, ...], Asked]:
+def targets_of(repairer: Repairer, reading: Reading) -> dict[tuple[str, ...], ConstraintTarget]:
     """Return what is bounded between the groups of each attribute, by its columns; with its name where not alone."""
     every = repairer.alike(reading.columns.protected)
-    bound = Asked(criterion_of(repairer, reading), repairer.slack_of_all, repairer.least_ratio)
+    bound = ConstraintTarget(criterion_of(repairer, reading), repairer.slack_of_all, repairer.least_ratio)
     named = {columns: replace(bound, attribute=attribute_name(columns)) for columns in every}
     return named if len(every) > 1 else dict.fromkeys(every, bound)
 
 
-def shown_of(repairer: Repairer, reading: Reading) -> tuple[str, ...]:
+def comparisons_of(repairer: Repairer, reading: Reading) -> tuple[str, ...]:
     """Return the comparisons that tell of what is bounded: of true groups too, where these are held."""
     name = criterion_of(repairer, reading)
     return (name, Comparison.parse(name).to(TRUE_GROUPS).id) if "noise" in repairer.uses else (name,)
 
 
-def row_of(proof: Proof, asked: Asked, columns: tuple[str, ...]) -> ProofRow | None:
+def change_of(proof: BeforeAfter, asked: ConstraintTarget, columns: tuple[str, ...]) -> MetricChange | None:
     """Return the row of a proof about what is bounded between the groups of some columns; None where there is none."""
     wanted = asked.comparison, attribute_name(columns)
     return next((row for row in proof.table if (row.id, row.attribute) == wanted), None)
 
 
-def doubts_of(
+def repair_warnings(
     repairer: Repairer,
     predictor: RepairedPredictor,
     fitted: Table,
-    shown: tuple[Proof, Proof],
+    shown: tuple[BeforeAfter, BeforeAfter],
     learn: Callable[[Bools], RepairedPredictor] | None,
     held: Table,
 ) -> Iterator[Caution]:
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
-    asked = asked_of(repairer, held.reading)
+    asked = targets_of(repairer, held.reading)
     if "noise" in repairer.uses:  # of true groups, as far as anything is known of them
         asked = {
             columns: replace(one, comparison=Comparison.parse(one.comparison).to(TRUE_GROUPS).id)
             for columns, one in asked.items()
         }
     metric = Comparison.parse(criterion_of(repairer, held.reading)).metric
-    proof_rows = {columns: [row_of(proof, one, columns) for proof in shown] for columns, one in asked.items()}
+    proof_rows = {
+        columns: [change_of(proof, one, columns) for proof in shown] for columns, one in asked.items()
+    }
     drawn = predictor.trace.randomized
     for columns, one in asked.items():
         fit, holdout = proof_rows[columns]

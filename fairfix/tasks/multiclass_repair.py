@@ -35,7 +35,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import with_counterfactuals
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
-from fairfix.tasks.before_after import Proof, ProofRow, mean_change
+from fairfix.tasks.before_after import BeforeAfter, MetricChange, mean_change
 from fairfix.tasks.fit_and_evaluate import (
     Outcome,
     check_split,
@@ -48,7 +48,7 @@ from fairfix.tasks.fit_and_evaluate import (
 )
 from fairfix.tasks.guarantee import guarantee_problem
 from fairfix.tasks.messages import of_names
-from fairfix.tasks.warnings import Asked, of_gaps, of_slack
+from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_slack
 
 GAPS = tuple(
     Comparison(metric, "difference", scope).id
@@ -67,7 +67,7 @@ OF_FIT = "no interval for this change: the rule was fitted to these rows"
 
 
 @dataclass(frozen=True)
-class ClassRow:
+class ClassMetricChange:
     """The gap in true positive rates of a class, before and after the repair, between the groups of an attribute."""
 
     of_class: str
@@ -77,19 +77,19 @@ class ClassRow:
 
 
 @dataclass(frozen=True)
-class ClassesProof(Proof):
+class ClassesBeforeAfter(BeforeAfter):
     """What a repair did to some rows with labels of many classes."""
 
     audits: tuple[ClassesReport, ...] = ()
     """Before and after."""
 
     @property
-    def gaps(self) -> tuple[ClassRow, ...]:
+    def gaps(self) -> tuple[ClassMetricChange, ...]:
         """The gap of each class, by attribute."""
         before, after = self.audits
         name = "true_positive_rate.difference.between_groups"
         return tuple(
-            ClassRow(
+            ClassMetricChange(
                 own,
                 block.attribute,
                 was.block(block.attribute).comparisons[name].value,
@@ -182,9 +182,9 @@ def repair_classes(
             made, predictor = promise.fitted(fit, fitted, split.holdout)
     kept = table.take(split.holdout)
     of_what: Any = {"comparable": best.comparables, "copies": copies}
-    proof = prove_classes(kept, predictor, settings, **of_what)
-    of_fit = prove_classes(fitted, predictor, replace(settings, checks=()), of_fit=True, **of_what)
-    asked = Asked(best.bounds_of(table.reading), best.slack_of_all)
+    proof = evaluate_classes(kept, predictor, settings, **of_what)
+    of_fit = evaluate_classes(fitted, predictor, replace(settings, checks=()), of_fit=True, **of_what)
+    asked = ConstraintTarget(best.bounds_of(table.reading), best.slack_of_all)
     doubts = _doubts(asked, predictor, kept, of_fit, proof)
     names = of_names(table.level_rows, table.reading)
     notes = [*names, *doubts, *warned(caught), *predictor.trace.notes]
@@ -215,7 +215,7 @@ def _same(ones: Sequence[str], others: Sequence[str]) -> Ints:
     return np.array([one == other for one, other in zip(ones, others, strict=True)], dtype=np.int64)
 
 
-def prove_classes(
+def evaluate_classes(
     table: Table,
     predictor: RepairedPredictor,
     settings: Settings,
@@ -223,7 +223,7 @@ def prove_classes(
     comparable: Comparable,
     copies: Counterfactuals | None,
     of_fit: bool = False,
-) -> ClassesProof:
+) -> ClassesBeforeAfter:
     """Audit the classes before and after the repair on the same rows.
 
     ``settings``: intervals and checks; the checks are about the repaired classes. ``comparable``, ``copies``: what does
@@ -258,8 +258,8 @@ def prove_classes(
     right = np.subtract(_same(after, labels), _same(before, labels)).astype(np.float64)
     change = mean_change(right, table, settings, (-1.0, 1.0))
     then, later = (report.everybody.overall.metrics["accuracy"] for report in (was, now))
-    rows = [ProofRow("accuracy", then, later, change), *_rows(was.everybody, now.everybody, surer)]
-    return ClassesProof(table.used, 0.0, tuple(rows), now.everybody, drawn=False, audits=(was, now))
+    rows = [MetricChange("accuracy", then, later, change), *_rows(was.everybody, now.everybody, surer)]
+    return ClassesBeforeAfter(table.used, 0.0, tuple(rows), now.everybody, drawn=False, audits=(was, now))
 
 
 def _audited(
@@ -290,7 +290,7 @@ def _audited(
 
 def _rows(
     was: AuditReport, now: AuditReport, surer: tuple[ClassesReport, ClassesReport] | None
-) -> Iterator[ProofRow]:
+) -> Iterator[MetricChange]:
     """Yield comparisons before and after.
 
     A change is between the limits of the one before and of the one after, each at half the miscoverage (``surer``):
@@ -303,7 +303,7 @@ def _rows(
                 continue
             after = block.comparisons[name].value
             if name not in other.comparisons:
-                yield ProofRow(name, Value(math.nan, 0.0, 1.0, NOT_ASKED), after, None, block.attribute)
+                yield MetricChange(name, Value(math.nan, 0.0, 1.0, NOT_ASKED), after, None, block.attribute)
                 continue
             before = other.comparisons[name].value
             value, change = after.value - before.value, None
@@ -315,11 +315,15 @@ def _rows(
                     report.everybody.block(block.attribute).comparisons[name].value for report in surer
                 )
                 change = Value(value, later.low - then.high, later.high - then.low)
-            yield ProofRow(name, before, after, change, block.attribute)
+            yield MetricChange(name, before, after, change, block.attribute)
 
 
 def _doubts(
-    asked: Asked, predictor: RepairedPredictor, held: Table, fit: ClassesProof, proof: ClassesProof
+    asked: ConstraintTarget,
+    predictor: RepairedPredictor,
+    held: Table,
+    fit: ClassesBeforeAfter,
+    proof: ClassesBeforeAfter,
 ) -> Iterator[Note]:
     """Yield what comes first to say of a repair of classes."""
     constant = {*_named(held, predictor)}
@@ -327,7 +331,7 @@ def _doubts(
         yield Caution(f"the repaired rule predicts {constant.pop()!r} for all held-out rows", "constant")
     attribute = [block.attribute for block in proof.after.blocks if not block.stratum][-1]
 
-    def row(of: ClassesProof) -> ProofRow | None:
+    def row(of: ClassesBeforeAfter) -> MetricChange | None:
         wanted = asked.comparison, attribute
         return next((one for one in of.table if (one.id, one.attribute) == wanted), None)
 

@@ -42,12 +42,12 @@ from fairfix.models.predictors import (
 from fairfix.models.score_models import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noise.description import Noise
-from fairfix.tasks.before_after import Proof, prove
+from fairfix.tasks.before_after import BeforeAfter, evaluate
 from fairfix.tasks.bin_bounds import certified, certified_values
 from fairfix.tasks.count import check_agreement, counts_of
 from fairfix.tasks.fit_and_evaluate import Outcome, recorded, warned
-from fairfix.tasks.group_changes import rules_of
-from fairfix.tasks.holdout_costs import asked_of, cost_of_rounding, criterion_of, doubts_of, row_of
+from fairfix.tasks.group_changes import acceptance_curves
+from fairfix.tasks.holdout_costs import change_of, cost_of_rounding, criterion_of, repair_warnings, targets_of
 from fairfix.tasks.messages import of_names
 from fairfix.tasks.request import RepairRequest
 from fairfix.tasks.unproven_groups import (
@@ -80,7 +80,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Part:
+class CountsPart:
     """A file of counts, for the asked columns."""
 
     name: str
@@ -139,18 +139,18 @@ def repair_counts(
     more: Any = {"also": (criterion_of(repairer, reading),), "claim": repairer.claim(noise)}
     notes = [*warned(caught), *rule.trace.notes, *notes]
     plain = replace(settings, checks=())
-    proof: Proof | None = None
+    proof: BeforeAfter | None = None
     shown = table
     if held is None:
-        of_fit = prove(table, rule, settings, **more, of_fit=True)
+        of_fit = evaluate(table, rule, settings, **more, of_fit=True)
         of_fit = replace(of_fit, after=_unproven(of_fit.after))
         first = [_nothing_proven()]
         if rule.trace.randomized is None and "noise" not in repairer.uses:
-            for columns, asked in asked_of(repairer, reading).items():
-                if (row := row_of(of_fit, asked, columns)) is not None:
+            for columns, asked in targets_of(repairer, reading).items():
+                if (row := change_of(of_fit, asked, columns)) is not None:
                     first += of_slack(asked, row.after.value)
     else:
-        of_fit = prove(table, rule, plain, **more, of_fit=True)
+        of_fit = evaluate(table, rule, plain, **more, of_fit=True)
         held, gaps = _answered(held, rule, reading.columns.protected)
         shown = held.table(reading)
         gaps += unproven(reading.columns.protected, levels_of(table), levels_of(shown))
@@ -162,9 +162,9 @@ def repair_counts(
             )
             gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
         notes += cost_of_rounding(repairer, rule, shown, plain)
-        proof = prove(shown, rule, settings, **more)
+        proof = evaluate(shown, rule, settings, **more)
         proof = without_passes(proof, gaps)
-        first = [*lacking, *doubts_of(repairer, rule, table, (of_fit, proof), None, shown)]
+        first = [*lacking, *repair_warnings(repairer, rule, table, (of_fit, proof), None, shown)]
         notes = [*proof.claims, *notes]
     wrong = of_directions(table, settings.confidence)
     by = held or fit
@@ -182,7 +182,7 @@ def repair_counts(
         proof,
         messages(notes),
         reading,
-        rules_of(shown, rule),
+        acceptance_curves(shown, rule),
     )
     sure = list(certified(by.counts, rule, reading, by.left_out))
     losses: dict[str, Any] = {}
@@ -311,14 +311,14 @@ def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Itera
 
 def _parts(
     fit: tuple[str, CountFile], proof: tuple[str, CountFile] | None, reading: Reading
-) -> tuple[Part, Part | None]:
+) -> tuple[CountsPart, CountsPart | None]:
     """Return the counts of both files for the asked columns, on one grid of score bins."""
     files = [fit] if proof is None else [fit, proof]
     parts = []
     for name, content in files:
         counts = content.counts()
         check_whole(counts, reading, content.name)
-        parts.append(Part(name, content, of_columns(counts, reading.columns.cell_keys)))
+        parts.append(CountsPart(name, content, of_columns(counts, reading.columns.cell_keys)))
     grids = [one.counts.grid for one in parts]
     grid, last = grids[0], grids[-1]
     assert grid is not None
@@ -329,7 +329,7 @@ def _parts(
     return parts[0], parts[1] if proof is not None else None
 
 
-def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[Part, list[Gap]]:
+def _answered(held: CountsPart, rule: OfGroups, protected: tuple[str, ...]) -> tuple[CountsPart, list[Gap]]:
     """Return held-out counts without groups that the fit lacks, and what is not proven for these."""
     counts = held.counts
     _, place = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)
@@ -468,7 +468,7 @@ def _unproven(report: AuditReport) -> AuditReport:
     return replace(report, checks=tuple(checks))
 
 
-def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
+def _of_left_out(fit: CountsPart, held: CountsPart | None) -> Iterator[Caution]:
     """Yield that rows are missing, and what that can do."""
     for part, what in ((fit, "the fit"), (held, "the evaluation")):
         if part is None or not part.left_out:
@@ -484,7 +484,7 @@ def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
 
 
 def _of_identity(
-    request: RepairRequest, fit: Part, rule: RepairedPredictor, reading: Reading
+    request: RepairRequest, fit: CountsPart, rule: RepairedPredictor, reading: Reading
 ) -> Iterator[Caution]:
     """Yield by what new rows are drawn, where no id is known."""
     if rule.randomized and reading.columns.id is None:

@@ -9,7 +9,7 @@ from fairfix.auditing.checks import Ruling
 from fairfix.data.names import attribute_name, each_and_crossed, group_name
 from fairfix.data.table import Table
 from fairfix.models.trace import Caution
-from fairfix.tasks.before_after import Proof
+from fairfix.tasks.before_after import BeforeAfter
 
 Levels = Callable[[tuple[str, ...]], Sequence[tuple[str, ...]]]
 """Makes of columns the levels of the groups that there are."""
@@ -67,7 +67,7 @@ def without_rule(protected: tuple[str, ...], lost: Levels, why: str) -> list[Gap
     ]
 
 
-def without_passes(proof: Proof, gaps: Sequence[Gap]) -> Proof:
+def without_passes(proof: BeforeAfter, gaps: Sequence[Gap]) -> BeforeAfter:
     """Return a proof in which no check passes that is about a group with a gap."""
     checks = []
     for one in proof.after.checks:

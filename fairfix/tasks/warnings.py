@@ -78,7 +78,7 @@ ROWS = {None: "rows", 1: "positives", 0: "negatives"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class ConstraintTarget:
     """A comparison, by its identifier, and the largest gap or least ratio that is allowed on the rows of the fit.
 
     ``slack`` and ``ratio`` are None where none is stated for all groups; ``attribute`` is empty where there is one.
@@ -143,7 +143,7 @@ def show(value: Value) -> str:
     return f"{value.value:.4f} [{value.low:.3f}, {value.high:.3f}]"
 
 
-def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
+def of_gaps(asked: ConstraintTarget, before: Value, after: Value) -> Iterator[Caution]:
     """Yield what is to be said of a gap before and after the repair, on held-out rows."""
     if asked.is_end and not math.isnan(before.value):
         yield from _of_worst(asked, before, after)
@@ -173,7 +173,7 @@ def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
         )
 
 
-def _of_worst(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
+def _of_worst(asked: ConstraintTarget, before: Value, after: Value) -> Iterator[Caution]:
     """Yield that the group that is worst off is no better off, on held-out rows."""
     better = METRICS[Comparison.parse(asked.comparison).metric].better
     if after.value <= before.value if better == "larger" else after.value >= before.value:
@@ -183,7 +183,7 @@ def _of_worst(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
         )
 
 
-def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
+def of_slack(asked: ConstraintTarget, reached: float) -> Iterator[Caution]:
     """Yield that a rule misses its slack on the rows of the fit, where ``reached`` is expected over its draws."""
     allowed, away = asked.allowed, asked.distance(reached)
     if asked.is_gap and allowed is not None and away > allowed + SHOWN:
@@ -264,7 +264,7 @@ def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Ca
 
 
 def of_rounding(
-    asked: Asked, fitted: Value, before: Value, after: Value, step: float, drawn: float
+    asked: ConstraintTarget, fitted: Value, before: Value, after: Value, step: float, drawn: float
 ) -> Iterator[Caution]:
     """Yield what is to be said of a rule that was made deterministic.
 

@@ -28,7 +28,7 @@ from fairfix.models.repaired import Repaired
 from fairfix.models.score_models import TruncatedLogit, of_own_group
 from fairfix.models.trace import Caution
 from fairfix.solvers.robust_log_loss import truncated
-from fairfix.tasks.before_after import Proof
+from fairfix.tasks.before_after import BeforeAfter
 from fairfix.tasks.fit_and_evaluate import Outcome, repair_table
 from fairfix.tasks.warnings import Blindness, of_blindness
 from sklearn.linear_model import Ridge
@@ -74,7 +74,7 @@ def rates(chance: np.ndarray, table: Table, label: int | None) -> np.ndarray:
     return np.bincount(codes[inside], chance[inside]) / np.bincount(codes[inside])
 
 
-def changes(proof: Proof) -> dict[str, float]:
+def changes(proof: BeforeAfter) -> dict[str, float]:
     """Return name -> value after the repair."""
     return {row.name: row.after.value for row in proof.table}
 

@@ -28,7 +28,13 @@ from fairfix.models.score_models import ScoreCurves
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.randomized_rule_bounds import level_bounds
 from fairfix.noise.rates import DEMANDS, LABELS
-from fairfix.noise.score_bin_bounds import Radii, Sensitive, Soft, breakdown_of, rate_bounds
+from fairfix.noise.score_bin_bounds import (
+    BoundedDependence,
+    KnownTable,
+    TotalVariation,
+    breakdown_of,
+    rate_bounds,
+)
 from fairfix.noise.uncertainty_set import largest_radii
 from fairfix.tasks.fit_and_evaluate import repair_table
 
@@ -506,7 +512,7 @@ def test_the_breakdown_point_is_where_the_worst_case_meets_the_slack(parity: Any
             out = []
             for rate, sign in DEMANDS[parity]:
                 own = n[:, :, list(LABELS[rate])].sum(2)
-                low, high = rate_bounds(n, table, F, rate, Sensitive(eps))
+                low, high = rate_bounds(n, table, F, rate, BoundedDependence(eps))
                 out.append(sign * ((own * F).sum() / own.sum() - (low if sign > 0 else high)))
             return float(np.nanmax(out))
 
@@ -1220,9 +1226,9 @@ def test_every_solver_holds_for_all_tables_of_a_survey(solver: str) -> None:
         between = range_of(told.entries, keep, 0.9)  # type: ignore[arg-type]  # a Keep
         if solver == "dro":
             radii = largest_radii(n.sum((1, 2)), between, np.arange(3))
-            low, high = rate_bounds(n, radii, every, "selection_rate", Radii())
+            low, high = rate_bounds(n, radii, every, "selection_rate", TotalVariation())
         else:
-            low, high = rate_bounds(n, between, every, "selection_rate", Soft())
+            low, high = rate_bounds(n, between, every, "selection_rate", KnownTable())
         overall = float(n.sum((0, 2)) @ levels)
         worst = max(overall - low.min(), high.max() - overall)
         assert worst <= 0.2 + 1e-6

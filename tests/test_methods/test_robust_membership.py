@@ -21,7 +21,7 @@ from fairfix.methods.robust import COMPARISONS, Robust
 from fairfix.models.score_models import ScoreCurves
 from fairfix.noise.description import Noise
 from fairfix.noise.rates import DEMANDS, LABELS
-from fairfix.noise.score_bin_bounds import Independent, rate_bounds
+from fairfix.noise.score_bin_bounds import KnownMembership, rate_bounds
 from fairfix.noise.thresholds import solve_noisy
 from scipy.optimize import linprog
 
@@ -176,13 +176,13 @@ def test_the_least_largest_error_by_membership_is_that_of_a_program_over_rows() 
         right[len(rising) :] += level + 1e-9
         cost = (w * (1 - 2 * y)) @ of_row / w.sum()
         best = linprog(cost, A_ub=under[:, :-1], b_ub=right, bounds=(0, 1))
-        found = solve_noisy(n, sums, "minimax", 0.0, Independent())
+        found = solve_noisy(n, sums, "minimax", 0.0, KnownMembership())
         assert found.largest_error == pytest.approx(level, abs=1e-6)
         assert (errors @ found.F.ravel() + refused).max() == pytest.approx(level, abs=1e-6)
         assert found.error == pytest.approx(
             best.fun + w @ y / w.sum(), abs=2e-4
         )  # as near as tangents are asked to be
-        safe = solve_noisy(n, sums, "minimax", 0.0, Independent(1.0))
+        safe = solve_noisy(n, sums, "minimax", 0.0, KnownMembership(1.0))
         mistaken = np.where(y == 1, 1 - safe.F[k, b], safe.F[k, b])
         mean = share.T @ mistaken
         margin = np.sqrt((share**2 * (mistaken[:, None] - mean) ** 2).sum(0))
@@ -206,14 +206,14 @@ def test_weighted_thresholds_are_the_best_by_a_program_over_rows(parity: str) ->
                 right.append(0.05)
         cost = (w * (1 - 2 * y)) @ of_row / w.sum()
         best = linprog(cost, A_ub=np.array(rows), b_ub=right, bounds=(0, 1), method="highs")
-        found = solve_noisy(n, sums, parity, 0.05, Independent())
+        found = solve_noisy(n, sums, parity, 0.05, KnownMembership())
         assert found.error == pytest.approx(best.fun + w @ y / w.sum(), abs=1e-7)
-        safe = solve_noisy(n, sums, parity, 0.05, Independent(1.0))
+        safe = solve_noisy(n, sums, parity, 0.05, KnownMembership(1.0))
         assert safe.error >= found.error - 1e-9
         chance = safe.F[k, b]
         for rate, sign in DEMANDS[parity]:
             about = np.isin(y, LABELS[rate]) * w
-            ends = rate_bounds(n, sums, safe.F, rate, Independent(1.0))
+            ends = rate_bounds(n, sums, safe.F, rate, KnownMembership(1.0))
             for j in range(3):
                 own = about * z[:, j]
                 mean = own @ chance / own.sum()

@@ -10,9 +10,9 @@ import pytest
 from fairfix.noise.bounds import valid_radius
 from fairfix.noise.enumerated_rules import MOST, USUAL, rules_of, solve_ideal, usual_bins
 from fairfix.noise.rates import DEMANDS, LABELS, RATIOS
-from fairfix.noise.score_bin_bounds import Certified, Soft
+from fairfix.noise.score_bin_bounds import KnownTable, KnownTableByLabel
 from fairfix.noise.thresholds import solve_noisy
-from fairfix.noise.training import Near, Within
+from fairfix.noise.training import TableInterval, TotalVariationBalls
 from scipy.optimize import linprog
 
 from tests.strategies import examples
@@ -85,12 +85,12 @@ def test_mixture_and_single_rule_are_those_of_enumeration_with_linear_programs(
         known = linprog(
             errors, A_ub=over.T, b_ub=np.zeros(over.shape[1]), A_eq=np.ones((1, errors.size)), b_eq=[1.0]
         )
-        found = solve_ideal(n, Within(table), parity, 0.1, blind=blind)
+        found = solve_ideal(n, TableInterval(table), parity, 0.1, blind=blind)
         assert found.error == pytest.approx(known.fun, abs=1e-7)
         assert found.feasible
         assert found.programs == errors.size
         assert found.violation <= 1e-7
-        single = solve_ideal(n, Within(table), parity, 0.1, blind=blind, single=True)
+        single = solve_ideal(n, TableInterval(table), parity, 0.1, blind=blind, single=True)
         assert single.error == pytest.approx(errors[(over <= 1e-9).all(1)].min(), abs=1e-12)
         assert set(np.unique(single.F)) <= {0.0, 1.0}
         assert single.error >= found.error - 1e-9
@@ -100,7 +100,7 @@ def test_mixture_and_single_rule_are_those_of_enumeration_with_linear_programs(
 def test_the_game_of_the_paper_goes_to_the_program() -> None:
     """Best answers of one player, raised multipliers of the other: the mean of the answers nears the optimum."""
     _, n, C = drawn(3, bins=6)
-    adversary = Within(C.sum(0))
+    adversary = TableInterval(C.sum(0))
     optimum = solve_ideal(n, adversary, "equal_opportunity", 0.05)
     errors, over = by_hand(
         n,
@@ -124,11 +124,11 @@ def test_where_the_adversary_fills_the_same_bins_it_is_the_program_over_threshol
     """With a table by label, and for selection rates with any, it is the optimum over mixtures of thresholds."""
     for seed in range(examples(4)):
         _, n, C = drawn(seed, noisy=3, bins=5, true=2)
-        known = solve_noisy(n, C, parity, 0.03, Certified())
-        found = solve_ideal(n, Within(C), parity, 0.03)
+        known = solve_noisy(n, C, parity, 0.03, KnownTableByLabel())
+        found = solve_ideal(n, TableInterval(C), parity, 0.03)
         assert found.error == pytest.approx(known.error, abs=1e-7)
-        known = solve_noisy(n, C.sum(0), parity, 0.03, Soft())
-        found = solve_ideal(n, Within(C.sum(0)), parity, 0.03)
+        known = solve_noisy(n, C.sum(0), parity, 0.03, KnownTable())
+        found = solve_ideal(n, TableInterval(C.sum(0)), parity, 0.03)
         if parity == "demographic_parity":
             assert found.error == pytest.approx(known.error, abs=1e-7)
         else:  # it knows which rule was drawn
@@ -142,7 +142,7 @@ def test_no_distribution_within_the_radii_breaks_the_mixture(parity: Any) -> Non
     for seed in range(6):
         q, n, C = drawn(seed, bins=5)
         radius = valid_radius(C.sum(0))
-        found = solve_ideal(n, Near(radius, np.arange(radius.size)), parity, 0.05)
+        found = solve_ideal(n, TotalVariationBalls(radius, np.arange(radius.size)), parity, 0.05)
         assert found.feasible
         for rate, sign in DEMANDS[parity]:
             own = list(LABELS[rate])
@@ -173,11 +173,11 @@ def test_a_class_that_is_not_small_is_refused() -> None:
     table = np.full((6, 6), 1 / 36)
     assert rules_of(10, 6) > MOST
     with pytest.raises(ValueError, match="1,771,561 rules"):
-        solve_ideal(n, Within(table), "demographic_parity", 0.1)
-    assert solve_ideal(n, Within(table), "demographic_parity", 0.1, blind=True).programs == 11
+        solve_ideal(n, TableInterval(table), "demographic_parity", 0.1)
+    assert solve_ideal(n, TableInterval(table), "demographic_parity", 0.1, blind=True).programs == 11
     n[..., 1] = 0.0
     with pytest.raises(ValueError, match="no row with a label"):
-        solve_ideal(n / n.sum(), Within(table), "equal_opportunity", 0.1, blind=True)
+        solve_ideal(n / n.sum(), TableInterval(table), "equal_opportunity", 0.1, blind=True)
     for groups in range(1, 12):
         bins = usual_bins(groups, 100)
         assert bins == 100 or rules_of(bins, groups) <= USUAL < rules_of(bins + 1, groups)
@@ -187,7 +187,7 @@ def test_what_cannot_be_had_is_missed_by_the_least() -> None:
     """A slack below 0 asks for more than a constant rule gives."""
     _, n, C = drawn(1)
     for single in (False, True):
-        found = solve_ideal(n, Within(C.sum(0)), "equal_opportunity", -0.2, single=single)
+        found = solve_ideal(n, TableInterval(C.sum(0)), "equal_opportunity", -0.2, single=single)
         assert not found.feasible
         assert found.violation == pytest.approx(0.2, abs=1e-6)
         assert np.isnan(found.bound)

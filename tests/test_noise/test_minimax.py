@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pytest
 from fairfix.noise.score_bin_bounds import (
     Assumption,
-    Certified,
-    Identified,
-    Independent,
-    Radii,
-    Sensitive,
-    Soft,
+    BoundedDependence,
+    ClassConditional,
+    KnownMembership,
+    KnownTable,
+    KnownTableByLabel,
+    TotalVariation,
     rate_bounds,
 )
 from fairfix.noise.thresholds import solve_noisy
@@ -87,9 +87,9 @@ def test_the_largest_error_is_the_least_there_is(seed: int) -> None:
     q, n = world(seed)
     by_label = np.moveaxis(q.sum(2), -1, 0)
     cases: list[tuple[Floats, Assumption]] = [
-        (by_label, Certified()),
-        (by_label.sum(0), Soft()),
-        (by_label, Sensitive(1.0)),
+        (by_label, KnownTableByLabel()),
+        (by_label.sum(0), KnownTable()),
+        (by_label, BoundedDependence(1.0)),
     ]
     for table, assumption in cases:
         found = solve_noisy(n, table, "minimax", 0.0, assumption)
@@ -109,12 +109,12 @@ def test_what_is_found_holds_under_every_assumption(seed: int, blind: bool) -> N
     by_label = np.moveaxis(q.sum(2), -1, 0)
     rules = [0, 0, 0] if blind else None
     cases: list[tuple[Floats, Assumption]] = [
-        (np.full(3, 0.1), Radii()),
-        (by_label.sum(0), Soft()),
-        (by_label, Certified()),
-        (by_label, Sensitive(0.6)),
-        (by_label, Identified(0.0)),
-        (by_label, Identified(1.0, 2000.0)),
+        (np.full(3, 0.1), TotalVariation()),
+        (by_label.sum(0), KnownTable()),
+        (by_label, KnownTableByLabel()),
+        (by_label, BoundedDependence(0.6)),
+        (by_label, ClassConditional(0.0)),
+        (by_label, ClassConditional(1.0, 2000.0)),
     ]
     errors = []
     for table, assumption in cases:
@@ -141,12 +141,12 @@ def test_without_noise_it_is_the_minimax_of_the_recorded_groups(seed: int) -> No
     diagonal = np.stack([np.diag(n[:, :, y].sum(1)) for y in (0, 1)])
     least = least_largest_error(n, diagonal)
     cases: list[tuple[Any, Assumption]] = [
-        (diagonal, Certified()),
-        (diagonal.sum(0), Soft()),
-        (np.zeros(3), Radii()),
-        (diagonal, Identified(0.0)),
-        (diagonal.sum(0), Identified(0.0)),
-        (np.stack([np.eye(3)[:, :, None, None] * n] * 2), Independent(0.0)),
+        (diagonal, KnownTableByLabel()),
+        (diagonal.sum(0), KnownTable()),
+        (np.zeros(3), TotalVariation()),
+        (diagonal, ClassConditional(0.0)),
+        (diagonal.sum(0), ClassConditional(0.0)),
+        (np.stack([np.eye(3)[:, :, None, None] * n] * 2), KnownMembership(0.0)),
     ]
     for table, assumption in cases:
         assert solve_noisy(n, table, "minimax", 0.0, assumption).largest_error == pytest.approx(
@@ -160,7 +160,7 @@ def test_of_all_rules_of_least_largest_error_the_least_error_is_taken() -> None:
     n[0] = [[0.15, 0.1], [0.1, 0.15]]  # hard to tell
     n[1] = [[0.25, 0.0], [0.0, 0.25]]  # easy
     found = solve_noisy(
-        n, np.stack([np.diag(n[:, :, y].sum(1)) for y in (0, 1)]), "minimax", 0.0, Certified()
+        n, np.stack([np.diag(n[:, :, y].sum(1)) for y in (0, 1)]), "minimax", 0.0, KnownTableByLabel()
     )
 
     assert found.largest_error == pytest.approx(0.4)

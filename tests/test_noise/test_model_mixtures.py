@@ -10,7 +10,7 @@ from fairfix.noise.enumerated_rules import best_mixture
 from fairfix.noise.model_mixtures import COIN, MODELS, mix_models
 from fairfix.noise.randomized_rule_bounds import level_bounds
 from fairfix.noise.rates import DEMANDS, LABELS
-from fairfix.noise.training import Rows, Within, excess_of
+from fairfix.noise.training import NoisyRows, TableInterval, excess_of
 from scipy.optimize import linprog
 
 from tests.strategies import examples
@@ -19,7 +19,7 @@ PARITIES = [name for name in DEMANDS if name != "minimax"]
 MANY = 240
 
 
-def people(seed: int, noise: float) -> tuple[np.ndarray, Rows, np.ndarray]:
+def people(seed: int, noise: float) -> tuple[np.ndarray, NoisyRows, np.ndarray]:
     """Return features, rows of two recorded groups with weights, and the joint masses of true and recorded groups."""
     rng = np.random.default_rng(seed)
     true = rng.integers(0, 2, MANY)
@@ -30,7 +30,7 @@ def people(seed: int, noise: float) -> tuple[np.ndarray, Rows, np.ndarray]:
     weight /= weight.sum()
     joint = np.zeros((2, 2))
     np.add.at(joint, (true, codes), weight)
-    return X, Rows(None, y, codes, weight, 2), joint
+    return X, NoisyRows(None, y, codes, weight, 2), joint
 
 
 class Stumps:
@@ -45,7 +45,7 @@ class Stumps:
         self.returned.append(int((self.accept @ cost).argmin()))
         return self.accept[self.returned[-1]].astype(np.int64)
 
-    def best(self, rows: Rows, adversary: Any, parity: Any, slack: float) -> float:
+    def best(self, rows: NoisyRows, adversary: Any, parity: Any, slack: float) -> float:
         """Return the least error of mixtures of all stumps, by the program over all of them at once."""
         both = [np.zeros(MANY, bool), np.ones(MANY, bool), *self.accept]
         cells = np.stack([rows.cells(accept) for accept in both])
@@ -59,7 +59,7 @@ def test_without_noise_the_end_is_the_optimum_over_all_models(parity: Any) -> No
     """An oracle that finds the least cost is all that the ideal algorithm needs."""
     for seed in range(examples(4)):
         X, rows, _ = people(seed, 0.0)
-        adversary, oracle = Within(np.diag(np.bincount(rows.codes, rows.weight))), Stumps(X)
+        adversary, oracle = TableInterval(np.diag(np.bincount(rows.codes, rows.weight))), Stumps(X)
         made = mix_models(rows, adversary, parity, 0.03, oracle)
         assert made.at_end
         assert made.models == len(oracle.returned) < MODELS
@@ -74,7 +74,7 @@ def test_no_noise_that_fits_the_table_breaks_the_constraint(parity: Any) -> None
     useful = 0
     for seed in range(examples(4)):
         X, rows, joint = people(seed, 0.1)
-        adversary, oracle = Within(joint), Stumps(X)
+        adversary, oracle = TableInterval(joint), Stumps(X)
         made = mix_models(rows, adversary, parity, 0.1, oracle)
         decided = [oracle.accept[oracle.returned[model]] + 1 > cut for model, cut in made.rules]
         cells = np.stack([rows.cells(accept) for accept in decided])
@@ -101,7 +101,7 @@ def test_no_noise_that_fits_the_table_breaks_the_constraint(parity: Any) -> None
         assert useful
 
 
-def least_largest_error(rows: Rows, adversary: Any, accept: np.ndarray) -> tuple[float, float]:
+def least_largest_error(rows: NoisyRows, adversary: Any, accept: np.ndarray) -> tuple[float, float]:
     """Return the least largest error of a true group by mixtures of rules, and the least error among those of it."""
     cells = np.stack([rows.cells(own) for own in accept])
     over = np.nan_to_num(excess_of(cells, adversary, "minimax", 0.0).reshape(len(accept), -1))
@@ -124,7 +124,7 @@ def test_without_noise_minimax_ends_at_the_optimum_over_all_models() -> None:
     drawn = 0
     for seed in range(examples(4)):
         X, rows, _ = people(seed, 0.0)
-        adversary, oracle = Within(np.diag(np.bincount(rows.codes, rows.weight))), Stumps(X)
+        adversary, oracle = TableInterval(np.diag(np.bincount(rows.codes, rows.weight))), Stumps(X)
         made = mix_models(rows, adversary, "minimax", 0.0, oracle)
         rules = np.array([np.zeros(MANY, bool), np.ones(MANY, bool), *oracle.accept])
         least, error = least_largest_error(rows, adversary, rules)
@@ -140,7 +140,7 @@ def test_no_noise_makes_a_true_group_err_more_than_minimax_tells() -> None:
     coins = 0
     for seed in range(examples(4)):
         X, rows, joint = people(seed, 0.1 + 0.2 * (seed % 2))
-        adversary, oracle = Within(joint), Stumps(X)
+        adversary, oracle = TableInterval(joint), Stumps(X)
         made = mix_models(rows, adversary, "minimax", 0.0, oracle)
         coins += COIN in made.rules
         decided = np.array(

@@ -9,9 +9,15 @@ import pytest
 from fairfix.methods.robust.table_confidence_limits import range_of
 from fairfix.noise.bounds import valid_radius
 from fairfix.noise.rates import DEMANDS, LABELS, RATIOS, cells_of
-from fairfix.noise.score_bin_bounds import Certified, Identified, Sensitive, Soft, rate_bounds
+from fairfix.noise.score_bin_bounds import (
+    BoundedDependence,
+    ClassConditional,
+    KnownTable,
+    KnownTableByLabel,
+    rate_bounds,
+)
 from fairfix.noise.thresholds import solve_noisy
-from fairfix.noise.training import Within
+from fairfix.noise.training import TableInterval
 from fairfix.noise.uncertainty_set import Range, entry_ends, largest_radii
 from scipy.optimize import linprog
 from scipy.stats import binomtest
@@ -86,7 +92,10 @@ def test_bounds_over_a_range_are_those_of_linear_programs(labelled: bool, keep: 
         between = around(by_label if labelled else C, keep, 0.05)
         F = np.sort(np.random.default_rng(seed).random(n.shape[:2]), 1)
         for rate in ("selection_rate", "true_positive_rate", "false_positive_rate"):
-            for assumption, eps in ((Certified() if labelled else Soft(), 1.0), (Sensitive(0.3), 0.3)):
+            for assumption, eps in (
+                (KnownTableByLabel() if labelled else KnownTable(), 1.0),
+                (BoundedDependence(0.3), 0.3),
+            ):
                 if eps < 1 and keep == KEEPS[0]:
                     with pytest.raises(ValueError, match="eps is about P"):
                         rate_bounds(n, between, F, rate, assumption)
@@ -97,7 +106,7 @@ def test_bounds_over_a_range_are_those_of_linear_programs(labelled: bool, keep: 
                         farthest(n, between, j, F, list(LABELS[rate]), sign, eps)[0] for sign in (1.0, -1.0)
                     ]
                     np.testing.assert_allclose((low[j], high[j]), ends, atol=1e-6)
-                inside = rate_bounds(n, by_label if labelled else C, F, rate, Sensitive(eps))
+                inside = rate_bounds(n, by_label if labelled else C, F, rate, BoundedDependence(eps))
                 assert (low <= inside[0] + 1e-7).all()
                 assert (high >= inside[1] - 1e-7).all()
 
@@ -114,12 +123,14 @@ def test_tables_between_the_ends_of_a_range_allow_all_that_it_does(labelled: boo
         between = around(by_label if labelled else C, keep, 0.05)
         parts = [(n[..., y].sum(1), between[y]) for y in (0, 1)] if labelled else [(n.sum((1, 2)), between)]
         low, high = (np.squeeze(end) for end in zip(*(entry_ends(*part) for part in parts), strict=True))
-        adversary = Within(np.asarray(low), np.asarray(high))
+        adversary = TableInterval(np.asarray(low), np.asarray(high))
         accept = np.random.default_rng(seed).random(n.shape[:2]) < 0.5
         cells = cells_of(*((n * one[..., None]).sum(1) for one in (accept, ~accept)))
         for rate in ("selection_rate", "true_positive_rate"):
             ends = adversary.bounds(cells, RATIOS[rate])
-            exact = rate_bounds(n, between, accept * 1.0, rate, Certified() if labelled else Soft())
+            exact = rate_bounds(
+                n, between, accept * 1.0, rate, KnownTableByLabel() if labelled else KnownTable()
+            )
             assert (ends[0] <= exact[0] + 1e-6).all()
             assert (ends[1] >= exact[1] - 1e-6).all()
             if keep == KEEPS[0]:
@@ -146,7 +157,7 @@ def test_thresholds_over_a_range_hold_for_every_table_in_it_and_are_the_best(par
         q = draw(seed, 2, 2, 3)
         n, _, by_label = seen(q)
         between = around(by_label, keep, 0.04)
-        found = solve_noisy(n, between, parity, 0.06, Certified())  # type: ignore[arg-type]  # a Parity
+        found = solve_noisy(n, between, parity, 0.06, KnownTableByLabel())  # type: ignore[arg-type]  # a Parity
         assert found.feasible
         assert found.violation <= 1e-6
         assert true_excess(q, found.F, parity, 0.15) <= 1e-6
@@ -166,7 +177,7 @@ def test_thresholds_over_a_range_hold_for_every_table_in_it_and_are_the_best(par
             if not fresh:
                 break
         assert found.error == pytest.approx(best.fun + n[..., 1].sum(), abs=1e-6)
-        known = solve_noisy(n, by_label, parity, 0.06, Certified())  # type: ignore[arg-type]  # a Parity
+        known = solve_noisy(n, by_label, parity, 0.06, KnownTableByLabel())  # type: ignore[arg-type]  # a Parity
         binds += found.error > known.error + 1e-4
     assert binds
 
@@ -216,6 +227,6 @@ def test_what_a_survey_rules_out_is_refused() -> None:
     share = np.array([[0.99, 0.01], [0.98, 0.02]])  # nobody is recorded as the second
     narrow = Range(np.maximum(share - 0.001, 0.0), share + 0.001, "noisy-given-true")
     with pytest.raises(ValueError, match=r"no P\(noisy \| true\) that is consistent with the survey gives"):
-        solve_noisy(n, narrow, "demographic_parity", 0.05, Soft())
+        solve_noisy(n, narrow, "demographic_parity", 0.05, KnownTable())
     with pytest.raises(ValueError, match="not identified by a range"):
-        solve_noisy(n, around(C, KEEPS[0], 0.1), "demographic_parity", 0.05, Identified())
+        solve_noisy(n, around(C, KEEPS[0], 0.1), "demographic_parity", 0.05, ClassConditional())

@@ -8,7 +8,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.noise.bounds import tv_bounds, valid_radius
 from fairfix.noise.randomized_rule_bounds import ball_bounds
 from fairfix.noise.rates import DEMANDS, LABELS, RATIOS
-from fairfix.noise.score_bin_bounds import Radii, rate_bounds
+from fairfix.noise.score_bin_bounds import TotalVariation, rate_bounds
 from fairfix.noise.thresholds import solve_noisy
 from fairfix.noise.total_variation_radii import balls_for, balls_of
 from fairfix.noise.uncertainty_set import near_group, ratio_ends
@@ -121,7 +121,7 @@ def test_thresholds_within_radii_are_what_cutting_planes_find(parity: str) -> No
         n = rng.dirichlet(np.ones(16)).reshape(2, 4, 2) * np.linspace([2.0, 0.5], [0.5, 2.0], 4)
         n /= n.sum()
         home = np.array([0, 1, seed % 2])  # two true groups are near one recorded group
-        radii, near = rng.choice([0.0, 0.03, 0.1], home.size), Radii(tuple(home.tolist()))
+        radii, near = rng.choice([0.0, 0.03, 0.1], home.size), TotalVariation(tuple(home.tolist()))
         found = solve_noisy(n, radii, parity, 0.1, near)
         assert found.feasible
         assert found.violation <= 1e-7
@@ -144,7 +144,7 @@ def test_radii_that_are_none_are_refused() -> None:
     n = np.full((2, 2, 2), 0.125)
     for radii in (np.array([0.1]), np.array([0.1, 1.5]), np.array([0.1, np.nan])):
         with pytest.raises(ValueError, match="a radius in"):
-            solve_noisy(n, radii, "demographic_parity", 0.1, Radii())
+            solve_noisy(n, radii, "demographic_parity", 0.1, TotalVariation())
 
 
 def test_a_table_gives_balls_that_hold_its_true_groups_whatever_their_number() -> None:

@@ -9,7 +9,16 @@ import pytest
 from fairfix.noise import training as noisy_training
 from fairfix.noise.bounds import table_bounds, tv_bounds, valid_radius
 from fairfix.noise.rates import DEMANDS, LABELS, RATIOS, flipped
-from fairfix.noise.training import Either, Near, Rows, Within, costs_of, excess_of, surrogate, train
+from fairfix.noise.training import (
+    AnyTable,
+    NoisyRows,
+    TableInterval,
+    TotalVariationBalls,
+    costs_of,
+    excess_of,
+    surrogate,
+    train,
+)
 from scipy import sparse
 from scipy.optimize import linprog
 
@@ -50,7 +59,7 @@ def test_knapsack_weights_are_worst_by_a_linear_program(name: str, shape: tuple[
     for seed, ratio in itertools.product(range(6), (RATIOS[name], flipped(RATIOS[name]))):
         q = masses(seed, groups, true)
         m, C = q.sum(0), q.sum(2)
-        r = Within(C).shares(m, ratio)
+        r = TableInterval(C).shares(m, ratio)
         low = table_bounds(m, C, ratio)[0]
         space = joint_masses([(m, C)], 1.0)
         for j in range(true):
@@ -75,7 +84,7 @@ def test_knapsack_weights_by_label_are_the_bounds_by_label(name: str) -> None:
     for seed, ratio in itertools.product(range(6), (RATIOS[name], flipped(RATIOS[name]))):
         q = masses(seed)
         m, C = q.sum(0), by_label(q)
-        r = Within(C).shares(m, ratio)
+        r = TableInterval(C).shares(m, ratio)
         low = table_bounds(m, C, ratio)[0]
         known = ~np.isnan(low)
         np.testing.assert_allclose(r[known].sum((1, 2)), 1.0)
@@ -93,7 +102,7 @@ def test_weights_in_the_ball_are_worst_by_a_linear_program(name: str) -> None:
         q = masses(seed)
         m = q.sum(0)
         radius = rng.choice([0.0, 0.05, 0.3, 0.9], 3)
-        r = Near(radius, np.arange(len(m))).shares(m, ratio)
+        r = TotalVariationBalls(radius, np.arange(len(m))).shares(m, ratio)
         low = tv_bounds(m, radius, ratio)[0]
         for j in range(3):
             if np.isnan(low[j]):
@@ -151,14 +160,14 @@ def tables(y: np.ndarray, true: np.ndarray, noisy: np.ndarray, w: np.ndarray) ->
     return out
 
 
-def adversaries(C: np.ndarray) -> dict[str, Near | Within | Either]:
+def adversaries(C: np.ndarray) -> dict[str, TotalVariationBalls | TableInterval | AnyTable]:
     """Return all that there are."""
     plain = C.sum(0)
-    either = Either((Within(C), Within(C[:, ::-1])))  # of the same recorded groups
+    either = AnyTable((TableInterval(C), TableInterval(C[:, ::-1])))  # of the same recorded groups
     return {
-        "dro": Near(valid_radius(plain), np.arange(len(plain))),
-        "soft": Within(plain),
-        "labels": Within(C),
+        "dro": TotalVariationBalls(valid_radius(plain), np.arange(len(plain))),
+        "soft": TableInterval(plain),
+        "labels": TableInterval(C),
         "either": either,
     }
 
@@ -170,7 +179,7 @@ def test_costs_are_the_lagrangian_and_the_surrogate_lies_above_it(parity: str, k
     X, y, true, noisy = people()
     w = np.random.default_rng(2).integers(1, 4, y.size).astype(float)
     adversary = adversaries(tables(y, true, noisy, w))[kind]
-    rows = Rows.of(X, y, noisy, w, 3)
+    rows = NoisyRows.of(X, y, noisy, w, 3)
     v = np.array([1.0, 0.3, 0.5, -0.2, 0.1])
     accept = rows.A @ v >= 0
     cells = rows.cells(accept)
@@ -188,7 +197,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     """With weights held fixed; kinks are missed with certainty for all practical purposes."""
     X, y, true, noisy = people()
     adversary = adversaries(tables(y, true, noisy, np.ones(y.size)))["labels"]
-    rows = Rows.of(X, y, noisy, None, 3)
+    rows = NoisyRows.of(X, y, noisy, None, 3)
     v = np.array([0.4, -0.3, 0.5, 0.2, 0.1])
     accept = rows.A @ v >= 0
     cells = rows.cells(accept)
@@ -265,7 +274,7 @@ def test_labels_in_the_table_buy_accuracy() -> None:
         kind: train(X, y, noisy, None, 3, adversary, "equal_opportunity", 0.1, steps=100).error
         for kind, adversary in adversaries(C).items()
     }
-    free = train(X, y, noisy, None, 3, Within(C), "equal_opportunity", 1.0, steps=100)
+    free = train(X, y, noisy, None, 3, TableInterval(C), "equal_opportunity", 1.0, steps=100)
 
     assert errors["labels"] < errors["soft"] <= min(y.mean(), 1 - y.mean()) + 1e-12
     assert errors["labels"] < errors["dro"] <= min(y.mean(), 1 - y.mean()) + 1e-12
@@ -277,7 +286,9 @@ def test_the_same_rows_give_the_same_bits_and_rows_without_weight_have_no_part()
     """Nothing is drawn."""
     X, y, true, noisy = people()
     C = tables(y, true, noisy, np.ones(y.size))
-    one, two = (train(X, y, noisy, None, 3, Within(C), "equalized_odds", 0.1, steps=40) for _ in range(2))
+    one, two = (
+        train(X, y, noisy, None, 3, TableInterval(C), "equalized_odds", 0.1, steps=40) for _ in range(2)
+    )
     more = [np.r_[part, part[:50]] for part in (X, y, noisy)]
     three = train(
         more[0],
@@ -285,7 +296,7 @@ def test_the_same_rows_give_the_same_bits_and_rows_without_weight_have_no_part()
         more[2],
         np.r_[np.ones(y.size), np.zeros(50)],
         3,
-        Within(C),
+        TableInterval(C),
         "equalized_odds",
         0.1,
         steps=40,
@@ -300,13 +311,13 @@ def test_what_cannot_be_satisfied_is_said() -> None:
     """A slack below 0, for rates that a constant rule has equal: the least miss is that of a constant rule."""
     X, y, true, noisy = people()
     C = tables(y, true, noisy, np.ones(y.size))
-    found = train(X, y, noisy, None, 3, Within(C), "demographic_parity", -0.01, steps=20)
+    found = train(X, y, noisy, None, 3, TableInterval(C), "demographic_parity", -0.01, steps=20)
 
     assert not found.feasible
     assert np.nanmax(found.excess) == pytest.approx(0.01)
     assert found.constant
     with pytest.raises(ValueError, match="no row with a label"):
-        train(X, np.zeros_like(y), noisy, None, 3, Within(C), "equal_opportunity", 0.1)
+        train(X, np.zeros_like(y), noisy, None, 3, TableInterval(C), "equal_opportunity", 0.1)
 
 
 def test_indicators_are_kept_sparse_and_give_what_full_matrices_give(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,10 +329,10 @@ def test_indicators_are_kept_sparse_and_give_what_full_matrices_give(monkeypatch
     found = []
     for share in (noisy_training.SPARSE, 0.0):
         monkeypatch.setattr(noisy_training, "SPARSE", share)
-        rows = Rows.of(X, y, codes, None, 2)
+        rows = NoisyRows.of(X, y, codes, None, 2)
         assert sparse.issparse(rows.A) == (share > 0)
         value = surrogate(rows, np.linspace(-1, 1, 13), y - 0.5, 0.1)
-        rule = train(X, y, codes, None, 2, Within(table), "demographic_parity", 0.1, steps=40)
+        rule = train(X, y, codes, None, 2, TableInterval(table), "demographic_parity", 0.1, steps=40)
         found.append((value, X @ rule.coef + rule.intercept >= 0, rule.error))
     (one, decided, error), (other, same, again) = found
     assert one[0] == pytest.approx(other[0], rel=1e-12)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fairfix.solvers.group_blind_rates import Rows, equal_rates, held_rates
+from fairfix.solvers.group_blind_rates import WeightedSample, equal_rates, held_rates
 from scipy.optimize import linprog
 
 Floats = npt.NDArray[np.float64]
@@ -72,7 +72,7 @@ def test_rates_held_on_rows_are_the_linear_program_over_kinds_of_rows(slack: flo
     counts = many.reshape(7, 2, 3)
     p = (counts[:, 1].sum(1) / counts.sum((1, 2)))[kind]
     groups = [tuple((counts[:, y] / counts[:, y].sum(1, keepdims=True))[kind] for y in (1, 0))]
-    known = Rows(label.astype(float), (code,), np.full(code.size, 1 / code.size))
+    known = WeightedSample(label.astype(float), (code,), np.full(code.size, 1 / code.size))
     found = held_rates(equal_rates(p, groups, tolerance=slack), [(p, groups)], known, slack).mixture
     accepted = found.chance(p, groups)
 

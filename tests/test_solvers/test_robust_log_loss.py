@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from fairfix.solvers import robust_log_loss as game
-from fairfix.solvers.robust_log_loss import Cells, Solution, adversary, marginal, solve, truncated
+from fairfix.solvers.robust_log_loss import ConstraintGroups, Solution, adversary, marginal, solve, truncated
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
@@ -24,7 +24,7 @@ CONSTRAINTS = ("parity", "opportunity", "odds")
 
 def data(
     seed: int, n: int, d: int, groups: int, constraint: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, Cells]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, ConstraintGroups]:
     """Return features, labels, groups and cells of random rows whose groups differ."""
     rng = np.random.default_rng(seed)
     X, g = rng.normal(size=(n, d)), np.arange(n) % groups
@@ -37,16 +37,16 @@ def data(
     return X, y, g, cells_of(constraint, g, y, groups)
 
 
-def cells_of(constraint: str, g: np.ndarray, y: np.ndarray, groups: int) -> Cells:
+def cells_of(constraint: str, g: np.ndarray, y: np.ndarray, groups: int) -> ConstraintGroups:
     """Return the cells of a constraint."""
     if constraint == "parity":
-        return Cells(g, np.zeros(groups, dtype=int))
+        return ConstraintGroups(g, np.zeros(groups, dtype=int))
     if constraint == "opportunity":
-        return Cells(np.where(y == 1, g, -1), np.zeros(groups, dtype=int))
-    return Cells(g + groups * y.astype(int), np.repeat([0, 1], groups))
+        return ConstraintGroups(np.where(y == 1, g, -1), np.zeros(groups, dtype=int))
+    return ConstraintGroups(g + groups * y.astype(int), np.repeat([0, 1], groups))
 
 
-def guesses(X: np.ndarray, cells: Cells, seed: int, trust: float) -> np.ndarray:
+def guesses(X: np.ndarray, cells: ConstraintGroups, seed: int, trust: float) -> np.ndarray:
     """Return chances of cells that are partly the truth, partly a wrong function of the features."""
     rng = np.random.default_rng(seed)
     wrong = np.exp(X @ rng.normal(size=(X.shape[1], cells.events.size)))
@@ -59,13 +59,13 @@ def rule(found: Solution, X: np.ndarray, chances: np.ndarray) -> np.ndarray:
     return truncated(expit(X @ found.coef + found.intercept), chances @ (found.prices / found.shares))
 
 
-def spread(found: Solution, cells: Cells) -> float:
+def spread(found: Solution, cells: ConstraintGroups) -> float:
     """Return the largest difference of two rates of an event."""
     return max(float(np.ptp(found.rates[cells.events == e])) for e in np.unique(cells.events))
 
 
 def lagrangian(
-    theta: np.ndarray, prices: np.ndarray, X: np.ndarray, y: np.ndarray, cells: Cells, l2: float
+    theta: np.ndarray, prices: np.ndarray, X: np.ndarray, y: np.ndarray, cells: ConstraintGroups, l2: float
 ) -> float:
     """Return the game's value by the definition: the inner minimum over a fine grid and then by golden section."""
     z = X @ theta[:-1] + theta[-1]
@@ -133,7 +133,7 @@ def test_the_gradient_is_that_of_the_game(constraint: str) -> None:
     assert np.abs(full.T @ (s - y) / y.size + ridge - numeric).max() > 1e-3
 
 
-def program(X: np.ndarray, y: np.ndarray, cells: Cells, slack: float, l2: float) -> float:
+def program(X: np.ndarray, y: np.ndarray, cells: ConstraintGroups, slack: float, l2: float) -> float:
     """Return the optimum of the equivalent convex program in (theta, P, t), by a conic solver."""
     n, d = X.shape
     full = np.column_stack([X, np.ones(n)])
@@ -188,7 +188,9 @@ def test_every_random_game_is_solved(
 AWKWARD = ("constant", "twice", "rounded", "units", "rare", "separable", "weights")
 
 
-def awkward(seed: int, kind: str, constraint: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Cells]:
+def awkward(
+    seed: int, kind: str, constraint: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, ConstraintGroups]:
     """Return a game with groups of unlike sizes and one more trouble; groups without a needed label are left out."""
     rng = np.random.default_rng(seed)
     n, d, groups = int(rng.integers(60, 900)), int(rng.integers(1, 6)), int(rng.integers(2, 13))
@@ -344,7 +346,7 @@ def test_what_is_the_same_data_has_the_same_solution(constraint: str, chances: b
 
     def solved(rows: np.ndarray, weight: np.ndarray | None = None, unit: float = 1.0) -> Solution:
         own = None if guess is None else guess[rows]
-        few = Cells(cells.codes[rows], cells.events)
+        few = ConstraintGroups(cells.codes[rows], cells.events)
         l2 = 0.01 * unit**2
         begin = solve(unit * X[rows], y[rows], few, weight, slack=math.inf, l2=l2)
         return solve(unit * X[rows], y[rows], few, weight, cell_chances=own, slack=0.02, l2=l2, start=begin)
@@ -416,13 +418,13 @@ def test_rare_categories_and_small_groups_are_in_the_part_that_it_begins_with(
     g[rng.choice(y.size, 25, replace=False)] = 2
     y[np.flatnonzero(g == 2)[:12]], y[np.flatnonzero(g == 2)[12:]] = 0.0, 1.0
     X, cells = np.column_stack([X, (rare - rare.mean(0)) / rare.std(0)]), cells_of(constraint, g, y, 3)
-    sizes, derivative = [], game.Game.derivative
+    sizes, derivative = [], game.LogLossSaddle.derivative
 
-    def counted(self: game.Game, *given: Any) -> Any:
+    def counted(self: game.LogLossSaddle, *given: Any) -> Any:
         sizes.append(self.y.size)
         return derivative(self, *given)
 
-    monkeypatch.setattr(game.Game, "derivative", counted)
+    monkeypatch.setattr(game.LogLossSaddle, "derivative", counted)
     found = solve(X, y, cells, l2=0.005)
 
     assert found.converged
@@ -506,7 +508,7 @@ def test_the_derivative_is_that_of_the_residual(trust: float | None) -> None:
     X, y, _, cells = data(3, 200, 3, 4, "parity")
     chances = None if trust is None else guesses(X, cells, 2, trust)
     full, w = np.column_stack([X, np.ones(y.size)]), np.full(y.size, 1 / y.size)
-    own = game.Game(full, y, w, cells, chances, 0.1, np.full(4, 0.01))
+    own = game.LogLossSaddle(full, y, w, cells, chances, 0.1, np.full(4, 0.01))
     place = np.array([0.4, -0.3, 0.8, 0.2, 1.9, -1.2, -0.7, 0.0, 0.45])
     place[-1] = own.at(place).rates[-1] + 0.01
     at = own.at(place)
@@ -541,7 +543,7 @@ def test_where_the_search_fails_the_solution_is_followed_from_the_cells_that_are
     chances, search, calls = guesses(X, cells, 0, 0.6), game._powell, []
     whole = solve(X, y, cells, cell_chances=chances, l2=0.01)
 
-    def failing(own: game.Game, at: game.Point) -> game.Point:
+    def failing(own: game.LogLossSaddle, at: game.Point) -> game.Point:
         calls.append(own.seen)
         return search(own, at) if len(calls) > 1 else at
 
@@ -573,7 +575,7 @@ def test_a_certificate_of_a_point_off_the_optimum_has_all_of_its_distance() -> N
     best = solve(X, y, cells, l2=0.05)
     full = np.column_stack([X, np.ones(y.size)])
     ridge = np.append(np.full(2, 0.05), game.FREE)
-    own = game.Game(full, y, w, cells, chances, 0.0, ridge)
+    own = game.LogLossSaddle(full, y, w, cells, chances, 0.0, ridge)
     theta = np.append(best.coef, best.intercept)
     for prices in (best.prices, 0.9 * best.prices, 1.1 * best.prices):
         at = own.at(np.concatenate([theta, prices, np.zeros(1)]))

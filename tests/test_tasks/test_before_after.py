@@ -25,7 +25,7 @@ from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
 from fairfix.models.score_models import Scorer
 from fairfix.tasks.fit_and_evaluate import repair_table, split_rows
-from fairfix.tasks.warnings import Asked, of_gaps, of_rounding, of_slack
+from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_rounding, of_slack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -262,11 +262,11 @@ def test_rounding_that_undoes_the_repair_is_told(
 
     The same of ratios, which lack as much of 1.
     """
-    before, asked = 0.2, Asked("selection_rate.difference.between_groups", 0.05)
+    before, asked = 0.2, ConstraintTarget("selection_rate.difference.between_groups", 0.05)
     if ratio:
         fitted, before, after, drawn = 1 - fitted, 1 - before, 1 - after, 1 - drawn
         told = told and told.replace("slack 0.05", "smallest allowed ratio 0.95")
-        asked = Asked("selection_rate.ratio.between_groups", None, 0.95)
+        asked = ConstraintTarget("selection_rate.ratio.between_groups", None, 0.95)
     values = (Value(one, one, one) for one in (fitted, before, after))
     found = list(of_rounding(asked, *values, step=0.01, drawn=drawn))
 
@@ -288,7 +288,7 @@ def test_a_ratio_is_worse_where_it_is_less(
     before: tuple[float, float, float], after: float, code: list[str]
 ) -> None:
     """What is said of a gap is said of a ratio by what it lacks of 1."""
-    asked = Asked("selection_rate.ratio.between_groups", None, 0.8)
+    asked = ConstraintTarget("selection_rate.ratio.between_groups", None, 0.8)
     told = list(of_gaps(asked, Value(*before), Value(after, after, after)))
 
     assert [n.code for n in told] == code

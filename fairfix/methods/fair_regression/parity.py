@@ -19,7 +19,7 @@ from fairfix.errors import UsageError
 from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.fair_regression.search import SEEN, UNSEEN, game_quantities
 from fairfix.methods.learned import (
-    Scored,
+    OutOfFoldScores,
     design_of,
     fitting,
     groups_of,
@@ -54,8 +54,8 @@ from fairfix.solvers.reduction import (
     Direct,
     Heuristic,
     LinearModel,
-    Mixture,
     Oracle,
+    WeightedModels,
     mixture_distances,
     reduce,
 )
@@ -109,7 +109,7 @@ class ClosedForm(Solver):
             return 1, None
         return int(self.method.bin_rows), None if entries is None else entries.rows
 
-    def _within_strata(self, problem: RepairProblem, base: Scored, loss: str) -> RepairedPredictor:
+    def _within_strata(self, problem: RepairProblem, base: OutOfFoldScores, loss: str) -> RepairedPredictor:
         """Fit a tube to each stratum: groups of different strata have nothing to do with one another."""
         strata, table = problem.strata, problem.table
         assert strata is not None
@@ -151,7 +151,7 @@ def _scores_of(
 
 
 def beside_base(
-    predictor: GroupTube | PluginScore, base: Scored, trace: FitTrace, table: Table, *more: Floats
+    predictor: GroupTube | PluginScore, base: OutOfFoldScores, trace: FitTrace, table: Table, *more: Floats
 ) -> RepairedPredictor:
     """Return the predictor with its trace; where models were learned, with values by models that have not seen the row.
 
@@ -477,7 +477,7 @@ def _distances(distances: Floats, groups: Groups, rows: str, name: str = "distan
         yield Quantity(name, distance, f"of the group to all rows, over the draws, on {rows}", group)
 
 
-def _quantities(mixture: Mixture, unit: float, groups: Groups, rows: str) -> Iterator[Quantity]:
+def _quantities(mixture: WeightedModels, unit: float, groups: Groups, rows: str) -> Iterator[Quantity]:
     """Yield what is known of a mixture, which is no certificate."""
     yield Quantity(
         "oracle gap",
@@ -493,7 +493,7 @@ def _quantities(mixture: Mixture, unit: float, groups: Groups, rows: str) -> Ite
         yield Quantity("weight", weight, f"of model {i + 1} in the mixture")
 
 
-def _notes_on_mixture(mixture: Mixture, span: float, averaged: bool) -> Iterator[Note]:
+def _notes_on_mixture(mixture: WeightedModels, span: float, averaged: bool) -> Iterator[Note]:
     """Yield a note where there are several models."""
     many = len(mixture.models)
     if many == 1:

@@ -13,7 +13,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
 from fairfix.methods.base import Solver, anything
-from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, points_of
+from fairfix.methods.cells import CellScores, GroupScores, Points, cells_of, points_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.continuous_attribute import fit_numbers
 from fairfix.methods.ramp.soft import fit_soft
@@ -60,7 +60,7 @@ class Exact(Solver):
         return with_rules(predictor, crossed) if self.method.calibration == "none" else predictor
 
     def _predictor(
-        self, cells: Cells, points: Sequence[Points], rules: Sequence[CellRule], trace: FitTrace
+        self, cells: GroupScores, points: Sequence[Points], rules: Sequence[CellRule], trace: FitTrace
     ) -> RepairedPredictor:
         """Return the predictor of the rules: ramps as such, where they are ramps of the score itself."""
         gamma, calibration = self.method.gamma, self.method.calibration
@@ -82,7 +82,7 @@ class Exact(Solver):
     def _trace(
         self,
         problem: RepairProblem,
-        cells: Cells,
+        cells: GroupScores,
         parts: Sequence[StratumFit],
         rules: Sequence[CellRule],
         notes: tuple[Note, ...],
@@ -108,7 +108,11 @@ class Exact(Solver):
         return proven_trace(self.method.gamma, whole, held, notes, _quantities(cells, parts, rules, ratio))
 
     def _rounded(
-        self, problem: RepairProblem, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
+        self,
+        problem: RepairProblem,
+        cells: GroupScores,
+        points: Sequence[Points],
+        predictor: RepairedPredictor,
     ) -> RepairedPredictor:
         """Return the deterministic thresholds nearest to a predictor's rates, with what they cost."""
         assert isinstance(predictor, GroupwiseRamp | GroupwiseCurve)
@@ -157,7 +161,7 @@ class Exact(Solver):
                 if len(rated):
                     yield rated[:, 0] / rated[:, 1]
 
-    def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
+    def _counted(self, cell: CellScores, points: Points) -> tuple[Floats, Floats, Floats]:
         """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""
         if self.method.about_labels and self.method.calibration != "none":
             score, label, weight = cell.labelled
@@ -165,7 +169,7 @@ class Exact(Solver):
             return score, ones, np.ones(score.size) if weight is None else weight
         return cell.score, points.of_rows(cell.score), cell.weights
 
-    def _warnings(self, cells: Cells) -> Iterator[Note]:
+    def _warnings(self, cells: GroupScores) -> Iterator[Note]:
         """Yield a caution where the scores are badly calibrated and the result depends on that."""
         method = self.method
         leaves = method.slack > 0 or 0 < method.wanted.least < 1
@@ -213,7 +217,7 @@ def with_rules(predictor: RepairedPredictor, more: Mapping[tuple[str, ...], Cell
 
 
 def _quantities(
-    cells: Cells, parts: Sequence[StratumFit], rules: Sequence[CellRule], ratio: float
+    cells: GroupScores, parts: Sequence[StratumFit], rules: Sequence[CellRule], ratio: float
 ) -> Iterator[Quantity]:
     """Yield the centres of the bands, and the multipliers, which are the thresholds of the ramps."""
     for number, part in enumerate(parts, 1):

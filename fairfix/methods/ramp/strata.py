@@ -17,7 +17,7 @@ import numpy as np
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
-from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
+from fairfix.methods.cells import CellScores, Points, calibrated, cells_of, points_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.solvers.band_ramps import solve_ramps
 from fairfix.solvers.band_thresholds import solve_thresholds
@@ -104,7 +104,7 @@ def _parity_ramps(
     method: Ramp,
     problem: RepairProblem,
     stratum: int,
-    cells: Sequence[ScoredCell],
+    cells: Sequence[CellScores],
     points: Sequence[Points],
     lift: float,
 ) -> StratumFit:
@@ -146,7 +146,7 @@ class _Rates:
     def of(
         cls,
         method: Ramp,
-        cells: Sequence[ScoredCell],
+        cells: Sequence[CellScores],
         points: Sequence[Points],
         groups: Ints,
         lift: float,
@@ -249,7 +249,7 @@ def _ratio(method: Ramp) -> float:
     return method.wanted.least or 1.0
 
 
-def _rate(method: Ramp, cells: Sequence[ScoredCell], lift: float) -> float | None:
+def _rate(method: Ramp, cells: Sequence[CellScores], lift: float) -> float | None:
     """Return the common rate that is asked for; None for the best by the scores."""
     if method.rho == "joint":
         return None
@@ -268,7 +268,7 @@ def _rate(method: Ramp, cells: Sequence[ScoredCell], lift: float) -> float | Non
 
 def _require_labels(
     method: Ramp,
-    cells: Sequence[ScoredCell],
+    cells: Sequence[CellScores],
     points: Sequence[Points],
     groups: Ints,
     levels: Sequence[tuple[str, ...]],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from fairfix.data.counts import Floats
-from fairfix.methods.cells import Cells, miscalibration
+from fairfix.methods.cells import GroupScores, miscalibration
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 
 MISCALIBRATED = 0.02
@@ -71,7 +71,7 @@ def alike_for_all(chance: Floats) -> Iterator[Note]:
             yield Caution(f"the repaired rule makes a {decision} decision for all rows", "selection")
 
 
-def uncalibrated(cells: Cells, does: str, where: str, remedies: str) -> Iterator[Note]:
+def uncalibrated(cells: GroupScores, does: str, where: str, remedies: str) -> Iterator[Note]:
     """Yield a caution where labels show the scores to be off: what that does, ``where`` they are, and the remedies."""
     off, chance = miscalibration(cells.cells)
     if off - chance > MISCALIBRATED:

@@ -14,12 +14,12 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.histogram import RowNoise
 from fairfix.noise.score_bin_bounds import (
     Assumption,
-    Certified,
-    Identified,
-    Independent,
-    Radii,
-    Sensitive,
-    Soft,
+    BoundedDependence,
+    ClassConditional,
+    KnownMembership,
+    KnownTable,
+    KnownTableByLabel,
+    TotalVariation,
 )
 
 if TYPE_CHECKING:
@@ -68,10 +68,12 @@ def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
         )
     if name == "epsilon":
         assert noise.epsilon is not None
-        return Sensitive(noise.epsilon)
+        return BoundedDependence(noise.epsilon)
     if name == "identified":
-        return Independent(method.z) if members else Identified(method.z)
-    return Certified() if name == "certified" else Soft() if name == "soft" else Radii()
+        return KnownMembership(method.z) if members else ClassConditional(method.z)
+    return (
+        KnownTableByLabel() if name == "certified" else KnownTable() if name == "soft" else TotalVariation()
+    )
 
 
 def surveyed(method: Robust, problem: RepairProblem, taken: RowNoise, own: Floats) -> RowNoise:

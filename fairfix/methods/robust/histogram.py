@@ -11,15 +11,22 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.memberships import memberships
 from fairfix.data.names import attribute_name
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.learned import Scored, label_of
+from fairfix.methods.learned import OutOfFoldScores, label_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.table_confidence_limits import range_of
 from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import merged
 from fairfix.noise.rates import DEMANDS, LABELS, Parity, cells_of
-from fairfix.noise.score_bin_bounds import Assumption, Identified, Independent, Radii, Sensitive, Soft
+from fairfix.noise.score_bin_bounds import (
+    Assumption,
+    BoundedDependence,
+    ClassConditional,
+    KnownMembership,
+    KnownTable,
+    TotalVariation,
+)
 from fairfix.noise.total_variation_radii import Balls, balls_for, balls_of, recorded_in
-from fairfix.noise.training import Adversary, Either, Near, Within
+from fairfix.noise.training import Adversary, AnyTable, TableInterval, TotalVariationBalls
 from fairfix.noise.uncertainty_set import Range, entry_ends, largest_radii
 
 SAME = 1e-9
@@ -118,8 +125,8 @@ class RowNoise:
     masses: Floats | None = None
     """Of recorded groups by label, shape (K, 2), of total 1, where a survey leaves the table open."""
     members: Floats | None = None
-    """Sums by probabilities of membership, (2, J, K, B, 2), as :class:`fairfix.noise.score_bin_bounds.Independent` has
-    them."""
+    """Sums by probabilities of membership, (2, J, K, B, 2), as those of
+    :class:`fairfix.noise.score_bin_bounds.KnownMembership`."""
 
     @classmethod
     def of(cls, problem: RepairProblem, rows: Binned) -> RowNoise:
@@ -189,27 +196,29 @@ class RowNoise:
 
     def of_assumption(self, assumed: Assumption) -> tuple[Floats | Range, ...]:
         """Return the tables, or ranges of them, that an assumption is about."""
-        if isinstance(assumed, Independent):
+        if isinstance(assumed, KnownMembership):
             return () if self.members is None else (self.members,)
-        if isinstance(assumed, Identified):
+        if isinstance(assumed, ClassConditional):
             return () if self.conditional is None else (self.conditional,)
-        if isinstance(assumed, Sensitive):
+        if isinstance(assumed, BoundedDependence):
             return () if self.recording is None else (self.ranges or (self.recording,))[-1:]
-        if isinstance(assumed, Radii):
+        if isinstance(assumed, TotalVariation):
             return () if self.balls is None else (self.balls.radii,)
         if self.ranges:
-            return self.plain_ranges if isinstance(assumed, Soft) else self.ranges
-        return tuple(over_labels(one) for one in self.tables) if isinstance(assumed, Soft) else self.tables
+            return self.plain_ranges if isinstance(assumed, KnownTable) else self.ranges
+        return (
+            tuple(over_labels(one) for one in self.tables) if isinstance(assumed, KnownTable) else self.tables
+        )
 
     def adversary(self, assumed: Assumption) -> Adversary:
         """Return the balls, or any noise that fits one of the tables, by label or not."""
-        if isinstance(assumed, Radii):
+        if isinstance(assumed, TotalVariation):
             assert self.balls is not None
-            return Near(self.balls.radii, self.balls.home)
+            return TotalVariationBalls(self.balls.radii, self.balls.home)
         each = tuple(self._within(one) for one in self.of_assumption(assumed))
-        return each[0] if len(each) == 1 else Either(each)
+        return each[0] if len(each) == 1 else AnyTable(each)
 
-    def _within(self, table: Floats | Range) -> Within:
+    def _within(self, table: Floats | Range) -> TableInterval:
         """Return any noise that fits a table, or tables whose entries are between the ends of those of a range.
 
         Where the range is of ``P(noisy | true)`` these are a few more than it holds.
@@ -220,12 +229,12 @@ class RowNoise:
             A range holds no table.
         """
         if isinstance(table, np.ndarray):
-            return Within(table)
+            return TableInterval(table)
         assert self.masses is not None
         if table.ndim == 2:
-            return Within(*entry_ends(self.masses.sum(1), table))
+            return TableInterval(*entry_ends(self.masses.sum(1), table))
         low, high = zip(*(entry_ends(self.masses[:, y], table[y]) for y in (0, 1)), strict=True)
-        return Within(np.stack(low), np.stack(high))
+        return TableInterval(np.stack(low), np.stack(high))
 
 
 def shares_of(problem: RepairProblem) -> Floats:
@@ -270,7 +279,7 @@ class Binned:
 
     @classmethod
     def of(
-        cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int, kinds: Kinds
+        cls, problem: RepairProblem, scored: OutOfFoldScores, constraint: Parity, bins: int, kinds: Kinds
     ) -> Binned:
         """Count the rows; a row without weight has no part in anything."""
         score, label, weight = 2.0 * scored.scores - 1.0, label_of(problem).astype(np.int64), problem.weight

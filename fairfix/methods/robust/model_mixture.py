@@ -29,7 +29,7 @@ from fairfix.models.score_models import Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
 from fairfix.noise.model_mixtures import COIN, MixedModels, mix_models
 from fairfix.noise.rates import DEMANDS, LABELS
-from fairfix.noise.training import Rows
+from fairfix.noise.training import NoisyRows
 
 if TYPE_CHECKING:
     from fairfix.methods.robust import Robust
@@ -70,7 +70,7 @@ class OracleMixture(Solver):
         noise = surveyed(method, problem, noise, own)
         label, many = label_of(problem).astype(np.int64), kinds.rules.size
         learner = _Learner(problem, method, seed)
-        rows = Rows(None, label, kinds.codes, weight, many)
+        rows = NoisyRows(None, label, kinds.codes, weight, many)
         try:
             slack = min(method.slack_of_all or 0.0, 1.0)
             best = mix_models(rows, noise.adversary(assumed), method.parity, slack, learner)

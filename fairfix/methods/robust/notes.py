@@ -19,11 +19,11 @@ from fairfix.noise.randomized_rule_bounds import ball_bounds
 from fairfix.noise.rates import DEMANDS, LABELS, Parity, bounded_in_words, shortfalls
 from fairfix.noise.score_bin_bounds import (
     Assumption,
-    Certified,
-    Identified,
-    Independent,
-    Sensitive,
-    Soft,
+    BoundedDependence,
+    ClassConditional,
+    KnownMembership,
+    KnownTable,
+    KnownTableByLabel,
     breakdown_of,
     rate_bounds,
 )
@@ -55,7 +55,7 @@ def reliance(
     noise = problem.noise
     assert noise is not None
     table, short, columns = noise.table, rows.merged(chance), problem.groups.columns
-    about_recording = isinstance(assumed, Identified | Sensitive)
+    about_recording = isinstance(assumed, ClassConditional | BoundedDependence)
     kept = "" if table is None else f"; {_kept(noise, about_recording)}"
     what = "set of probabilities" if noise.membership else "set of radii" if table is None else "table"
     relies = _relied_on(method, problem, behind, assumed)
@@ -87,7 +87,7 @@ def reliance(
     yield Note(f"{bounded_in_words(method.demands)} at most {'; '.join(cases)}{slack}", "worst_case")
     if table is not None and not minimax:
         yield Note(_breakdown(method, short, behind, assumed), "breakdown")
-    if isinstance(assumed, Soft) and method.goal not in ("demographic_parity", "minimax"):
+    if isinstance(assumed, KnownTable) and method.goal not in ("demographic_parity", "minimax"):
         empty = np.any([vacuous(short.cells, over_labels(one)) for one in behind.tables], axis=0)
         true = tuple(noise.membership or ()) if table is None else table.true
         names = [name for name, bad in zip(true, empty, strict=True) if bad]
@@ -111,22 +111,22 @@ def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed
     label = " and the label" if behind.by_label else ""
     if noise.membership is not None:
         columns = ", ".join(noise.membership.values())
-        if isinstance(assumed, Independent):
+        if isinstance(assumed, KnownMembership):
             return (
                 f"N4: given the membership probabilities in {columns}, the true group is independent "
                 f"of score and label, with a margin of {_errors(method.z)}"
             )
         return f"N1: any rows with the same membership probabilities in {columns} may belong to each group"
-    if isinstance(assumed, Certified):
+    if isinstance(assumed, KnownTableByLabel):
         return "N2: any noise that fits the noise table by label"
-    if isinstance(assumed, Soft):
+    if isinstance(assumed, KnownTable):
         return "N1: any noise that fits the noise table without labels"
-    if isinstance(assumed, Sensitive):
+    if isinstance(assumed, BoundedDependence):
         return (
             f"N3: noise that fits the noise table and, given the true group{label}, depends on the score"
             f"{'' if label else ' and the label'} by at most {assumed.eps:g}"
         )
-    if isinstance(assumed, Identified):
+    if isinstance(assumed, ClassConditional):
         return f"N4: noise that depends on the true group{label} alone, with a margin of {_errors(method.z)}"
     each = ""
     balls, names = behind.balls, problem.groups.names
@@ -160,19 +160,19 @@ def _worst_cases(
         text = (
             "if the true group is independent of score and label, given the probabilities (N4, an estimate)"
         )
-        worst[text] = (short.members(behind.members),), Independent()
+        worst[text] = (short.members(behind.members),), KnownMembership()
     if behind.conditional is not None and not set(problem.groups.columns) & set(problem.seen_by_model):
         text = f"if noise depends on the true group{label} alone (N4, an estimate)"
-        worst[text] = (behind.conditional,), Identified(0.0, rows.rows)
+        worst[text] = (behind.conditional,), ClassConditional(0.0, rows.rows)
     if behind.by_label:
         worst["under any noise that fits the table by label (N2)"] = (
-            behind.of_assumption(Certified()),
-            Certified(),
+            behind.of_assumption(KnownTableByLabel()),
+            KnownTableByLabel(),
         )
     if behind.tables:
-        plain = behind.of_assumption(Soft())
+        plain = behind.of_assumption(KnownTable())
         fits = "the probabilities" if behind.members is not None else "the table without labels"
-        worst[f"under any noise that fits {fits} (N1)"] = plain, Soft()
+        worst[f"under any noise that fits {fits} (N1)"] = plain, KnownTable()
 
     def away(bounds: Callable[[str], Pair]) -> float:
         return float(np.nanmax(shortfalls(DEMANDS[parity], short.overall, bounds)))
@@ -199,7 +199,7 @@ def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumpt
     """Return how much noise may depend on outcomes before the constraint can break."""
     if behind.recording is None:
         return "the noise table does not give the sizes of the true groups, so there is no eps*"
-    (recording,) = behind.of_assumption(Sensitive(0.0))
+    (recording,) = behind.of_assumption(BoundedDependence(0.0))
     if isinstance(recording, Range) and recording.keep == "true-given-noisy":
         return (
             "eps* is about P(noisy | true), and the survey is used for P(true | noisy), so it is not computed"
@@ -209,7 +209,7 @@ def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumpt
     if behind.by_label:
         about = "P(noisy | true, label) depends on decisions"
     eps = broken.eps
-    if isinstance(assumed, Sensitive):  # known of bins, which say more than levels of the decision
+    if isinstance(assumed, BoundedDependence):  # known of bins, which say more than levels of the decision
         eps = assumed.eps if math.isnan(eps) else max(eps, assumed.eps)
     if math.isnan(eps):
         return (

@@ -26,7 +26,13 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import ScoreCurves, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
 from fairfix.noise.enumerated_rules import MOST, rules_of, solve_ideal, usual_bins
-from fairfix.noise.score_bin_bounds import Assumption, Identified, Independent, Radii, Sensitive
+from fairfix.noise.score_bin_bounds import (
+    Assumption,
+    BoundedDependence,
+    ClassConditional,
+    KnownMembership,
+    TotalVariation,
+)
 from fairfix.noise.thresholds import NoisyRepair, solve_noisy
 from fairfix.noise.uncertainty_set import Refuted
 from fairfix.solvers.piecewise import Piecewise
@@ -66,10 +72,10 @@ class Postprocessed(Solver):
         rows = Binned.of(problem, scored, method.parity, self.bins(assumed, len(groups.levels)), fine)
         noise = RowNoise.of(problem, rows)
         noise = surveyed(method, problem, noise, rows.n.sum(1))
-        if isinstance(assumed, Identified):
-            assumed = Identified(method.z, rows.rows)
+        if isinstance(assumed, ClassConditional):
+            assumed = ClassConditional(method.z, rows.rows)
         if isinstance(
-            assumed, Independent
+            assumed, KnownMembership
         ):  # rows of one rule and bin are weighed as they are, whatever their vector
             own = Binned.counted(problem, rows.at, rows.edges, kinds)
             best = self.solve(problem, own, RowNoise.of(problem, own), assumed)
@@ -166,7 +172,7 @@ class Thresholds(Postprocessed):
 
     def bins(self, assumed: Assumption, groups: int) -> int:
         """Return how many bins there are: few where the assumption is about each of them."""
-        usual = 20 if isinstance(assumed, Sensitive) else 100
+        usual = 20 if isinstance(assumed, BoundedDependence) else 100
         return usual if isinstance(self.method.bins, str) else int(self.method.bins)
 
     def solve(
@@ -174,9 +180,9 @@ class Thresholds(Postprocessed):
     ) -> NoisyRepair:
         """Return the optimum; DataError where data refute the assumption, or do not identify the true groups."""
         method = self.method
-        if isinstance(assumed, Radii) and noise.balls is not None:
-            assumed = Radii(tuple(noise.balls.home.tolist()))
-        if isinstance(assumed, Sensitive) and noise.recording is None:
+        if isinstance(assumed, TotalVariation) and noise.balls is not None:
+            assumed = TotalVariation(tuple(noise.balls.home.tolist()))
+        if isinstance(assumed, BoundedDependence) and noise.recording is None:
             raise DataError(
                 f"{method.name}: the noise table does not give the sizes of the true groups, which `assume=eps` "
                 "needs; write `noise=FILE(keep=true-given-noisy)` if that holds, or use `assume=none`"

@@ -31,7 +31,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note, Quantity
 from fairfix.solvers.group_blind_rates import EqualRates as RateProblem
-from fairfix.solvers.group_blind_rates import HeldRates, Rows, View, equal_rates, held_rates
+from fairfix.solvers.group_blind_rates import HeldRates, View, WeightedSample, equal_rates, held_rates
 
 if TYPE_CHECKING:
     from fairfix.methods.sensei import Sensei
@@ -65,7 +65,7 @@ class EqualRates(Solver):
         slack = min(method.slack, 1.0)
         start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
         codes = tuple(table.groups([name]).codes for name in models.columns)
-        rows = Rows(y, codes, problem.weight / problem.weight.sum())
+        rows = WeightedSample(y, codes, problem.weight / problem.weight.sum())
         held = self._held_rates(start, probabilities_of(table, plain, scorers), unseen, rows, slack)
         predictor = BlindRule(plain, scorers, held.mixture)
         own, other = predictor.predict(table), held.mixture.chance(*unseen)
@@ -108,7 +108,7 @@ class EqualRates(Solver):
         return replace(predictor, trace=trace)
 
     def _held_rates(
-        self, start: RateProblem, shipped: View, unseen: View, rows: Rows, slack: float
+        self, start: RateProblem, shipped: View, unseen: View, rows: WeightedSample, slack: float
     ) -> HeldRates:
         """Return the mixture that holds the slack on the rows, as the members that ship see them and as others do.
 
