@@ -139,7 +139,9 @@ class Model:
 def trees(frame: pd.DataFrame) -> Model:
     """Return boosted trees of all columns, groups included."""
     texts = [*TEXTS, "sex", "race"]
-    encoder = make_column_transformer((OneHotEncoder(sparse_output=False), texts), remainder="passthrough")
+    encoder = make_column_transformer(
+        (OneHotEncoder(sparse_output=False, handle_unknown="ignore"), texts), remainder="passthrough"
+    )
     model = make_pipeline(encoder, HistGradientBoostingClassifier(random_state=0))
     return Model(model.fit(frame[list(Model.feature_names)], frame["income"]))
 
@@ -369,11 +371,15 @@ def overlap(X: Floats, codes: npt.NDArray[np.int64]) -> Floats:
 def models(train: pd.DataFrame) -> Iterator[tuple[str, Any]]:
     """Yield models: linear and trees, that see the groups or not."""
     texts = [*TEXTS, "sex", "race"]
-    encoder = make_column_transformer((OneHotEncoder(), texts), (StandardScaler(), NUMBERS))
+    encoder = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), texts), (StandardScaler(), NUMBERS)
+    )
     linear = make_pipeline(encoder, LogisticRegression(max_iter=1000))
     yield "logistic regression", Model(linear.fit(train[list(Model.feature_names)], train["income"]))
     yield "trees", trees(train)
-    blind = make_column_transformer((OneHotEncoder(), TEXTS), (StandardScaler(), NUMBERS))
+    blind = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), TEXTS), (StandardScaler(), NUMBERS)
+    )
     without = make_pipeline(blind, LogisticRegression(max_iter=1000))
     yield "logistic regression, blind", Model(without.fit(train[list(Model.feature_names)], train["income"]))
 
