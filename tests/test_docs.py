@@ -502,6 +502,7 @@ def test_only_generated_parts_are_rewritten(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in ("README.md", "docs/generate.py", "docs/metrics.md", "docs/messages.md"):
         shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "docs" / "schemas", tmp_path / "docs" / "schemas")
     page, before = tmp_path / "docs" / "metrics.md", (ROOT / "docs" / "metrics.md").read_text()
     stale = before.replace("| `selection_rate` |", "| `selected` |")
     assert stale != before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import Meta, field
 
 from fairfix.schema.common import (
     Baseline,
@@ -49,7 +49,7 @@ class AuditSettings(BinarySettings, frozen=True, kw_only=True):
     exact: bool
     reference: dict[str, str]
     """Attribute -> its reference group."""
-    suppress_below: Positive | UnsetType = UNSET
+    suppress_below: Positive | None = None
 
 
 class OwnMetric(Part, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class Bound(Part, frozen=True, kw_only=True):
     high: float | None
     outer_low: float | None
     outer_high: float | None
-    reason: str | UnsetType = UNSET
+    reason: str = ""
 
 
 class CurvePoint(Part, frozen=True, kw_only=True):
@@ -88,19 +88,19 @@ class NoiseFigure(Part, frozen=True, kw_only=True):
     recorded: float | None
     weighted: float | None
     bounds: dict[Level, Bound]
-    naive: Ends | UnsetType = UNSET
-    identified: float | UnsetType | None = UNSET
-    standard_error: float | UnsetType | None = UNSET
-    other_transport: Ends | UnsetType = UNSET
-    curve: list[CurvePoint] | UnsetType = UNSET
-    certain_up_to: float | UnsetType | None = UNSET
+    naive: Ends | None = None
+    identified: float | None = None
+    standard_error: float | None = None
+    other_transport: Ends | None = None
+    curve: tuple[CurvePoint, ...] = ()
+    certain_up_to: float | None = None
 
 
 class NoiseGroup(Part, frozen=True, kw_only=True):
     """The numbers of a true group."""
 
     group: str
-    figures: list[NoiseFigure]
+    figures: tuple[NoiseFigure, ...]
 
 
 class NoiseTable(Part, frozen=True, kw_only=True):
@@ -114,9 +114,9 @@ class NoiseTable(Part, frozen=True, kw_only=True):
     kept: Literal["", "true-given-noisy", "noisy-given-true", "either"]
     shift: float | None
     transport_difference: float | None
-    true: list[str]
-    noisy: list[str]
-    joint: list[list[Fraction]]
+    true: tuple[str, ...]
+    noisy: tuple[str, ...]
+    joint: tuple[tuple[Fraction, ...], ...]
 
 
 class Radius(Part, frozen=True, kw_only=True):
@@ -161,12 +161,12 @@ class Member(Part, frozen=True, kw_only=True):
 class Membership(Part, frozen=True, kw_only=True):
     """True groups that rows have probabilities to be in."""
 
-    groups: Annotated[list[Member], Meta(min_length=2)]
-    vectors: Positive | UnsetType = UNSET
-    bins: Positive | UnsetType = UNSET
-    smallest_bin: Count | UnsetType = UNSET
-    searched: Count | UnsetType = UNSET
-    held: Positive | UnsetType = UNSET
+    groups: Annotated[tuple[Member, ...], Meta(min_length=2)]
+    vectors: Positive | None = None
+    bins: Positive | None = None
+    smallest_bin: Count | None = None
+    searched: Count | None = None
+    held: Positive | None = None
 
 
 class Noise(Part, frozen=True, kw_only=True):
@@ -179,15 +179,15 @@ class Noise(Part, frozen=True, kw_only=True):
     assumptions: dict[Level, str]
     unavailable: dict[Level, str]
     table: NoiseTable
-    radii: list[Radius]
+    radii: tuple[Radius, ...]
     smallest_eps: float | None
-    vacuous: list[MetricOfGroup]
-    groups: list[NoiseGroup]
-    comparisons: list[NoiseFigure]
-    breakdown: list[Breakdown]
+    vacuous: tuple[MetricOfGroup, ...]
+    groups: tuple[NoiseGroup, ...]
+    comparisons: tuple[NoiseFigure, ...]
+    breakdown: tuple[Breakdown, ...]
     resampling: Resampling
-    notes: list[str]
-    membership: Membership | UnsetType = UNSET
+    notes: tuple[str, ...]
+    membership: Membership | None = None
 
 
 # ---------------------------------------------------------------------- report templates
@@ -206,8 +206,8 @@ class TemplateTable(Part, frozen=True, kw_only=True):
 
     title: str
     attribute: str
-    columns: list[TemplateColumn]
-    rows: list[dict[str, Estimate | float | str | None]]
+    columns: tuple[TemplateColumn, ...]
+    rows: tuple[dict[str, Estimate | float | str | None], ...]
 
 
 class Template(Part, frozen=True, kw_only=True):
@@ -215,8 +215,8 @@ class Template(Part, frozen=True, kw_only=True):
 
     name: Literal["ll144", "ugesp", "lending", "eu"]
     title: str
-    lines: Annotated[list[str], Meta(min_length=2)]
-    tables: list[TemplateTable]
+    lines: Annotated[tuple[str, ...], Meta(min_length=2)]
+    tables: tuple[TemplateTable, ...]
 
 
 class Audit(Part, frozen=True, kw_only=True):
@@ -229,29 +229,29 @@ class Audit(Part, frozen=True, kw_only=True):
     """The worst verdict of the checks; null without checks."""
     data: AuditData
     settings: AuditSettings
-    checks: list[Check]
+    checks: tuple[Check, ...]
     overall: Group
     pooled_median: float | None
-    attributes: Annotated[list[Block], Meta(min_length=1)]
-    strata: list[Block]
-    not_computed: list[NotComputed]
+    attributes: Annotated[tuple[Block, ...], Meta(min_length=1)]
+    strata: tuple[Block, ...]
+    not_computed: tuple[NotComputed, ...]
     definitions: dict[str, str]
     """Comparison -> its definition."""
-    messages: list[Message] | UnsetType = UNSET
-    own_metrics: list[OwnMetric] | UnsetType = UNSET
-    noise: Noise | UnsetType = UNSET
-    waivers: Waivers | UnsetType = UNSET
-    baseline: Baseline | UnsetType = UNSET
-    suppressed: Suppressed | UnsetType = UNSET
-    profile: Template | UnsetType = UNSET
-    record: Record | UnsetType = UNSET
+    messages: tuple[Message, ...] = ()
+    own_metrics: tuple[OwnMetric, ...] = ()
+    noise: Noise | None = None
+    waivers: Waivers | None = None
+    baseline: Baseline | None = None
+    suppressed: Suppressed | None = None
+    profile: Template | None = None
+    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require every attribute once, with no more rows than were used."""
         require_blocks(self.attributes, self.data.rows.used)
 
 
-def require_blocks(blocks: list[Block], used: int) -> None:
+def require_blocks(blocks: tuple[Block, ...], used: int) -> None:
     """Raise a ValueError where an attribute occurs twice, or has groups of more rows than were used."""
     require_once((one.attribute for one in blocks), "attribute")
     for block in blocks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import Meta, field
 
 from fairfix.schema.audit import AuditData, require_blocks
 from fairfix.schema.common import (
@@ -36,7 +36,7 @@ class ClassesSettings(ColumnSettings, frozen=True, kw_only=True):
     """Of the intervals of one class, so that those of all classes hold at once with ``confidence``."""
     gate_on: GateOn
     reference: dict[str, str]
-    suppress_below: Positive | UnsetType = UNSET
+    suppress_below: Positive | None = None
 
 
 class OneClass(Part, frozen=True, kw_only=True):
@@ -44,8 +44,8 @@ class OneClass(Part, frozen=True, kw_only=True):
 
     of_class: str = field(name="class")
     overall: Group
-    attributes: Annotated[list[Block], Meta(min_length=1)]
-    strata: list[Block]
+    attributes: Annotated[tuple[Block, ...], Meta(min_length=1)]
+    strata: tuple[Block, ...]
 
 
 class Classes(Part, frozen=True, kw_only=True):
@@ -57,20 +57,20 @@ class Classes(Part, frozen=True, kw_only=True):
     """The worst verdict of the checks; null without checks."""
     data: AuditData
     settings: ClassesSettings
-    checks: list[Check]
+    checks: tuple[Check, ...]
     overall: Group
-    attributes: Annotated[list[Block], Meta(min_length=1)]
-    classes: Annotated[list[OneClass], Meta(min_length=2)]
-    strata: list[Block]
-    not_computed: list[NotComputed]
+    attributes: Annotated[tuple[Block, ...], Meta(min_length=1)]
+    classes: Annotated[tuple[OneClass, ...], Meta(min_length=2)]
+    strata: tuple[Block, ...]
+    not_computed: tuple[NotComputed, ...]
     definitions: dict[str, str]
-    balanced_accuracy: Estimate | UnsetType = UNSET
+    balanced_accuracy: Estimate | None = None
     """Mean over the classes of the overall true positive rate; absent without labels."""
-    messages: list[Message] | UnsetType = UNSET
-    waivers: Waivers | UnsetType = UNSET
-    baseline: Baseline | UnsetType = UNSET
-    suppressed: Suppressed | UnsetType = UNSET
-    record: Record | UnsetType = UNSET
+    messages: tuple[Message, ...] = ()
+    waivers: Waivers | None = None
+    baseline: Baseline | None = None
+    suppressed: Suppressed | None = None
+    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require every class and attribute once, with no more rows than were used."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import Meta, field
 
 ABOVE_ONE = 1e-7
 """By how much a fraction, as a sum in floating point, may be above 1."""
@@ -22,7 +22,7 @@ Text = Annotated[str, Meta(min_length=1)]
 Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", extra_json_schema={"format": "date"})]
 Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
 Interval = Annotated[tuple[float, float], Meta(description="The lower and the upper limit.")]
-Names = Annotated[list[str], Meta(min_length=1)]
+Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Pair = tuple[str, str]
 
 Verdict = Literal["pass", "fail", "undecided", "waived"]
@@ -60,10 +60,10 @@ class Number(Part, frozen=True, kw_only=True):
     value: float | None
     low: float | None
     high: float | None
-    reason: str | UnsetType = UNSET
+    reason: str = ""
     """Why it is undefined."""
-    bound: NotNegative | UnsetType = UNSET
-    given_scores: Interval | UnsetType = UNSET
+    bound: NotNegative | None = None
+    given_scores: Interval | None = None
 
     def __post_init__(self) -> None:
         """Require the number in its interval."""
@@ -79,7 +79,7 @@ class Estimate(Number, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Require a reason where there is no number, and a number in its interval."""
         super().__post_init__()
-        if self.value is None and self.reason is UNSET:
+        if self.value is None and not self.reason:
             raise ValueError("a value is null, and there is no reason")
 
 
@@ -105,7 +105,7 @@ class Rows(Part, frozen=True, kw_only=True):
 
     read: Positive
     used: Positive
-    excluded: list[Excluded]
+    excluded: tuple[Excluded, ...]
 
     def __post_init__(self) -> None:
         """Require that no more rows are used and excluded than were read."""
@@ -116,15 +116,15 @@ class Rows(Part, frozen=True, kw_only=True):
 class Columns(Part, frozen=True, kw_only=True):
     """The columns by their role; none is protected where rows have only probabilities of group membership."""
 
-    protected: Names | UnsetType = UNSET
-    label: str | UnsetType = UNSET
-    score: str | UnsetType = UNSET
-    prediction: str | UnsetType = UNSET
-    probability: str | UnsetType = UNSET
-    weight: str | UnsetType = UNSET
-    count: str | UnsetType = UNSET
-    strata: list[str] | UnsetType = UNSET
-    id: str | UnsetType = UNSET
+    protected: Names = ()
+    label: str = ""
+    score: str = ""
+    prediction: str = ""
+    probability: str = ""
+    weight: str = ""
+    count: str = ""
+    strata: tuple[str, ...] = ()
+    id: str = ""
 
 
 class Data(Part, frozen=True, kw_only=True):
@@ -140,11 +140,11 @@ class Data(Part, frozen=True, kw_only=True):
 class ColumnSettings(Part, frozen=True, kw_only=True):
     """How columns are read."""
 
-    bands: dict[str, list[float]] | UnsetType = UNSET
+    bands: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Column of numbers -> the edges of its groups."""
-    merge: dict[str, dict[str, str]] | UnsetType = UNSET
+    merge: dict[str, dict[str, str]] = field(default_factory=dict)
     """Column -> name in the data -> the group that it is merged into."""
-    where: str | UnsetType = UNSET
+    where: str = ""
     """Condition that the rows meet."""
 
 
@@ -154,11 +154,11 @@ class BinarySettings(ColumnSettings, frozen=True, kw_only=True):
     task: Literal["classification", "regression"]
     score_scale: Literal["probability", "percent", "margin", "logit", "raw"]
     threshold: float | None
-    label_threshold: Annotated[str, Meta(pattern=r"^(>=|<=|>|<)[-+.0-9eE]+$")] | UnsetType = UNSET
+    label_threshold: Annotated[str, Meta(pattern=r"^(>=|<=|>|<)[-+.0-9eE]+$")] | None = None
     """The comparison that the numbers of positive labels meet, such as ``>=50000``."""
-    positive_label: Names | UnsetType = UNSET
+    positive_label: Names = ()
     """The positive values of the labels; without any, 1."""
-    positive_prediction: Names | UnsetType = UNSET
+    positive_prediction: Names = ()
     """The positive values of the decisions; without any, those of the labels, or 1."""
 
 
@@ -174,12 +174,12 @@ class Record(Part, frozen=True, kw_only=True):
     """What was asked to be kept with the result, with versions of fairfix and libraries."""
 
     versions: dict[str, str]
-    model: str | UnsetType = UNSET
-    owner: str | UnsetType = UNSET
-    purpose: str | UnsetType = UNSET
-    date: str | UnsetType = UNSET
-    command: str | UnsetType = UNSET
-    data_sha256: str | UnsetType = UNSET
+    model: str = ""
+    owner: str = ""
+    purpose: str = ""
+    date: str = ""
+    command: str = ""
+    data_sha256: str = ""
 
 
 class LeftOut(Part, frozen=True, kw_only=True):
@@ -208,8 +208,8 @@ class LeftOut(Part, frozen=True, kw_only=True):
 class Features(Part, frozen=True, kw_only=True):
     """Columns that methods learn from, and columns without a role that they do not learn from."""
 
-    used: list[str]
-    left_out: list[LeftOut]
+    used: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
 
 
 # ---------------------------------------------------------------------- groups and comparisons
@@ -223,21 +223,21 @@ class CalibrationBin(Part, frozen=True, kw_only=True):
     weight: float
     mean_score: float | None
     rate: float | None
-    rows: Count | UnsetType = UNSET
+    rows: Count | None = None
 
 
 class Group(Part, frozen=True, kw_only=True):
     """A group and its metrics."""
 
     group: str
-    levels: list[str]
+    levels: tuple[str, ...]
     """Its value in each of the attribute's columns."""
     rows: Count
     weight: float
     share: Fraction
     metrics: dict[str, Estimate]
-    calibration: list[CalibrationBin] | UnsetType = UNSET
-    score_deviation: NotNegative | UnsetType = UNSET
+    calibration: tuple[CalibrationBin, ...] = ()
+    score_deviation: NotNegative | None = None
     """Weighted standard deviation of the score."""
 
 
@@ -246,7 +246,7 @@ class PairGap(Part, frozen=True, kw_only=True):
 
     groups: Pair
     value: float | None
-    bound: float | UnsetType = UNSET
+    bound: float | None = None
 
 
 SCOPES = (
@@ -265,17 +265,17 @@ class Comparison(Estimate, frozen=True, kw_only=True):
     """A comparison of groups: its value, and the groups that reach it."""
 
     id: Identifier
-    groups: list[str]
-    undefined: Names | UnsetType = UNSET
-    stratum: str | UnsetType = UNSET
-    at_score: float | UnsetType = UNSET
-    per_group: dict[str, Estimate] | UnsetType = UNSET
-    pairs: list[PairGap] | UnsetType = UNSET
-    of_class: str | UnsetType = UNSET
+    groups: tuple[str, ...]
+    undefined: Names = ()
+    stratum: str = ""
+    at_score: float | None = None
+    per_group: dict[str, Estimate] = field(default_factory=dict)
+    pairs: tuple[PairGap, ...] = ()
+    of_class: str = ""
     """Of a mean over classes: the class with the largest gap."""
 
 
-Fractions = Annotated[list[Fraction], Meta(min_length=1, max_length=101)]
+Fractions = Annotated[tuple[Fraction, ...], Meta(min_length=1, max_length=101)]
 
 
 class GroupCdf(Part, frozen=True, kw_only=True):
@@ -296,10 +296,10 @@ class LargestGap(Part, frozen=True, kw_only=True):
 class Distribution(Part, frozen=True, kw_only=True):
     """Distribution functions of the score: fractions of rows with a score below each of the scores."""
 
-    scores: Annotated[list[float], Meta(min_length=1, max_length=101)]
+    scores: Annotated[tuple[float, ...], Meta(min_length=1, max_length=101)]
     everybody: Fractions
-    groups: list[GroupCdf]
-    gap: LargestGap | UnsetType = UNSET
+    groups: tuple[GroupCdf, ...]
+    gap: LargestGap | None = None
 
 
 class Block(Part, frozen=True, kw_only=True):
@@ -307,10 +307,10 @@ class Block(Part, frozen=True, kw_only=True):
 
     attribute: str
     columns: Names
-    groups: list[Group]
-    comparisons: list[Comparison]
-    stratum: str | UnsetType = UNSET
-    distribution: Distribution | UnsetType = UNSET
+    groups: tuple[Group, ...]
+    comparisons: tuple[Comparison, ...]
+    stratum: str = ""
+    distribution: Distribution | None = None
 
     def __post_init__(self) -> None:
         """Require every group and comparison once."""
@@ -329,7 +329,7 @@ class Suppressed(Part, frozen=True, kw_only=True):
     """Rows of groups with fewer rows than ``below`` are left out of all numbers."""
 
     below: Positive
-    left_out: list[str]
+    left_out: tuple[str, ...]
 
 
 def require_once(names: Any, what: str) -> None:
@@ -357,7 +357,7 @@ class Waived(Part, frozen=True, kw_only=True):
     severity: Literal["error", "warning"]
     reason: Text
     expires: Day
-    limit: float | UnsetType = UNSET
+    limit: float | None = None
 
 
 class Check(Estimate, frozen=True, kw_only=True):
@@ -378,11 +378,11 @@ class Check(Estimate, frozen=True, kw_only=True):
     """Whether every compared group has a value; else the check cannot pass."""
     operator: Literal["<", "<=", ">", ">="]
     limit: float
-    groups: list[str]
-    group: str | UnsetType = UNSET
-    of_class: str | UnsetType = field(default=UNSET, name="class")
-    written: Written | UnsetType = UNSET
-    waived: Waived | UnsetType = UNSET
+    groups: tuple[str, ...]
+    group: str = ""
+    of_class: str = field(default="", name="class")
+    written: Written | None = None
+    waived: Waived | None = None
 
 
 class Waiver(Part, frozen=True, kw_only=True):
@@ -392,9 +392,9 @@ class Waiver(Part, frozen=True, kw_only=True):
     reason: Text
     expires: Day
     state: Literal["used", "not needed", "expired", "exceeded", "matches nothing"]
-    covers: list[str]
-    limit: float | UnsetType = UNSET
-    days_left: Count | UnsetType = UNSET
+    covers: tuple[str, ...]
+    limit: float | None = None
+    days_left: Count | None = None
     """Of a waiver that is used and ends soon."""
 
 
@@ -402,7 +402,7 @@ class Waivers(Part, frozen=True, kw_only=True):
     """Every waiver of the configuration, and what it does on that day."""
 
     today: Day
-    waivers: list[Waiver]
+    waivers: tuple[Waiver, ...]
 
 
 # ---------------------------------------------------------------------- changes
@@ -415,11 +415,11 @@ class Change(Number, frozen=True, kw_only=True):
     old: Estimate
     new: Estimate
     worse: Worse
-    comparison: str | UnsetType = UNSET
-    attribute: str | UnsetType | None = UNSET
-    group: str | UnsetType = UNSET
-    of_class: str | UnsetType = field(default=UNSET, name="class")
-    not_paired: Text | UnsetType = UNSET
+    comparison: str = ""
+    attribute: str | None = None
+    group: str = ""
+    of_class: str = field(default="", name="class")
+    not_paired: str = ""
 
     def __post_init__(self) -> None:
         """Require that the change is the difference of the two numbers."""
@@ -436,10 +436,10 @@ class NotComparable(Part, frozen=True, kw_only=True):
 
     id: str
     reason: str
-    comparison: str | UnsetType = UNSET
-    attribute: str | UnsetType | None = UNSET
-    group: str | UnsetType = UNSET
-    of_class: str | UnsetType = field(default=UNSET, name="class")
+    comparison: str = ""
+    attribute: str | None = None
+    group: str = ""
+    of_class: str = field(default="", name="class")
 
 
 class Paired(Part, frozen=True, kw_only=True):
@@ -458,13 +458,13 @@ class Baseline(Part, frozen=True, kw_only=True):
     source: str
     fairfix: str
     rows: Positive
-    allowed: list[str]
-    changes: list[Change]
-    not_comparable: list[NotComparable]
-    unchanged: Literal[True] | UnsetType = UNSET
+    allowed: tuple[str, ...]
+    changes: tuple[Change, ...]
+    not_comparable: tuple[NotComparable, ...]
+    unchanged: bool = False
     """Every number is that of the baseline, and hardly by chance."""
-    same_file: Literal[True] | UnsetType = UNSET
-    paired: Paired | UnsetType = UNSET
+    same_file: bool = False
+    paired: Paired | None = None
 
     def __post_init__(self) -> None:
         """Require every change once."""
@@ -477,9 +477,9 @@ class GroupChange(Part, frozen=True, kw_only=True):
     group: str
     rows: Count
     metrics: dict[str, BeforeAfter]
-    up: Fraction | UnsetType = UNSET
+    up: Fraction | None = None
     """Weighted fraction of the group whose decision goes from 0 to 1, expected over random decisions."""
-    down: Fraction | UnsetType = UNSET
+    down: Fraction | None = None
     """Weighted fraction whose decision goes from 1 to 0."""
 
 
@@ -487,17 +487,16 @@ class GroupChanges(Part, frozen=True, kw_only=True):
     """What a repair changes for the groups of an attribute."""
 
     attribute: str
-    groups: list[GroupChange]
+    groups: tuple[GroupChange, ...]
 
     def __post_init__(self) -> None:
         """Require every group once."""
         require_once((one.group for one in self.groups), "group")
 
 
-def require_changes(blocks: list[GroupChanges] | UnsetType, rows: int) -> None:
+def require_changes(blocks: tuple[GroupChanges, ...], rows: int) -> None:
     """Raise a ValueError where an attribute occurs twice, or has groups of more rows than there are."""
-    listed = [] if isinstance(blocks, UnsetType) else blocks
-    require_once((one.attribute for one in listed), "attribute")
-    for block in listed:
+    require_once((one.attribute for one in blocks), "attribute")
+    for block in blocks:
         if (counted := sum(group.rows for group in block.groups)) > rows:
             raise ValueError(f"the groups of {block.attribute} have {counted:,} rows of {rows:,}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta, field
 
 from fairfix.schema.common import (
     BeforeAfter,
@@ -20,7 +20,6 @@ from fairfix.schema.common import (
     Part,
     Positive,
     Record,
-    Text,
     require_changes,
     require_once,
 )
@@ -38,10 +37,10 @@ class CompareSettings(BinarySettings, frozen=True, kw_only=True):
 
     confidence: float
     seed: Count
-    features: list[str] | Literal["score"]
-    group: Literal["used", "unused"] | UnsetType = UNSET
+    features: tuple[str, ...] | Literal["score"]
+    group: Literal["used", "unused"] | None = None
     """Whether only rules that use the protected group, or do not, are compared."""
-    noise: CompareNoise | UnsetType = UNSET
+    noise: CompareNoise | None = None
 
 
 class CompareSplit(Part, frozen=True, kw_only=True):
@@ -63,36 +62,34 @@ class Point(Part, frozen=True, kw_only=True):
 
     title: str
     slack: NotNegative | Literal["inf"] | None
-    failure: Text | UnsetType = UNSET
-    gaps: dict[str, Estimate] | UnsetType = UNSET
-    qualities: dict[str, Estimate] | UnsetType = UNSET
-    randomized: Fraction | UnsetType = UNSET
-    protected_at_predict: bool | UnsetType = UNSET
-    front: list[str] | UnsetType = UNSET
+    failure: str = ""
+    gaps: dict[str, Estimate] = field(default_factory=dict)
+    qualities: dict[str, Estimate] = field(default_factory=dict)
+    randomized: Fraction | None = None
+    protected_at_predict: bool | None = None
+    front: tuple[str, ...] = ()
     """Pairs ``gap|quality`` in which no other point is better in one and as good in the other."""
-    notes: list[str] | UnsetType = UNSET
-    messages: list[Message] | UnsetType = UNSET
-    surer: dict[str, Estimate] | UnsetType = UNSET
+    notes: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
+    surer: dict[str, Estimate] = field(default_factory=dict)
     """Gaps with intervals that hold for all points at once."""
-    costs: dict[str, Estimate] | UnsetType = UNSET
+    costs: dict[str, Estimate] = field(default_factory=dict)
     """Changes of a quality against the base, with intervals that hold for all points at once."""
-    people: list[GroupChanges] | UnsetType = UNSET
-    selection_rate: BeforeAfter | UnsetType = UNSET
-    command: str | UnsetType = UNSET
+    people: tuple[GroupChanges, ...] = ()
+    selection_rate: BeforeAfter | None = None
+    command: str = ""
     """How ``fairfix repair`` makes it of the same data."""
-    warnings: list[str] | UnsetType = UNSET
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Require a failure, or all that a repair has."""
-        whole = (
+        numbers = (
             self.gaps,
             self.qualities,
-            self.randomized,
-            self.protected_at_predict,
-            self.front,
-            self.messages,
+            self.randomized is not None,
+            self.protected_at_predict is not None,
         )
-        if any((one is UNSET) == (self.failure is UNSET) for one in whole):
+        if any(bool(one) == bool(self.failure) for one in numbers):
             raise ValueError("a point has 'failure', or all numbers of a repair")
 
 
@@ -103,7 +100,7 @@ class Advice(Part, frozen=True, kw_only=True):
     at_most: Annotated[float, Meta(gt=0)]
     quality: str
     point: Count | None
-    refused: Count | UnsetType = UNSET
+    refused: Count | None = None
     """Index of a better point whose warnings forbid to recommend it."""
 
 
@@ -115,12 +112,12 @@ class Compare(Part, frozen=True, kw_only=True):
     data: Data
     settings: CompareSettings
     split: CompareSplit
-    contenders: list[Contender]
-    points: list[Point]
-    features: Features | UnsetType = UNSET
-    messages: list[Message] | UnsetType = UNSET
-    advice: list[Advice] | UnsetType = UNSET
-    record: Record | UnsetType = UNSET
+    contenders: tuple[Contender, ...]
+    points: tuple[Point, ...]
+    features: Features | None = None
+    messages: tuple[Message, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require every point once, and groups with no more rows than were used."""

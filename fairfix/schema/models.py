@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import UNSET, UnsetType
-
 from fairfix.schema.common import (
     Change,
     Count,
@@ -47,17 +45,16 @@ class Models(Part, frozen=True, kw_only=True):
     settings: dict[str, Any]
     models: tuple[Model, Model]
     """The other model, then the one that is compared with it."""
-    qualities: list[Change]
-    changes: list[Change]
-    not_comparable: list[NotComparable]
-    messages: list[Message] | UnsetType = UNSET
-    paired: Paired | UnsetType = UNSET
-    groups: list[GroupOfModels] | UnsetType = UNSET
-    record: Record | UnsetType = UNSET
+    qualities: tuple[Change, ...]
+    changes: tuple[Change, ...]
+    not_comparable: tuple[NotComparable, ...]
+    messages: tuple[Message, ...] = ()
+    paired: Paired | None = None
+    groups: tuple[GroupOfModels, ...] = ()
+    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require every number once."""
         for changes in (self.qualities, self.changes):
             require_once(((one.id, one.attribute) for one in changes), "change")
-        groups = () if isinstance(self.groups, UnsetType) else self.groups
-        require_once(((one.attribute, one.group, one.metric) for one in groups), "group")
+        require_once(((one.attribute, one.group, one.metric) for one in self.groups), "group")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import Meta, field
 
 from fairfix.schema.common import (
     BeforeAfter,
@@ -48,7 +48,7 @@ class RepairSettings(BinarySettings, frozen=True, kw_only=True):
 class Requirements(Part, frozen=True, kw_only=True):
     """What the repaired predictor needs when it predicts."""
 
-    columns: list[str]
+    columns: tuple[str, ...]
     protected_at_predict: bool
     model_file: bool
 
@@ -87,7 +87,7 @@ class Quantity(Part, frozen=True, kw_only=True):
     name: str
     value: float | None
     meaning: str
-    group: str | UnsetType = UNSET
+    group: str = ""
 
 
 class Solution(Part, frozen=True, kw_only=True):
@@ -99,8 +99,8 @@ class Solution(Part, frozen=True, kw_only=True):
     objective: float | None
     gap: NotNegative | None
     """Certified distance of the objective from the optimum."""
-    certificates: list[Certificate]
-    quantities: list[Quantity]
+    certificates: tuple[Certificate, ...]
+    quantities: tuple[Quantity, ...]
 
 
 # ---------------------------------------------------------------------- before and after
@@ -114,13 +114,13 @@ class EvaluationRow(Part, frozen=True, kw_only=True):
     attribute: str | None
     before: Estimate
     after: Estimate
-    change: Estimate | UnsetType = UNSET
+    change: Estimate | None = None
     """After minus before, on the same rows."""
-    delivered: float | UnsetType = UNSET
+    delivered: float | None = None
     """The number with the random decisions that were drawn for these rows."""
-    expected: float | UnsetType = UNSET
+    expected: float | None = None
     """The number expected over random values, where ``after`` is as drawn."""
-    unlike: str | UnsetType = UNSET
+    unlike: str = ""
     """Why the two numbers have no change."""
 
 
@@ -145,19 +145,19 @@ class Evaluation(Part, frozen=True, kw_only=True):
     rows: Positive
     randomized: Fraction
     """Fraction of the rows whose decision is random."""
-    table: list[EvaluationRow]
-    noise: list[ChanceOfKs]
-    other: list[EvaluationRow] | UnsetType = UNSET
+    table: tuple[EvaluationRow, ...]
+    noise: tuple[ChanceOfKs, ...]
+    other: tuple[EvaluationRow, ...] = ()
     """The same with probabilities rounded instead of drawn, or drawn instead of rounded."""
-    reading: Literal["drawn", "rounded"] | UnsetType = UNSET
-    people: list[GroupChanges] | UnsetType = UNSET
-    classes: list[ClassGap] | UnsetType = UNSET
-    balanced_accuracy: BeforeAfter | UnsetType = UNSET
+    reading: Literal["drawn", "rounded"] | None = None
+    people: tuple[GroupChanges, ...] = ()
+    classes: tuple[ClassGap, ...] = ()
+    balanced_accuracy: BeforeAfter | None = None
 
     def __post_init__(self) -> None:
         """Require every number once, and groups with no more rows than there are."""
         require_once(((one.id, one.attribute) for one in self.table), "number")
-        if (self.other is UNSET) != (self.reading is UNSET):
+        if bool(self.other) != bool(self.reading):
             raise ValueError("'other' and 'reading' belong together")
         require_changes(self.people, self.rows)
 
@@ -166,7 +166,7 @@ class Evaluations(Part, frozen=True, kw_only=True):
     """Evaluations on the rows of the fit and on held-out rows."""
 
     fit: Evaluation
-    holdout: Evaluation | UnsetType = UNSET
+    holdout: Evaluation | None = None
 
 
 # ---------------------------------------------------------------------- guarantee
@@ -180,7 +180,7 @@ class GroupGuarantee(Part, frozen=True, kw_only=True):
     measured: NotNegative
     slack: NotNegative
     inner_slack: NotNegative | None
-    given_scores: Interval | UnsetType = UNSET
+    given_scores: Interval | None = None
 
 
 class RowsOfGroup(Part, frozen=True, kw_only=True):
@@ -193,7 +193,7 @@ class RowsOfGroup(Part, frozen=True, kw_only=True):
 class Needed(Part, frozen=True, kw_only=True):
     """Groups with too few rows for the guarantee, and about how many of each the data would need."""
 
-    groups: Annotated[list[str], Meta(min_length=1)]
+    groups: Annotated[tuple[str, ...], Meta(min_length=1)]
     rows: Positive
 
 
@@ -211,19 +211,19 @@ class Guarantee(Part, frozen=True, kw_only=True):
     """The gap on the rows that the bound is computed from."""
     way: Literal["uniform", "held-out", "construction"]
     by: Text
-    rows: Annotated[list[RowsOfGroup], Meta(min_length=1)]
+    rows: Annotated[tuple[RowsOfGroup, ...], Meta(min_length=1)]
     says: Text
-    slack: NotNegative | UnsetType = UNSET
-    inner_slack: NotNegative | UnsetType | None = UNSET
+    slack: NotNegative | None = None
+    inner_slack: NotNegative | None = None
     """The slack that the fit was given; null where the fit does not depend on it."""
-    least_ratio: Fraction | UnsetType = UNSET
-    inner_least_ratio: Fraction | UnsetType = UNSET
-    limits: Annotated[list[GroupGuarantee], Meta(min_length=1)] | UnsetType = UNSET
-    needed: Needed | UnsetType = UNSET
+    least_ratio: Fraction | None = None
+    inner_least_ratio: Fraction | None = None
+    limits: Annotated[tuple[GroupGuarantee, ...], Meta(min_length=1)] = ()
+    needed: Needed | None = None
 
     def __post_init__(self) -> None:
         """Require a slack or a least ratio."""
-        if (self.slack is UNSET) == (self.least_ratio is UNSET):
+        if (self.slack is None) == (self.least_ratio is None):
             raise ValueError("there must be 'slack' or 'least_ratio'")
 
 
@@ -235,22 +235,22 @@ class Counted(Part, frozen=True, kw_only=True):
 
     source: str
     rows: Positive
-    share: str | UnsetType = UNSET
+    share: str = ""
     """Which part of the rows was counted."""
-    left_out: Positive | UnsetType = UNSET
+    left_out: Positive | None = None
     """Rows of small groups, which are hidden."""
 
 
 class Ends(Part, frozen=True, kw_only=True):
     """A range, or why there is none."""
 
-    low: NotNegative | UnsetType = UNSET
-    high: NotNegative | UnsetType = UNSET
-    reason: Text | UnsetType = UNSET
+    low: NotNegative | None = None
+    high: NotNegative | None = None
+    reason: str = ""
 
     def __post_init__(self) -> None:
         """Require both ends, or a reason."""
-        if (self.low is UNSET) != (self.high is UNSET) or (self.low is UNSET) == (self.reason is UNSET):
+        if (self.low is None) != (self.high is None) or (self.low is None) != bool(self.reason):
             raise ValueError("there must be 'low' and 'high', or 'reason'")
         if isinstance(self.low, float) and isinstance(self.high, float) and self.low > self.high:
             raise ValueError(f"a range is from {self.low} to {self.high}")
@@ -263,21 +263,21 @@ class GroupEnds(Part, frozen=True, kw_only=True):
     group: str
     rows: Positive
     rates: dict[str, Ends]
-    distance: Ends | UnsetType = UNSET
+    distance: Ends | None = None
 
 
 class Optimum(Part, frozen=True, kw_only=True):
     """How much better than the shipped rule a rule of exact scores can be, or why that is unknown."""
 
-    bound: NotNegative | UnsetType = UNSET
-    of: str | UnsetType = UNSET
-    among: str | UnsetType = UNSET
-    reason: Text | UnsetType = UNSET
-    given_scores: Interval | UnsetType = UNSET
+    bound: NotNegative | None = None
+    of: str = ""
+    among: str = ""
+    reason: str = ""
+    given_scores: Interval | None = None
 
     def __post_init__(self) -> None:
         """Require a bound, or a reason."""
-        if (self.bound is UNSET) == (self.reason is UNSET):
+        if (self.bound is None) != bool(self.reason):
             raise ValueError("there must be 'bound' or 'reason'")
 
 
@@ -288,15 +288,15 @@ class FromCounts(Part, frozen=True, kw_only=True):
     width: float
     """Largest width of a score bin."""
     fit: Counted
-    certified: list[GroupEnds]
+    certified: tuple[GroupEnds, ...]
     optimum: Optimum
-    proof: Counted | UnsetType = UNSET
-    no_proof: Text | UnsetType = UNSET
-    losses: dict[str, Ends] | UnsetType = UNSET
+    proof: Counted | None = None
+    no_proof: str = ""
+    losses: dict[str, Ends] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Require counts of held-out rows, or why there are none."""
-        if (self.proof is UNSET) == (self.no_proof is UNSET):
+        if (self.proof is None) != bool(self.no_proof):
             raise ValueError("there must be 'proof' or 'no_proof'")
 
 
@@ -311,8 +311,8 @@ class GroupRule(Part, frozen=True, kw_only=True):
     """Probability of a positive decision at increasing scores, linear between two of them."""
 
     group: str
-    scores: list[float]
-    probabilities: list[Annotated[float, Meta(ge=0, le=1)]]
+    scores: tuple[float, ...]
+    probabilities: tuple[Annotated[float, Meta(ge=0, le=1)], ...]
 
 
 class Repair(Part, frozen=True, kw_only=True):
@@ -330,22 +330,22 @@ class Repair(Part, frozen=True, kw_only=True):
     settings: RepairSettings
     requires: Requirements
     split: Split
-    selection: list[Candidate]
+    selection: tuple[Candidate, ...]
     solution: Solution
     proof: Evaluations
-    checks: list[Check]
-    messages: list[Message]
-    warnings: list[str]
-    does_not_count: str | UnsetType = UNSET
+    checks: tuple[Check, ...]
+    messages: tuple[Message, ...]
+    warnings: tuple[str, ...]
+    does_not_count: str = ""
     """Differences between two people that must not count, of methods of individual fairness."""
-    features: Features | UnsetType = UNSET
-    guarantee: Guarantee | UnsetType = UNSET
-    counts: FromCounts | UnsetType = UNSET
-    waivers: Waivers | UnsetType = UNSET
-    notes: list[str] | UnsetType = UNSET
-    artifact: Artifact | UnsetType = UNSET
-    rule: list[GroupRule] | UnsetType = UNSET
-    record: Record | UnsetType = UNSET
+    features: Features | None = None
+    guarantee: Guarantee | None = None
+    counts: FromCounts | None = None
+    waivers: Waivers | None = None
+    notes: tuple[str, ...] = ()
+    artifact: Artifact | None = None
+    rule: tuple[GroupRule, ...] = ()
+    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require the rule of every group once."""
