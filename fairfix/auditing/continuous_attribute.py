@@ -28,7 +28,7 @@ from fairfix.stats.estimates import Means, powers
 
 
 @dataclass(frozen=True)
-class Trend:
+class AttributeCovariance:
     """How decisions go with a number."""
 
     scale: Scale
@@ -44,7 +44,7 @@ class Trend:
         return Value(abs(value), max(low, -high, 0.0), max(-low, high))
 
 
-def trends(table: Table, scales: Iterable[Scale], confidence: float) -> Iterator[Trend]:
+def trends(table: Table, scales: Iterable[Scale], confidence: float) -> Iterator[AttributeCovariance]:
     """Yield how the decisions of a table, by their chances, go with its columns of numbers, none of them missing."""
     for scale in scales:
         chance, weight = table.chance, table.weight
@@ -60,10 +60,10 @@ def trends(table: Table, scales: Iterable[Scale], confidence: float) -> Iterator
         rate = float(np.average(chance, weights=weight))
         spread = rate * (1.0 - rate) * float(np.average(far * far, weights=weight))
         correlation = value.value / np.sqrt(spread) if spread > 0 else np.nan
-        yield Trend(scale, value, float(correlation))
+        yield AttributeCovariance(scale, value, float(correlation))
 
 
-def reports(by_column: Iterable[Trend]) -> dict[str, list[ComparisonReport]]:
+def reports(by_column: Iterable[AttributeCovariance]) -> dict[str, list[ComparisonReport]]:
     """Return the comparisons by column, for an audit of the same rows."""
     return {one.scale.column: [ComparisonReport(WITH_NUMBER, one.size, ())] for one in by_column}
 

@@ -196,7 +196,7 @@ class Repairer(Constrained):
         return self.effective_solver.needs_rows
 
     @property
-    def comparables(self) -> Comparable:
+    def comparable_values(self) -> Comparable:
         """Columns with values whose difference does not count, as the parameters declare them."""
         return ()
 
@@ -273,7 +273,7 @@ class Repairer(Constrained):
             if holds:
                 raise UsageError(words)
         self._check_attribute(groups.columns)
-        if not (self.membership or self.wanted.numbers):
+        if not (self.membership or self.parsed_constraint.numbers):
             require_two(groups.columns, groups.names)
         require_rows(problem)
         if self.uses_labels and not problem.has_labels:

@@ -301,12 +301,12 @@ class Constrained:
     grammar: ClassVar[Grammar] = Grammar({})
     """What the parameter ``constraint`` may say; without criteria where there is no such parameter."""
     constraint = ""
-    """What is held, where a method has several criteria: a parameter then, which :attr:`wanted` has read."""
+    """What is held, where a method has several criteria: a parameter then, which :attr:`parsed_constraint` has read."""
 
     slack: float
 
     @cached_property
-    def wanted(self) -> ParsedConstraint:
+    def parsed_constraint(self) -> ParsedConstraint:
         """The constraint, read; without a grammar, one of no name that a slack bounds."""
         if not self.grammar.criteria:
             return ParsedConstraint("", "", "")
@@ -315,7 +315,7 @@ class Constrained:
     @property
     def goal(self) -> str:
         """Name of the criterion that the constraint bounds."""
-        return self.wanted.name
+        return self.parsed_constraint.name
 
     @property
     def membership(self) -> Mapping[str, str]:
@@ -325,33 +325,33 @@ class Constrained:
     @property
     def least_ratio(self) -> float | None:
         """The least ratio of the rates of two groups that is held in place of a slack; None where a slack is."""
-        return self.wanted.least or None
+        return self.parsed_constraint.least or None
 
-    def bounds_of(self, reading: Reading) -> str:
+    def bounded_comparison(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that is bounded on such data, strata aside."""
         if not self.grammar.criteria:
             return self.criterion
         of = self.grammar.comparison(self.goal)
-        return of.replace(".difference", ".ratio") if self.wanted.least else of
+        return of.replace(".difference", ".ratio") if self.parsed_constraint.least else of
 
     @property
-    def slack_of_all(self) -> float | None:
+    def shared_slack(self) -> float | None:
         """The slack that holds for every group alike; None where it does not change the fit, or groups have others."""
-        wanted = self.wanted
+        wanted = self.parsed_constraint
         unused = self.goal in (*self.grammar.without_gap, *self.grammar.without_limit)
         return None if unused or wanted.least or wanted.limits else self.slack
 
-    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def constrained_attributes(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return the attributes, by their columns, whose groups the slack holds alike: by default the cells of all."""
         if self.membership:
             return ((ATTRIBUTE,),)
-        if self.wanted.numbers or self.wanted.each:
-            return tuple((name,) for name in self.wanted.numbers or protected)
+        if self.parsed_constraint.numbers or self.parsed_constraint.each:
+            return tuple((name,) for name in self.parsed_constraint.numbers or protected)
         return (tuple(protected),)
 
     def _take_limit(self) -> None:
         """Make the limit of a gap the slack, and leave the constraint without it."""
-        wanted = self.wanted
+        wanted = self.parsed_constraint
         if not wanted.takes_slack and self.slack != type(self).slack:
             raise UsageError(two_limits(self.constraint, self.slack))
         if wanted.slack is not None:
@@ -360,8 +360,8 @@ class Constrained:
 
     def _check_attribute(self, columns: Sequence[str]) -> None:
         """Raise a UsageError where the constraint is about another attribute than that of the groups."""
-        asked, alike = self.wanted.attribute, attribute_name(columns)
-        if asked not in (None, alike) and not self.wanted.numbers:
+        asked, alike = self.parsed_constraint.attribute, attribute_name(columns)
+        if asked not in (None, alike) and not self.parsed_constraint.numbers:
             raise UsageError(
                 f"`constraint={self.constraint}`: {self.name} makes the groups of {alike!r} alike; write "
                 f"{written(alike)} in place of {asked}, or name that column alone with `protected`"

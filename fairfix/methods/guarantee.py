@@ -68,14 +68,16 @@ class GuaranteeAdapter:
 
         The gap of a ratio is one minus the ratio.
         """
-        limit = 1.0 - self.method.least_ratio if self.method.least_ratio else self.method.slack_of_all
+        limit = 1.0 - self.method.least_ratio if self.method.least_ratio else self.method.shared_slack
         return None if limit is None else np.array([limit])
 
     def tightened(self, by: Floats) -> Repairer:
         """Return the method with smaller limits, by ``by`` in the shape of :meth:`gaps`."""
         if least := self.method.least_ratio:
             ratio = min(least + float(by[0]), 1.0)
-            tightened: Repairer = replace(self.method, constraint=self.method.wanted.with_least(ratio))
+            tightened: Repairer = replace(
+                self.method, constraint=self.method.parsed_constraint.with_least(ratio)
+            )
         else:
             tightened = replace(self.method, slack=max(self.method.slack - float(by[0]), 0.0))
         return tightened

@@ -216,7 +216,7 @@ def learned_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, s
     """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
     X, y = design_of(problem, learner).matrix, label_of(problem)
     fit = fitting(X, y, problem.table.rows.weight, learner=learner, loss=loss, l2=l2, seed=seed)
-    return _scored(problem, learner, fit, bounds_of(problem, loss))
+    return _scored(problem, learner, fit, score_range(problem, loss))
 
 
 @once_per_problem
@@ -224,7 +224,7 @@ def model_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, see
     """Return the model of the label over features (or over the score, as a feature), fitted to all rows at once."""
     design, weight = design_of(problem, learner), problem.table.rows.weight
     member = fit_mean(design.matrix, label_of(problem), weight, learner=learner, loss=loss, l2=l2, seed=seed)
-    return Scorer(design.features, member, bounds_of(problem, loss))
+    return Scorer(design.features, member, score_range(problem, loss))
 
 
 @once_per_problem
@@ -235,7 +235,7 @@ def classes_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -
     return Scorer(design.features, member)
 
 
-def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
+def score_range(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
     """Return the range that values are moved into: [0, 1] where they are chances but no loss keeps them there."""
     return (0.0, 1.0) if problem.table.reading.task == "classification" and loss != "logistic" else None
 

@@ -242,7 +242,7 @@ class LogLoss(Learning):
                 best.objective,
                 best.objective - best.gap,
                 f"{'probabilities with these scores that' if given else f'{scores} whose probabilities'} meet the "
-                f"slack in the {game.gap}{game.told_by}",
+                f"slack in the {game.gap}{game.conditioning}",
             )
 
     def _quantities(self, best: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
@@ -297,7 +297,7 @@ class LogLossFit:
         return max(float(np.ptp(rates[self.events == event])) for event in range(self.events.max() + 1))
 
     @property
-    def told_by(self) -> str:
+    def conditioning(self) -> str:
         """Words for how it is known of a row which rates it is part of."""
         return ", given the true labels" if self.method.about_labels else ""
 
@@ -487,7 +487,7 @@ class ProxyLogLossFit(LogLossFit):
     """
 
     @property
-    def told_by(self) -> str:
+    def conditioning(self) -> str:
         """Words for how it is known of a row which rates it is part of."""
         what = ["groups"] * (self.method.group == "unused") + ["labels"] * self.method.about_labels
         return f", by the probabilities of {' and '.join(what)}, corrected by the records"

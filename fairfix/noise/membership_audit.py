@@ -92,7 +92,7 @@ def check_columns(
 
 
 @dataclass(frozen=True, eq=False)
-class Members:
+class MembershipPatterns:
     """Rows by distinct vector of probabilities."""
 
     groups: Mapping[str, str]
@@ -159,7 +159,7 @@ def check_memberships(table: Table, source: Source, reading: Reading, columns: S
         raise
 
 
-def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> Members:
+def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> MembershipPatterns:
     """Return the rows with their vectors of probabilities; the reading is that of a scan."""
     columns = list(groups.values())
     check_columns(source, reading, columns)
@@ -172,7 +172,7 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
     return _members(groups, *parts, labelled=reading.columns.label is not None)
 
 
-def members_of(table: Table, groups: Mapping[str, str]) -> Members:
+def members_of(table: Table, groups: Mapping[str, str]) -> MembershipPatterns:
     """Return the decided rows of a table with their vectors of probabilities, which are among its features."""
     positive, label = table.chance, table.rows.label
     if positive is None:
@@ -184,12 +184,12 @@ def members_of(table: Table, groups: Mapping[str, str]) -> Members:
 
 def _members(
     groups: Mapping[str, str], z: Floats, cells: Floats, weight: Floats, *, labelled: bool
-) -> Members:
+) -> MembershipPatterns:
     """Return rows by distinct vector."""
     counted = weight > 0  # a row without weight has no part in anything
     z, cells, weight = z[counted], cells[counted], weight[counted]
     distinct, into = np.unique(z, axis=0, return_inverse=True)
-    return Members(groups, distinct, into.ravel().astype(np.int64), cells, weight, labelled)
+    return MembershipPatterns(groups, distinct, into.ravel().astype(np.int64), cells, weight, labelled)
 
 
 def _cells(rows: Rows, reading: Reading) -> Floats:
@@ -328,7 +328,7 @@ class MemberEvidence(Evidence):
     other_joint = None
 
     def __init__(
-        self, members: Members, seed: int, least: int, most: int, attribute: str = ATTRIBUTE
+        self, members: MembershipPatterns, seed: int, least: int, most: int, attribute: str = ATTRIBUTE
     ) -> None:
         searched, held = members.parts(SEARCHED, seed)
         self.searched, self.held = searched.size, held.size
@@ -419,7 +419,7 @@ class MembershipGroups(TrueGroups):
 
     def __init__(
         self,
-        members: Members,
+        members: MembershipPatterns,
         *,
         independent: bool = False,
         alpha: float = 0.05,

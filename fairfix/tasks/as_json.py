@@ -109,7 +109,7 @@ def repair_dict(
     if isinstance(outcome.judged, ClassesBeforeAfter):
         of_classes = outcome.judged.audits[1]
         verdict, checks = of_classes.verdict, class_checks(of_classes)
-    same = described(outcome.reading.columns.protected, outcome.repairer.comparables)
+    same = described(outcome.reading.columns.protected, outcome.repairer.comparable_values)
     same += f"; the columns that the copies in {outcome.copies} change" if outcome.copies else ""
     individual = outcome.repairer.criterion.startswith("decision_flips")
     return {

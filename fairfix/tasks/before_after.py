@@ -19,7 +19,7 @@ from fairfix.auditing.audit import More, OfTrueGroups, audit, joined
 from fairfix.auditing.baseline import change as change_between
 from fairfix.auditing.baseline import on_same_rows
 from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
-from fairfix.auditing.continuous_attribute import Trend, in_fifths, reports, trends
+from fairfix.auditing.continuous_attribute import AttributeCovariance, in_fifths, reports, trends
 from fairfix.auditing.paired_differences import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, Settings, Value
 from fairfix.data.counts import Bools, Floats
@@ -445,7 +445,7 @@ class _Pairs:
         return replace(on_same_rows(change_between(before, after), *ends), bound=0.0)
 
 
-def _of_number(was: Trend, now: Trend) -> Note:
+def _of_number(was: AttributeCovariance, now: AttributeCovariance) -> Note:
     """Return in words how decisions on held-out rows go with a number."""
     scale = was.scale
     before, after = (f"{100 * one.covariance.value:+z.1f}" for one in (was, now))

@@ -54,7 +54,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
     settings["method"] = repairer.name
     for name, spec in repairer.specs().items():
         value = getattr(repairer, name)
-        asked = name == "slack" and repairer.slack_of_all is not None
+        asked = name == "slack" and repairer.shared_slack is not None
         if (asked or value != spec.default) and name not in settings:
             settings[name] = value
     if not isinstance(request.data, str):

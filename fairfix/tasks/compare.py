@@ -200,7 +200,7 @@ def fits(
     return tuple(
         (contender, slack)
         for contender in contenders
-        for slack in ((None,) if contender.repairer.slack_of_all is None else slacks)
+        for slack in ((None,) if contender.repairer.shared_slack is None else slacks)
     )
 
 
@@ -228,7 +228,7 @@ def _point(
         return Point(contender.title, slack, failure=str(error).removeprefix(f"{repairer.name}: "))
     selected = next((row for row in result.proof.table if row.name == "selection_rate"), None)
     return replace(
-        replace(judge, held=own).repaired(predictor, repairer.comparables),
+        replace(judge, held=own).repaired(predictor, repairer.comparable_values),
         title=contender.title,
         slack=slack,
         notes=result.messages,

@@ -399,7 +399,7 @@ def assess(
     claim = repairer.claim(noise)
     more: Any = {
         "also": comparisons_of(repairer, table.reading),
-        "comparable": repairer.comparables,
+        "comparable": repairer.comparable_values,
         "copies": problem.copies,
         "claim": claim,
         "fifths": fifths_of(fitted, predictor.scales),
@@ -415,7 +415,7 @@ def assess(
     free = (
         noise is None
         and claim is None
-        and not repairer.wanted.numbers
+        and not repairer.parsed_constraint.numbers
         and problem.unlabelled is None
         and not problem.pairs
         and problem.subspace is None

@@ -97,7 +97,7 @@ class GuaranteeStatistics:
     @cached_property
     def attributes(self) -> tuple[tuple[str, ...], ...]:
         """The columns whose groups are compared, each for itself."""
-        return self.repairer.alike(self.table.reading.columns.protected)
+        return self.repairer.constrained_attributes(self.table.reading.columns.protected)
 
     @cached_property
     def true_groups(self) -> PossibleTrueGroups | None:
@@ -193,7 +193,7 @@ class GuaranteeStatistics:
             )
         if self.repairer.membership:
             return self._weighted_rates(rule, fitted, held, everybody)
-        if self.repairer.wanted.numbers:
+        if self.repairer.parsed_constraint.numbers:
             return self._number_covariances(rule, fitted, held, everybody)
         if of.scope == "under_flips":
             rate = float(decisions_that_change(held, rule, self.table).mean())

@@ -44,8 +44,8 @@ from fairfix.tasks.warnings import (
 def criterion_of(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
-        return repairer.bounds_of(reading)
-    return Comparison.parse(repairer.bounds_of(reading)).to("within_strata").id
+        return repairer.bounded_comparison(reading)
+    return Comparison.parse(repairer.bounded_comparison(reading)).to("within_strata").id
 
 
 def cost_of_rounding(
@@ -111,8 +111,8 @@ def _gap_and_accuracy(
 
 def targets_of(repairer: Repairer, reading: Reading) -> dict[tuple[str, ...], ConstraintTarget]:
     """Return what is bounded between the groups of each attribute, by its columns; with its name where not alone."""
-    every = repairer.alike(reading.columns.protected)
-    bound = ConstraintTarget(criterion_of(repairer, reading), repairer.slack_of_all, repairer.least_ratio)
+    every = repairer.constrained_attributes(reading.columns.protected)
+    bound = ConstraintTarget(criterion_of(repairer, reading), repairer.shared_slack, repairer.least_ratio)
     named = {columns: replace(bound, attribute=attribute_name(columns)) for columns in every}
     return named if len(every) > 1 else dict.fromkeys(every, bound)
 

@@ -143,14 +143,14 @@ def repair_classes(
     """
     settings = replace(settings, intersect=len(table.reading.columns.protected) > 1)
     of_copies = CHANGES[-1:] if copies is not None else ()
-    require_measured(settings.checks, (*CHANGES[1 : -1 if repairer.comparables else 2], *of_copies))
+    require_measured(settings.checks, (*CHANGES[1 : -1 if repairer.comparable_values else 2], *of_copies))
     repairer = repairer if copies is None else with_counterfactuals(repairer)
     learned["protected_as_feature"] = repairer.protected_as_feature
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     columns, promise = table.reading.columns, None
     parted = table.groups((*columns.protected, columns.classes[0])).codes
     if guarantee is not None:
-        bounded = repairer.bounds_of(table.reading)
+        bounded = repairer.bounded_comparison(table.reading)
         promise = guarantee_problem(repairer, guarantee, table, bounded, learned.get("features"))
         parted = promise.strata
     shares = {"validation": validation if choices else 0.0, "holdout": holdout}
@@ -181,10 +181,10 @@ def repair_classes(
             fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
             made, predictor = promise.fitted(fit, fitted, split.holdout)
     kept = table.take(split.holdout)
-    of_what: Any = {"comparable": best.comparables, "copies": copies}
+    of_what: Any = {"comparable": best.comparable_values, "copies": copies}
     proof = evaluate_classes(kept, predictor, settings, **of_what)
     of_fit = evaluate_classes(fitted, predictor, replace(settings, checks=()), of_fit=True, **of_what)
-    asked = ConstraintTarget(best.bounds_of(table.reading), best.slack_of_all)
+    asked = ConstraintTarget(best.bounded_comparison(table.reading), best.shared_slack)
     doubts = _doubts(asked, predictor, kept, of_fit, proof)
     names = of_names(table.level_rows, table.reading)
     notes = [*names, *doubts, *warned(caught), *predictor.trace.notes]

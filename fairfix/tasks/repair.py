@@ -162,7 +162,8 @@ def run_repair(request: RepairRequest) -> RepairResult:
         )
     if request.strata and "strata" not in repairer.uses:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
-    recorded = not (repairer.membership or repairer.wanted.numbers)
+    numbers = repairer.parsed_constraint.numbers
+    recorded = not (repairer.membership or numbers)
     data = open_data(
         request,
         score_needed=not ("features" in repairer.uses or many),
@@ -170,7 +171,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         label_needed=repairer.uses_labels,
     )
     check_columns(data.source, data.reading, repairer.membership.values())
-    check_columns(data.source, data.reading, repairer.wanted.numbers, "constraint", "numbers")
+    check_columns(data.source, data.reading, numbers, "constraint", "numbers")
     noise = _noise(request, repairer)
     solver = repairer.effective_solver
     data, averaged = _averaged(data, repairer) if isinstance(solver, Average) else (data, None)
@@ -233,7 +234,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 )
     base = _base(request, data, outcome.predictor, averaged)
     notes = (*of_source(data.source), *choice.notes)
-    beside = (*repairer.membership.values(), *membership_columns(noise, data), *repairer.wanted.numbers)
+    beside = (*repairer.membership.values(), *membership_columns(noise, data), *numbers)
     identity = identity_of(data, (*(choice.names or ()), *beside))
     identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
     from_data = data.source.name, data.inferred, identity, base, notes, choice.content
@@ -359,7 +360,7 @@ def chosen_method(
         if others:
             choices[one] = tuple(dict.fromkeys(parsed))
     repairer = method(**fixed)
-    if "slack" in fixed and not repairer.wanted.takes_slack:
+    if "slack" in fixed and not repairer.parsed_constraint.takes_slack:
         raise UsageError(two_limits(fixed["constraint"], fixed["slack"]))
     variants_of(repairer, choices)  # checks every value before any data is read
     return repairer, choices
@@ -452,7 +453,7 @@ def _read(
         (*(features or ()), *plain),
         request.seed,
         members=(*repairer.membership.values(), *membership_columns(noise, data)),
-        numbers=repairer.wanted.numbers,
+        numbers=repairer.parsed_constraint.numbers,
         scored=() if averaged is None else averaged.feature_names,
         draws="row_id" in repairer.uses or paired,
     )
@@ -554,14 +555,14 @@ def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:
     if model.score_scale == "decision":
         raise UsageError(f"{repairer.name}: the model gives decisions; only scores can be averaged")
     table = readable_table(source, data.reading, model.feature_names)
-    check_comparable(table, repairer.comparables)
+    check_comparable(table, repairer.comparable_values)
     columns = [name for name in protected if name in model.feature_names]
-    if not columns and not repairer.comparables:
+    if not columns and not repairer.comparable_values:
         raise UsageError(
             f"{repairer.name}: the model does not use {', '.join(protected)}, so its scores are already constant under "
             "flips; name comparable values with `similar`, or repair something else"
         )
-    averaged = Averaged(model, changes_of(table, columns, repairer.comparables))
+    averaged = Averaged(model, changes_of(table, columns, repairer.comparable_values))
     return replace(data, source=ScoredSource(source.unscored, averaged)), averaged
 
 

@@ -254,7 +254,7 @@ def test_first_guesses_are_answered_with_a_constraint_of_the_method(
         available()[method](constraint=guess)  # type: ignore[call-arg]  # of those that have one
 
     assert (guess, right) in refused.value.instead
-    assert available()[method](constraint=right).wanted.name  # type: ignore[call-arg]
+    assert available()[method](constraint=right).parsed_constraint.name  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
         z = np.stack([table.features[name].to_numpy() for name in repairer.membership.values()])
         z *= table.rows.label == 1 if type(repairer) is SoftRates else 1
         return float(np.ptp(z @ predictor.predict(table) / z.sum(axis=1)))
-    if repairer.wanted.numbers:
+    if repairer.parsed_constraint.numbers:
         gaps = [np.cov(predictor.predict(table), z, bias=True)[0, 1] / z.std() for z in kept_numbers(table)]
         return float(np.abs(gaps).max())
     report = audit(repaired, repaired.reading, Settings(only={repairer.criterion}))

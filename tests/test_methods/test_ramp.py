@@ -57,7 +57,7 @@ def fit(repairer: Ramp, table: Table, unlabelled: Table | None = None) -> Repair
 
 def gap(repairer: Ramp, table: Table, chance: np.ndarray, attribute: str = "race") -> float:
     """Return the audited value of what the slack bounds."""
-    name = repairer.bounds_of(table.reading)
+    name = repairer.bounded_comparison(table.reading)
     if table.reading.columns.strata:
         name = name.rpartition(".")[0] + ".within_strata"
     report = audit(

@@ -69,12 +69,12 @@ def test_merging_is_exactly_constant(learner: str) -> None:
     """To the bit under flips of protected columns and of comparable values, without the protected columns at all."""
     table, repairer = table_of(couples()), Sensei(similar=PAIR, learner=learner)
     predictor = fit(repairer, table)
-    values = changes(predictor, table, repairer.comparables)
+    values = changes(predictor, table, repairer.comparable_values)
 
     assert (values == values[0]).all()
     assert not predictor.needs_protected
     plain = fit(Sensei(learner=learner), table)
-    assert np.abs(np.diff(changes(plain, table, repairer.comparables), axis=0)).max() > 1e-3
+    assert np.abs(np.diff(changes(plain, table, repairer.comparable_values), axis=0)).max() > 1e-3
 
 
 def test_merged_values_score_alike() -> None:
@@ -110,7 +110,7 @@ def test_the_regularizer_makes_decisions_constant(learner: str, rho: float) -> N
 def test_an_infinite_weight_is_exact() -> None:
     """A linear model's score does not change under any flip, to the bit: it may lie at the threshold."""
     table, method = table_of(couples()), Sensei(solver="regularizer", rho=np.inf, similar=PAIR)
-    values = changes(fit(method, table, protected_as_feature=True), table, method.comparables)
+    values = changes(fit(method, table, protected_as_feature=True), table, method.comparable_values)
 
     assert (values == values[0]).all()
     assert values[0].std() > 0.1

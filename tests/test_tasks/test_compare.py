@@ -101,7 +101,7 @@ def test_every_method_is_compared_on_one_split(table: Table, outcome: Comparison
 
     assert titles[:2] == ["original model", "constant"]
     assert {name: titles.count(name) for name in available()} == {
-        name: 1 if method().slack_of_all is None else len(SLACKS) for name, method in available().items()
+        name: 1 if method().shared_slack is None else len(SLACKS) for name, method in available().items()
     }
     assert outcome.held == 240
     assert not any(point.failure for point in outcome.points)
@@ -116,17 +116,20 @@ def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
     Fair regression is with and without the group.
     """
     every = [one.repairer for one in chosen(["ramp"], READING, learned=False)]
-    ramps = {one.bounds_of(READING) for one in every if one.least_ratio is None}
-    assert [one.bounds_of(READING) for one in every if one.least_ratio == 0.8] == [
+    ramps = {one.bounded_comparison(READING) for one in every if one.least_ratio is None}
+    assert [one.bounded_comparison(READING) for one in every if one.least_ratio == 0.8] == [
         "selection_rate.ratio.between_groups"
     ]
     two = replace(READING, columns=replace(READING.columns, protected=("group", "other")))
-    more = {one.title: one.repairer.alike(("group", "other")) for one in chosen(["ramp"], two, learned=False)}
+    more = {
+        one.title: one.repairer.constrained_attributes(("group", "other"))
+        for one in chosen(["ramp"], two, learned=False)
+    }
     assert more.pop("ramp, each column") == (("group",), ("other",))
     assert set(more.values()) == {(("group", "other"),)}
     assert len(more) == len(every)
     values = {
-        (one.repairer.bounds_of(READING), one.repairer.protected_as_feature)
+        (one.repairer.bounded_comparison(READING), one.repairer.protected_as_feature)
         for one in chosen(["fair-regression"], READING, learned=False)
     }
 

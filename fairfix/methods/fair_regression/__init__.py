@@ -195,7 +195,7 @@ class FairRegression(Searched):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        wanted = self.wanted
+        wanted = self.parsed_constraint
         if self.bounds_losses and not (wanted.limits or wanted.most < math.inf):
             error = UsageError(
                 f"fair-regression: `constraint={self.constraint}` needs a limit, such as {self.constraint}<=0.2"
@@ -256,7 +256,7 @@ class FairRegression(Searched):
             return f"the expectation of `loss={self.loss}` depends on the labels of individual rows; use `loss=square`"
         return super().needs_rows
 
-    def bounds_of(self, reading: Reading) -> str:
+    def bounded_comparison(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that the constraint bounds.
 
         An audit has no pinball or Huber loss and no deviance, so the absolute loss is shown beside a bound on them.
@@ -306,15 +306,15 @@ class FairRegression(Searched):
 
     def slacks(self, groups: Groups) -> Floats:
         """Return the slack of each group, shape (K,)."""
-        return self._kept(groups, self.slack if self.wanted.general else math.inf)
+        return self._kept(groups, self.slack if self.parsed_constraint.general else math.inf)
 
     def limits(self, groups: Groups) -> Floats:
         """Return the bound on the loss of each group, shape (K,); infinite where none is asked."""
-        return self._kept(groups, self.wanted.most)
+        return self._kept(groups, self.parsed_constraint.most)
 
     def _kept(self, groups: Groups, usual: float) -> Floats:
         """Return the limits of groups, ``usual`` where they have none of their own, without what is kept back."""
-        own = self.wanted.limits
+        own = self.parsed_constraint.limits
         for name in own:
             if name not in groups.names:
                 hint = did_you_mean(name, groups.names) or f"; the groups are {', '.join(groups.names)}"
@@ -415,7 +415,7 @@ def require_strata(method: FairRegression, problem: RepairProblem) -> None:
             not problem.protected_as_feature
         ),
         "limits of single groups cover all rows and cannot be combined with `strata`; give one `slack`": bool(
-            method.wanted.limits
+            method.parsed_constraint.limits
         ),
         "`decisions=deterministic` cannot be used with `strata`; leave it out": method.decisions
         != "randomized",

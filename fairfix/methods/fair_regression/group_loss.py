@@ -18,7 +18,7 @@ from fairfix.errors import DataError
 from fairfix.methods.base import Solver, anything
 from fairfix.methods.fair_regression.search import SEEN, UNSEEN, game_quantities
 from fairfix.methods.guarantee import RowLosses
-from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
+from fairfix.methods.learned import design_of, fitting, label_of, learned_of, model_of, score_range
 from fairfix.methods.problem import RepairProblem, group_masses
 from fairfix.models.estimators import Learner, makes
 from fairfix.models.learners import out_of_fold
@@ -74,7 +74,7 @@ class GroupLoss(Solver):
         self, problem: RepairProblem, limits: Floats, learner: Learner, loss: str, l2: float, seed: int
     ) -> RepairedPredictor:
         groups, design = problem.groups, design_of(problem, learner)
-        y, weight, bounds = label_of(problem), problem.table.rows.weight, bounds_of(problem, loss)
+        y, weight, bounds = label_of(problem), problem.table.rows.weight, score_range(problem, loss)
         one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=l2, into=bounds)
         if isinstance(one, Infeasible):
             raise _refused(
@@ -116,7 +116,7 @@ class GroupLoss(Solver):
         self, problem: RepairProblem, limits: Floats, learner: Learner, loss: str, l2: float, seed: int
     ) -> RepairedPredictor:
         groups, design = problem.groups, design_of(problem, learner)
-        weight, bounds = problem.table.rows.weight, bounds_of(problem, loss)
+        weight, bounds = problem.table.rows.weight, score_range(problem, loss)
         y, level, unit = standardised(label_of(problem), weight, loss)
         low, high = ((end - level) / unit for end in bounds or (-math.inf, math.inf))
         crossed = self.method.cross_fitted

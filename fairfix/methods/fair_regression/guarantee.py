@@ -36,7 +36,7 @@ class RegressionGuarantee(GuaranteeAdapter):
 
     @property
     def _by_group(self) -> bool:
-        return self.method.bounds_losses or bool(self.method.wanted.limits)
+        return self.method.bounds_losses or bool(self.method.parsed_constraint.limits)
 
     @property
     def parameter(self) -> str:

@@ -170,7 +170,13 @@ class Ramp(Repairer):
     @property
     def instead(self) -> str:
         """The parameter that takes the place of recorded groups; empty where there are such."""
-        return "noise" if self.membership else f"constraint={self.constraint}" if self.wanted.numbers else ""
+        return (
+            "noise"
+            if self.membership
+            else f"constraint={self.constraint}"
+            if self.parsed_constraint.numbers
+            else ""
+        )
 
     @cached_property
     def membership(self) -> Mapping[str, str]:
@@ -211,11 +217,11 @@ class Ramp(Repairer):
         """Whether the fit uses labels."""
         return self.calibration != "none" or self.rho == "labels"
 
-    def bounds_of(self, reading: Reading) -> str:
+    def bounded_comparison(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that the constraint bounds, strata aside."""
-        if self.wanted.numbers:
+        if self.parsed_constraint.numbers:
             return WITH_NUMBER
-        bounded = super().bounds_of(reading)
+        bounded = super().bounded_comparison(reading)
         return Comparison.parse(bounded).to(TRUE_GROUPS).id if self.membership else bounded
 
     def claim(self, noise: Noise | None) -> RobustnessClaim | None:
@@ -237,8 +243,10 @@ class Ramp(Repairer):
     @property
     def needs_rows(self) -> str:
         """Why counts do not do for rows; empty where they do."""
-        if self.wanted.numbers:
-            return f"counts have no values of {' and '.join(self.wanted.numbers)}; repair from `data`"
+        if self.parsed_constraint.numbers:
+            return (
+                f"counts have no values of {' and '.join(self.parsed_constraint.numbers)}; repair from `data`"
+            )
         return super().needs_rows
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def fit_numbers(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
     """Return the ramp of protected numbers with its trace; a DataError where a column is missing or the same."""
     table = problem.table
-    scales = tuple(scale_of(table, name) for name in method.wanted.numbers)
+    scales = tuple(scale_of(table, name) for name in method.parsed_constraint.numbers)
     kept = table.weight > 0  # a row without weight has no part in anything
     lift = method.lift(table.reading)
     bands = Bands.of_parts(scaled(table, scales)[kept], method.slack, table.weight[kept], centre=0.0)
@@ -49,7 +49,7 @@ def fit_numbers(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
         [(one.low, one.high, one.mean, one.deviation) for one in scales]
     ).T.copy()
     made = NumberRamp(
-        method.wanted.numbers, low, high, mean, deviation, best.multipliers, -lift, method.gamma
+        method.parsed_constraint.numbers, low, high, mean, deviation, best.multipliers, -lift, method.gamma
     )
     notes = (*alike_for_all(made.predict(table)[kept]), *_notes(scales, table))
     return replace(made, trace=_trace(method, scales, best, made, notes))
@@ -77,7 +77,7 @@ def _trace(
     meaning = (
         "amount that one standard deviation of the column adds to a row's threshold, on the scale 2 p - 1"
     )
-    held = "meet the slack in the covariance with " + " and with ".join(method.wanted.numbers)
+    held = "meet the slack in the covariance with " + " and with ".join(method.parsed_constraint.numbers)
     return proven_trace(
         method.gamma,
         best,

@@ -45,7 +45,7 @@ class Exact(Solver):
         """Solve every stratum, or the soft groups, or the protected numbers."""
         if self.method.membership:
             return fit_soft(self.method, problem)
-        if self.method.wanted.numbers:
+        if self.method.parsed_constraint.numbers:
             return fit_numbers(self.method, problem)
         cells, points = cells_of(problem), points_of(problem, self.method.calibration)
         parts = [solve_stratum(self.method, problem, number) for number in cells.strata()]
@@ -97,10 +97,10 @@ class Exact(Solver):
             math.fsum(part.objective * part.mass for part in parts) / total,
             math.fsum(part.gap * part.mass for part in parts) / total,
         )
-        title = Comparison.parse(self.method.bounds_of(problem.table.reading)).title
-        ratio = self.method.wanted.least
+        title = Comparison.parse(self.method.bounded_comparison(problem.table.reading)).title
+        ratio = self.method.parsed_constraint.least
         held = f"keep the {title} at {ratio:g} or more" if ratio else f"meet the slack in the {title}"
-        attributes = self.method.alike(problem.groups.columns)
+        attributes = self.method.constrained_attributes(problem.groups.columns)
         if len(attributes) > 1:
             held += " of " + " and of ".join(map(attribute_name, attributes))
         if self.method.rho != "joint":
@@ -129,7 +129,7 @@ class Exact(Solver):
             gaps.append([(float(m @ cut), float(m.sum())) for m in masses])
         alike = [one for inside in cells.strata().values() for one in self._rates(problem, inside, gaps)]
         worst = f"the largest gap in the constrained rates is {max((np.ptp(one) for one in alike), default=0.0):.2g}"
-        if self.method.wanted.least:
+        if self.method.parsed_constraint.least:
             ratios = [one.min() / one.max() for one in alike if one.max() > 0]
             worst = f"the smallest ratio of the constrained rates is {min(ratios, default=math.nan):.2g}"
         cost = shift / sum(float(cell.weights.sum()) for cell in cells.cells)
@@ -151,7 +151,7 @@ class Exact(Solver):
         """
         own = np.array([sums[k] for k in inside])
         groups = np.arange(len(inside))[:, None]
-        if self.method.wanted.each:
+        if self.method.parsed_constraint.each:
             groups = groups_of_each(problem, inside)
         for code in groups.T:
             total = np.zeros((code.max() + 1, *own.shape[1:]))
@@ -172,7 +172,7 @@ class Exact(Solver):
     def _warnings(self, cells: GroupScores) -> Iterator[Note]:
         """Yield a caution where the scores are badly calibrated and the result depends on that."""
         method = self.method
-        leaves = method.slack > 0 or 0 < method.wanted.least < 1
+        leaves = method.slack > 0 or 0 < method.parsed_constraint.least < 1
         hangs = (leaves and method.rho == "joint") or method.about_labels
         if not hangs or method.calibration != "none":
             return

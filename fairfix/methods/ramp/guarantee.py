@@ -33,7 +33,7 @@ class RampGuarantee(GuaranteeAdapter):
             what = "decisions and labels" if self.method.about_labels else "decisions"
             own = "that the membership probabilities are right"
             return f", {own}, and that {what} are independent of the true group given them"
-        if self.method.wanted.numbers:
+        if self.method.parsed_constraint.numbers:
             return (
                 ", and that the ends and the standard deviations of numbers on the training rows are those of "
                 "the population"
@@ -47,7 +47,7 @@ class RampGuarantee(GuaranteeAdapter):
 
     def restricted(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
         """Return a rule without the sums of multipliers of groups that no training row is in."""
-        if not self.method.wanted.each:
+        if not self.method.parsed_constraint.each:
             return rule
         assert isinstance(rule, GroupwiseRamp | GroupwiseCurve)
         kept = np.unique(fitted.codes(rule.columns, rule.levels))

@@ -79,7 +79,7 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
     cells = [cells_of(problem).cells[k] for k in inside]
     points = [points_of(problem, method.calibration)[k] for k in inside]
     levels = [cells_of(problem).levels[k] for k in inside]
-    each = method.wanted.each and len(problem.groups.columns) > 1
+    each = method.parsed_constraint.each and len(problem.groups.columns) > 1
     groups = groups_of_each(problem, inside) if each else np.arange(len(inside))[:, None]
     if method.about_labels:
         _require_labels(method, cells, points, groups, levels)
@@ -246,7 +246,7 @@ MOST_CROSSED = 10_000
 
 def _ratio(method: Ramp) -> float:
     """Return the share of the centre from which the lower half of the band is counted; 1 for a difference."""
-    return method.wanted.least or 1.0
+    return method.parsed_constraint.least or 1.0
 
 
 def _rate(method: Ramp, cells: Sequence[CellScores], lift: float) -> float | None:

@@ -19,9 +19,9 @@ def check_parameters(method: Ramp) -> None:
     """Raise a UsageError where parameters contradict one another."""
     if 0 < method.gamma < NARROWEST:
         raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {method.gamma:g}")
-    if method.wanted.least:
+    if method.parsed_constraint.least:
         _check_ratio(method)
-    if method.wanted.each:
+    if method.parsed_constraint.each:
         _check_each(method)
     if method.instead:
         _check_ungrouped(method)
@@ -100,7 +100,9 @@ def check_rows(method: Ramp, problem: RepairProblem) -> None:
     ):
         if method.instead and given:
             groups = (
-                "; for the covariance with its groups, write dp.covariance" if method.wanted.numbers else ""
+                "; for the covariance with its groups, write dp.covariance"
+                if method.parsed_constraint.numbers
+                else ""
             )
             raise UsageError(
                 f"ramp: `{method.instead}` cannot be combined with `{name}`; leave one of them out{groups}"

@@ -161,7 +161,7 @@ class Robust(Learning):
     @property
     def parity(self) -> Parity:
         """The constraint, by its type."""
-        return cast("Parity", f"one_sided_{self.goal}" if self.wanted.worse else self.goal)
+        return cast("Parity", f"one_sided_{self.goal}" if self.parsed_constraint.worse else self.goal)
 
     @property
     def demands(self) -> tuple[tuple[str, float], ...]:

@@ -72,7 +72,7 @@ class OracleMixture(Solver):
         learner = _Learner(problem, method, seed)
         rows = NoisyRows(None, label, kinds.codes, weight, many)
         try:
-            slack = min(method.slack_of_all or 0.0, 1.0)
+            slack = min(method.shared_slack or 0.0, 1.0)
             best = mix_models(rows, noise.adversary(assumed), method.parity, slack, learner)
         except ValueError as error:
             raise DataError(f"{method.name}: {error}") from error

@@ -128,7 +128,7 @@ class Postprocessed(Solver):
                 f"{best.least_largest_error:z.4f}",
                 "worst_case",
             )
-        if method.wanted.worse:
+        if method.parsed_constraint.worse:
             yield Note(
                 "only one side is constrained (`worse_than_overall`): groups may be better off than average by any "
                 "amount",
@@ -188,7 +188,7 @@ class Thresholds(Postprocessed):
                 "needs; write `noise=FILE(keep=true-given-noisy)` if that holds, or use `assume=none`"
             )
         table, *others = noise.of_assumption(assumed)
-        slack = min(method.slack_of_all or 0.0, 1.0)  # rates differ by no more than 1
+        slack = min(method.shared_slack or 0.0, 1.0)  # rates differ by no more than 1
         try:
             return solve_noisy(
                 rows.n, table, method.parity, slack, assumed, rules=rows.kinds.rules.tolist(), others=others

@@ -187,7 +187,7 @@ class Sensei(Learning):
         return self.solvers["network" if network else self.solver](self)
 
     @property
-    def comparables(self) -> Comparable:
+    def comparable_values(self) -> Comparable:
         """Columns with values whose difference does not count."""
         return self.people.comparable
 
@@ -196,7 +196,7 @@ class Sensei(Learning):
         """The mean squared distance by which features may also move; 0 for flips alone."""
         return self.people.radius or 0.0
 
-    def bounds_of(self, reading: Reading) -> str:
+    def bounded_comparison(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds; real values decide nothing."""
         if self.solver == "equal-rates":
             return "equalized_odds.difference.to_overall"
@@ -204,14 +204,16 @@ class Sensei(Learning):
             return "decision_flips.under_counterfactuals"
         return "score_change.under_flips" if reading.task == "regression" else self.criterion
 
-    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def constrained_attributes(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return the attributes whose groups the slack holds alike: equal rates are those of each column alone."""
         return (
-            tuple((name,) for name in protected) if self.solver == "equal-rates" else super().alike(protected)
+            tuple((name,) for name in protected)
+            if self.solver == "equal-rates"
+            else super().constrained_attributes(protected)
         )
 
     @property
-    def slack_of_all(self) -> float | None:
+    def shared_slack(self) -> float | None:
         """The slack, where it changes the fit."""
         chosen = self.solver == "regularizer" and self.rho == "auto"
         return self.slack if chosen or self.solver == "equal-rates" else None
@@ -233,9 +235,9 @@ class Sensei(Learning):
                 "a model file (`solver=average`)"
             )
             warnings.warn(FairfixWarning(unseen, "no_help"), stacklevel=2)
-        if self.comparables and self.solver != "average":
-            check_comparable(problem.table, self.comparables)
-            for name, _ in self.comparables:
+        if self.comparable_values and self.solver != "average":
+            check_comparable(problem.table, self.comparable_values)
+            for name, _ in self.comparable_values:
                 if name not in (problem.features or ()):
                     raise UsageError(
                         f"`similar`: column {name!r} is not learned from; name it with `features`"

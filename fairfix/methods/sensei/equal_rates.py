@@ -60,7 +60,7 @@ class EqualRates(Solver):
         method, table, y = self.method, problem.table, label_of(problem)
         seed = int(rng.integers(2**31))
         _require_both_labels(problem, y)
-        models = _models_of(problem, method.comparables, method.model, method.l2, seed)
+        models = _models_of(problem, method.comparable_values, method.model, method.l2, seed)
         plain, scorers, unseen = models.label, models.groups, models.unseen
         slack = min(method.slack, 1.0)
         start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
@@ -187,7 +187,7 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
     table = problem.table
     proposals = ((one.column, one.alike) for one in undeclared(problem, method))
     sample = table.take(np.arange(0, len(table), max(1, len(table) // 5000)))
-    for name, alike in dict.fromkeys((*proposals, *method.comparables)):
+    for name, alike in dict.fromkeys((*proposals, *method.comparable_values)):
         flips = (Flip({}, {name: value}, everybody=True) for value in alike)
         rows = [flipped(sample, flip, ((name, alike),)) for flip in flips]
         before = np.stack([plain(one) >= table.reading.cut for one in rows]).astype(np.float64)

@@ -13,7 +13,7 @@ from fairfix.data.counts import Floats
 from fairfix.individual.flips import Proxy, proxies
 from fairfix.individual.similar import Comparable, Similar
 from fairfix.methods.base import Solver
-from fairfix.methods.learned import bounds_of, classes_of, label_of, model_of, other_than
+from fairfix.methods.learned import classes_of, label_of, model_of, other_than, score_range
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.class_chances import ClassChances
 from fairfix.models.estimators import Learner, sees_gaps
@@ -50,11 +50,11 @@ class Merge(Solver):
             return self._of_classes(problem, seed)
         y = label_of(problem)
         loss = "square" if table.reading.task == "regression" else "logistic"
-        features, matrix = merged_features(problem, method.comparables, method.model)
+        features, matrix = merged_features(problem, method.comparable_values, method.model)
         member = fit_mean(
             matrix, y, table.rows.weight, learner=method.model, loss=loss, l2=method.l2, seed=seed
         )
-        scorer = Scorer(features, member, bounds_of(problem, loss))
+        scorer = Scorer(features, member, score_range(problem, loss))
         each = expected_loss(loss, y, scorer.bounded(member.predict(matrix)))
         value = float(np.average(each, weights=table.rows.weight))
         done = is_fitted(member, matrix, y, table.rows.weight, method.l2)
@@ -64,7 +64,7 @@ class Merge(Solver):
     def _of_classes(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
         """Fit the model of many classes."""
         method, weight, (names, codes) = self.method, problem.table.rows.weight, problem.classes
-        features, matrix = merged_features(problem, method.comparables, method.model)
+        features, matrix = merged_features(problem, method.comparable_values, method.model)
         member = fit_classes(matrix, codes, len(names), weight, learner=method.model, l2=method.l2, seed=seed)
         chance = member.predict(matrix)[np.arange(codes.size), codes]
         with np.errstate(divide="ignore"):  # an infinite loss of rows that a forest is certain about
@@ -116,7 +116,7 @@ def undeclared(problem: RepairProblem, method: Sensei) -> Iterator[Proxy]:
     """Yield the comparable values that a scan proposes and nobody has declared."""
     if problem.features is None:
         return
-    declared = {name for name, _ in method.comparables}
+    declared = {name for name, _ in method.comparable_values}
     learned = replace(problem.table, features=problem.table.features.select(list(problem.features)))
     for proposal in proxies(learned, problem.groups.columns):
         if proposal.column not in declared:

@@ -89,7 +89,7 @@ class Regularized(Solver):
         method, table, seed = self.method, problem.table, int(rng.integers(2**31))
         groups = problem.groups.columns if problem.protected_as_feature else ()
         features = Features.learn(table, problem.features, groups)
-        X, weight, same, many = features.matrix(table), problem.weight, method.comparables, 0
+        X, weight, same, many = features.matrix(table), problem.weight, method.comparable_values, 0
         if problem.has_classes:
             many, y = len(problem.classes[0]), problem.classes[1].astype(np.float64)
             if method.radius:
