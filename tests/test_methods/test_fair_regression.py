@@ -336,7 +336,7 @@ def test_algorithm_2_holds_the_bounds_that_the_direct_solver_holds() -> None:
     """On the training rows, as the paper does, near its loss; what rows out of fold lose is shown and is more."""
     table = noisy()
     names = table.features.column_names
-    problem = RepairProblem(table, None, None, tuple(names), False)
+    problem = RepairProblem(table, None, tuple(names))
 
     def fitted(**parameters: Any) -> RepairedPredictor:
         return FairRegression(**parameters).fit(problem, rng=np.random.default_rng(0))
@@ -363,7 +363,7 @@ def test_algorithm_2_holds_the_bounds_that_the_direct_solver_holds() -> None:
 def test_a_reduction_counts_rows_as_it_says(search: str, learner: str) -> None:
     """The least-squares oracle's mixture holds the slack on the rows it names; the others' distance is beside it."""
     table = noisy()
-    problem = RepairProblem(table, None, None, tuple(table.features.column_names), False)
+    problem = RepairProblem(table, None, tuple(table.features.column_names))
     settings: dict[str, Any] = {"nu": 1.0} if search != "auto" else {}
     rule = FairRegression(
         solver="reduction", oracle="least-squares", slack=0.05, learner=learner, search=search, **settings
