@@ -210,7 +210,7 @@ def test_an_oracle_keeps_the_constraint_and_errs_less_than_what_is_certified(rep
     found = {}
     for name, recorded in (("oracle", group), ("certified", repair.noisy(data, 0.05, rng, None))):
         labelled, _, none = repair.tables(data, recorded)
-        told = (repair.Soft(), none) if name == "oracle" else (repair.Certified(), labelled)
+        told = (repair.KnownTable(), none) if name == "oracle" else (repair.KnownTableByLabel(), labelled)
         F, at = repair.accepted_by(data, score, recorded, every, *told)
         found[name] = repair.judged(data, every, F[recorded, at])
     for _, violations in found.values():
@@ -226,7 +226,7 @@ def test_the_game_keeps_what_its_theorems_allow(ideal: ModuleType) -> None:
     mass[..., 0] *= np.arange(6, 0, -1)
     mass /= mass.sum()
     totals = mass.sum(1).T[:, None, :]  # by label and recorded group
-    adversary = ideal.Within(np.array([0.95, 0.05])[None, :, None] * totals)
+    adversary = ideal.TableInterval(np.array([0.95, 0.05])[None, :, None] * totals)
     errors, worst = ideal.class_of(mass, adversary, "one_sided_equal_opportunity", 0.05)
     known = ideal.solve_ideal(mass, adversary, "one_sided_equal_opportunity", 0.05)
     assert known.error > errors.min() + 1e-3  # the constraint binds
@@ -321,9 +321,12 @@ def test_players_see_less_than_the_exact_worst_case(
     joint = np.array([[0.9, 0.1], [0.1, 0.9]]) * recorded
     radius = algorithms.valid_radius(joint)
     if name == "DRO":
-        adversary, exact = algorithms.Ball(game, radius), algorithms.Near(radius, np.arange(many))
+        adversary, exact = (
+            algorithms.Ball(game, radius),
+            algorithms.TotalVariationBalls(radius, np.arange(many)),
+        )
     else:
-        adversary, exact = algorithms.Cells(game, joint), algorithms.Within(joint)
+        adversary, exact = algorithms.Cells(game, joint), algorithms.TableInterval(joint)
     for theta, seen in algorithms.trained(game, adversary, 0.5):
         worst = algorithms.excess_of(game.masses(X @ theta), exact, "one_sided_equal_opportunity", 0.05)
         assert seen <= np.nanmax(worst) + 2e-3

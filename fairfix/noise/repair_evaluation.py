@@ -39,6 +39,9 @@ from fairfix.noise.rates import DEMANDS, Floats, bounded_in_words, shortfalls
 from fairfix.noise.total_variation_radii import recorded_in
 from fairfix.noise.true_groups import TrueGroups
 
+DIGITS = 6
+"""Of chances by which rows are told apart; linear programs are solved to 1e-7."""
+
 HOLDS = 1e-6
 """What the slack may be missed by, as programs are solved to no more."""
 
@@ -121,14 +124,15 @@ def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor
     if of_each is not None:
         levels, probabilities = of_each
         each[:, [names.index(group_name(level)) for level in levels]] = probabilities
-    profiles, into = np.unique(each, axis=0, return_inverse=True)
+    # chances that differ by no more than a linear program is solved to are one, else the draws hang on the processor
+    _, first, into = np.unique(np.round(each, DIGITS), axis=0, return_index=True, return_inverse=True)
     groups = table.groups()
     codes = np.array([names.index(name) for name in groups.names])[groups.codes]
     weight = table.weight
-    shape = (len(names), len(profiles), 2)
+    shape = (len(names), first.size, 2)
     at = np.ravel_multi_index((codes, into.ravel(), label.astype(np.int64)), shape)
     masses = np.bincount(at, weight, int(np.prod(shape))).reshape(shape)
-    return Profiles(masses / masses.sum(), profiles.T)
+    return Profiles(masses / masses.sum(), each[first].T)
 
 
 def comparisons_of(true: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[ComparisonReport]]:
