@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.auditing.checks import Check, Code, Ruling
+from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import CLASS_SCOPES, NOISE_SCOPES, Comparison
 from fairfix.auditing.distances import View, scoring_counts
 from fairfix.auditing.given_scores import GivenScores
@@ -34,6 +34,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows, Scan, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
+from fairfix.schema.verdicts import Code
 
 # ---------------------------------------------------------------------- entry
 

@@ -38,29 +38,12 @@ from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, METRICS, NOISE_METR
 from fairfix.data.choices import GateOn, Undecided
 from fairfix.data.names import did_you_mean
 from fairfix.errors import ExitStatus, UsageError
+from fairfix.schema.verdicts import Code, Severity
 
 if TYPE_CHECKING:
     from fairfix.auditing.results import Value
 
 Verdict = Literal["pass", "fail", "undecided"]
-Code = Literal[
-    "beyond_limit",
-    "within_limit",
-    "limit_inside",
-    "within_error",
-    "unchanged",
-    "group_undefined",
-    "value_undefined",
-    "not_computed",
-    "not_shown",
-    "not_comparable",
-    "few_common_rows",
-    "fit_only",
-    "not_proven",
-]
-"""Why a check has its verdict."""
-
-Severity = Literal["error", "warning", "note", "none"]
 
 SEVERITIES: Mapping[str, Severity] = {
     "fail": "error",

@@ -2,16 +2,17 @@
 
 One class describes one object of JSON: its fields, their types and ranges, and which of them may be absent. What
 fairfix reads back (:func:`checked`) is held to it, and the JSON Schema of each result (:func:`json_schema`) is
-generated from it, so that a field is described once.
+generated from it, so that a field is described once. msgspec is loaded when a result is read.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
+if TYPE_CHECKING:
+    import msgspec
 
 RESULTS = {
     "audit": "fairfix.schema.audit.Audit",
@@ -48,6 +49,8 @@ def checked(content: Any) -> msgspec.Struct:
         It is of no known schema, or something in it is missing, unknown, of another type or out of range; the message
         says what and where.
     """
+    import msgspec
+
     known_ids = {schema_id(name): name for name in RESULTS}
     if not isinstance(content, dict) or content.get("schema") not in known_ids:
         raise ValueError("it is not a result of fairfix")
@@ -60,6 +63,8 @@ def checked(content: Any) -> msgspec.Struct:
 @cache
 def json_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a result by its name in :data:`RESULTS`."""
+    import msgspec
+
     (top,), parts = msgspec.json.schema_components([struct_of(name)], ref_template="#/$defs/{name}")
     own = parts.pop(top["$ref"].rpartition("/")[2])
     null = {"properties": {"value": {"type": "null"}}, "required": ["value"]}

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
+from fairfix.schema.verdicts import Code, Severity
+
 ABOVE_ONE = 1e-7
 """By how much a fraction, as a sum in floating point, may be above 1."""
 
@@ -26,24 +28,8 @@ Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Pair = tuple[str, str]
 
 Verdict = Literal["pass", "fail", "undecided", "waived"]
-Severity = Literal["error", "warning", "note", "none"]
 GateOn = Literal["interval", "point"]
 Worse = Literal["larger", "smaller"] | None
-Code = Literal[
-    "beyond_limit",
-    "within_limit",
-    "limit_inside",
-    "within_error",
-    "unchanged",
-    "group_undefined",
-    "value_undefined",
-    "not_computed",
-    "not_shown",
-    "not_comparable",
-    "few_common_rows",
-    "fit_only",
-    "not_proven",
-]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
