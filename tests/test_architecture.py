@@ -18,7 +18,7 @@ HOUSE = Path(fairfix.__file__).parent
 
 MAY_IMPORT = {
     "errors": "",
-    "schema": "",
+    "schema": "data",
     "stats": "",
     "solvers": "",
     "data": "errors",

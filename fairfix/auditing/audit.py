@@ -26,6 +26,7 @@ from fairfix.auditing.ks_candidates import Candidates, candidates
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import shown_rows, shown_table, tables_of
+from fairfix.data.choices import Code
 from fairfix.data.counts import Counts, groups_of_cells, rows_of_levels
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
@@ -34,7 +35,6 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows, Scan, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
-from fairfix.schema.verdicts import Code
 
 # ---------------------------------------------------------------------- entry
 

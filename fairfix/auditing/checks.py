@@ -35,10 +35,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
 from fairfix.auditing.grammar import MIRRORED, Condition, read_one, turned, with_quotes
 from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, METRICS, NOISE_METRICS, SCOPES
-from fairfix.data.choices import GateOn, Undecided
+from fairfix.data.choices import Code, GateOn, Severity, Undecided
 from fairfix.data.names import did_you_mean
 from fairfix.errors import ExitStatus, UsageError
-from fairfix.schema.verdicts import Code, Severity
 
 if TYPE_CHECKING:
     from fairfix.auditing.results import Value

@@ -1,4 +1,4 @@
-"""Choices: parameters that are one of a few words, which requests offer and the rooms below them act on.
+"""Choices: one of a few words, in parameters of requests and in results that are saved.
 
 This module imports nothing, since every ``--help`` needs it.
 """
@@ -23,3 +23,30 @@ Form = Literal["count", Probabilities]
 Keep = Literal["true-given-noisy", "noisy-given-true"]
 ExportTarget = Literal["sql", "onnx", "python", "json"]
 Database = Literal["duckdb", "postgresql", "sqlite", "snowflake", "bigquery", "spark"]
+# fmt: off
+LeftOutReason = Literal[
+    "excluded", "repeated", "type", "date", "constant", "leak", "after",
+    "group", "score", "output", "index", "id", "text", "numbers",
+]
+# fmt: on
+"""Why a column is no feature."""
+
+Code = Literal[
+    "beyond_limit",
+    "within_limit",
+    "limit_inside",
+    "within_error",
+    "unchanged",
+    "group_undefined",
+    "value_undefined",
+    "not_computed",
+    "not_shown",
+    "not_comparable",
+    "few_common_rows",
+    "fit_only",
+    "not_proven",
+]
+"""Why a check has its verdict."""
+
+Severity = Literal["error", "warning", "note", "none"]
+"""Level of a verdict."""

@@ -32,11 +32,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.choices import LeftOutReason
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import group_codes, numbers
 from fairfix.data.names import INDEX_NAME
@@ -47,17 +47,10 @@ from fairfix.errors import ColumnError
 from fairfix.models.features import kind_of
 from fairfix.models.trace import Caution, Note
 
-# fmt: off
-Reason = Literal[
-    "excluded", "repeated", "type", "date", "constant", "leak", "after",
-    "group", "score", "output", "index", "id", "text", "numbers",
-]
-# fmt: on
-
 LEAKS = frozenset(("leak", "after"))
 """Reasons that give away the label, which are also warned about."""
 
-PLURALS: dict[Reason, str] = {
+PLURALS: dict[LeftOutReason, str] = {
     "excluded": "excluded by `exclude`",
     "repeated": "with a repeated name",
     "type": "of another type",
@@ -136,7 +129,7 @@ class LeftOut:
     """A column that is not learned from, the reason, and the same in words."""
 
     column: str
-    reason: Reason
+    reason: LeftOutReason
     text: str
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from fairfix.data.choices import Form, GateOn, Keep
 from fairfix.schema.common import (
     Baseline,
     BinarySettings,
@@ -15,7 +16,6 @@ from fairfix.schema.common import (
     Data,
     Estimate,
     Fraction,
-    GateOn,
     Group,
     Message,
     NotComputed,
@@ -106,12 +106,10 @@ class NoiseGroup(Part, frozen=True, kw_only=True):
 class NoiseTable(Part, frozen=True, kw_only=True):
     """The noise table, carried over to the groups of the data."""
 
-    form: Literal["", "count", "joint", "true-given-noisy", "noisy-given-true", "membership"] = field(
-        name="values"
-    )
+    form: Literal["", Form, "membership"] = field(name="values")
     rows: int | None
     by_label: bool
-    kept: Literal["", "true-given-noisy", "noisy-given-true", "either"]
+    kept: Literal["", Keep, "either"]
     shift: float | None
     transport_difference: float | None
     true: tuple[str, ...]
@@ -219,36 +217,41 @@ class Template(Part, frozen=True, kw_only=True):
     tables: tuple[TemplateTable, ...]
 
 
-class Audit(Part, frozen=True, kw_only=True):
-    """Result of fairfix audit."""
+class Audited(Part, frozen=True, kw_only=True):
+    """What the results of audits with two and with many classes have in common."""
 
-    schema: Literal["fairfix.audit/1"]
     fairfix: str
     """Version."""
     verdict: Verdict | None
     """The worst verdict of the checks; null without checks."""
     data: AuditData
-    settings: AuditSettings
     checks: tuple[Check, ...]
     overall: Group
-    pooled_median: float | None
     attributes: Annotated[tuple[Block, ...], Meta(min_length=1)]
     strata: tuple[Block, ...]
     not_computed: tuple[NotComputed, ...]
     definitions: dict[str, str]
     """Comparison -> its definition."""
     messages: tuple[Message, ...] = ()
-    own_metrics: tuple[OwnMetric, ...] = ()
-    noise: Noise | None = None
     waivers: Waivers | None = None
     baseline: Baseline | None = None
     suppressed: Suppressed | None = None
-    profile: Template | None = None
     record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require every attribute once, with no more rows than were used."""
         require_blocks(self.attributes, self.data.rows.used)
+
+
+class Audit(Audited, frozen=True, kw_only=True):
+    """Result of fairfix audit."""
+
+    schema: Literal["fairfix.audit/1"]
+    settings: AuditSettings
+    pooled_median: float | None
+    own_metrics: tuple[OwnMetric, ...] = ()
+    noise: Noise | None = None
+    profile: Template | None = None
 
 
 def require_blocks(blocks: tuple[Block, ...], used: int) -> None:

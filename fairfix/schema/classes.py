@@ -6,25 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from fairfix.schema.audit import AuditData, require_blocks
-from fairfix.schema.common import (
-    Baseline,
-    Block,
-    Check,
-    ColumnSettings,
-    Estimate,
-    GateOn,
-    Group,
-    Message,
-    NotComputed,
-    Part,
-    Positive,
-    Record,
-    Suppressed,
-    Verdict,
-    Waivers,
-    require_once,
-)
+from fairfix.data.choices import GateOn
+from fairfix.schema.audit import Audited, require_blocks
+from fairfix.schema.common import Block, ColumnSettings, Estimate, Group, Part, Positive, require_once
 
 
 class ClassesSettings(ColumnSettings, frozen=True, kw_only=True):
@@ -48,32 +32,18 @@ class OneClass(Part, frozen=True, kw_only=True):
     strata: tuple[Block, ...]
 
 
-class Classes(Part, frozen=True, kw_only=True):
+class Classes(Audited, frozen=True, kw_only=True):
     """Result of fairfix audit with many classes."""
 
     schema: Literal["fairfix.classes/1"]
-    fairfix: str
-    verdict: Verdict | None
-    """The worst verdict of the checks; null without checks."""
-    data: AuditData
     settings: ClassesSettings
-    checks: tuple[Check, ...]
-    overall: Group
-    attributes: Annotated[tuple[Block, ...], Meta(min_length=1)]
     classes: Annotated[tuple[OneClass, ...], Meta(min_length=2)]
-    strata: tuple[Block, ...]
-    not_computed: tuple[NotComputed, ...]
-    definitions: dict[str, str]
     balanced_accuracy: Estimate | None = None
     """Mean over the classes of the overall true positive rate; absent without labels."""
-    messages: tuple[Message, ...] = ()
-    waivers: Waivers | None = None
-    baseline: Baseline | None = None
-    suppressed: Suppressed | None = None
-    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require every class and attribute once, with no more rows than were used."""
+        super().__post_init__()
         require_once((one.of_class for one in self.classes), "class")
-        for blocks in (self.attributes, *(one.attributes for one in self.classes)):
-            require_blocks(blocks, self.data.rows.used)
+        for one in self.classes:
+            require_blocks(one.attributes, self.data.rows.used)

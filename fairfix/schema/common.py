@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, field
 
-from fairfix.schema.verdicts import Code, Severity
+from fairfix.data.choices import Code, GateOn, LeftOutReason, ScoreScale, Severity, Task
 
 ABOVE_ONE = 1e-7
 """By how much a fraction, as a sum in floating point, may be above 1."""
@@ -28,7 +29,6 @@ Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Pair = tuple[str, str]
 
 Verdict = Literal["pass", "fail", "undecided", "waived"]
-GateOn = Literal["interval", "point"]
 Worse = Literal["larger", "smaller"] | None
 
 
@@ -53,7 +53,7 @@ class Number(Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Require the number in its interval."""
-        off = self.bound if isinstance(self.bound, float) else 0.0
+        off = self.bound or 0.0
         ends = [end for end in (self.low, self.value, self.high) if end is not None]
         if any(one > two + off + ROUNDED * max(abs(one), 1.0) for one, two in pairwise(ends)):
             raise ValueError(f"{self.value} is not in its interval from {self.low} to {self.high}")
@@ -137,8 +137,8 @@ class ColumnSettings(Part, frozen=True, kw_only=True):
 class BinarySettings(ColumnSettings, frozen=True, kw_only=True):
     """How columns are read where a label is 0 or 1, or a number."""
 
-    task: Literal["classification", "regression"]
-    score_scale: Literal["probability", "percent", "margin", "logit", "raw"]
+    task: Task
+    score_scale: ScoreScale
     threshold: float | None
     label_threshold: Annotated[str, Meta(pattern=r"^(>=|<=|>|<)[-+.0-9eE]+$")] | None = None
     """The comparison that the numbers of positive labels meet, such as ``>=50000``."""
@@ -172,22 +172,7 @@ class LeftOut(Part, frozen=True, kw_only=True):
     """A column that methods do not learn from."""
 
     column: str
-    reason: Literal[
-        "excluded",
-        "repeated",
-        "type",
-        "date",
-        "constant",
-        "leak",
-        "after",
-        "group",
-        "score",
-        "output",
-        "index",
-        "id",
-        "text",
-        "numbers",
-    ]
+    reason: LeftOutReason
     text: str
 
 
@@ -318,7 +303,7 @@ class Suppressed(Part, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
 
 
-def require_once(names: Any, what: str) -> None:
+def require_once(names: Iterable[object], what: str) -> None:
     """Raise a ValueError where a name occurs twice."""
     listed = list(names)
     if len(set(listed)) < len(listed):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from fairfix.data.choices import GroupUse
 from fairfix.schema.common import (
     BeforeAfter,
     BinarySettings,
@@ -38,7 +39,7 @@ class CompareSettings(BinarySettings, frozen=True, kw_only=True):
     confidence: float
     seed: Count
     features: tuple[str, ...] | Literal["score"]
-    group: Literal["used", "unused"] | None = None
+    group: GroupUse | None = None
     """Whether only rules that use the protected group, or do not, are compared."""
     noise: CompareNoise | None = None
 
@@ -63,14 +64,14 @@ class Point(Part, frozen=True, kw_only=True):
     title: str
     slack: NotNegative | Literal["inf"] | None
     failure: str = ""
-    gaps: dict[str, Estimate] = field(default_factory=dict)
-    qualities: dict[str, Estimate] = field(default_factory=dict)
+    gaps: dict[str, Estimate] | None = None
+    qualities: dict[str, Estimate] | None = None
     randomized: Fraction | None = None
     protected_at_predict: bool | None = None
-    front: tuple[str, ...] = ()
+    front: tuple[str, ...] | None = None
     """Pairs ``gap|quality`` in which no other point is better in one and as good in the other."""
-    notes: tuple[str, ...] = ()
-    messages: tuple[Message, ...] = ()
+    notes: tuple[str, ...] | None = None
+    messages: tuple[Message, ...] | None = None
     surer: dict[str, Estimate] = field(default_factory=dict)
     """Gaps with intervals that hold for all points at once."""
     costs: dict[str, Estimate] = field(default_factory=dict)
@@ -83,13 +84,8 @@ class Point(Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Require a failure, or all that a repair has."""
-        numbers = (
-            self.gaps,
-            self.qualities,
-            self.randomized is not None,
-            self.protected_at_predict is not None,
-        )
-        if any(bool(one) == bool(self.failure) for one in numbers):
+        whole = (self.gaps, self.qualities, self.randomized, self.protected_at_predict, self.front)
+        if any((one is None) != bool(self.failure) for one in (*whole, self.notes, self.messages)):
             raise ValueError("a point has 'failure', or all numbers of a repair")
 
 

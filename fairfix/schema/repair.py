@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from fairfix.data.choices import GateOn
 from fairfix.schema.common import (
     BeforeAfter,
     BinarySettings,
@@ -16,7 +17,6 @@ from fairfix.schema.common import (
     Estimate,
     Features,
     Fraction,
-    GateOn,
     GroupChanges,
     Interval,
     Message,
@@ -30,6 +30,8 @@ from fairfix.schema.common import (
     require_changes,
     require_once,
 )
+
+UpToOne = Annotated[float, Meta(ge=0, le=1)]
 
 
 class RepairData(Data, frozen=True, kw_only=True):
@@ -159,6 +161,8 @@ class Evaluation(Part, frozen=True, kw_only=True):
         require_once(((one.id, one.attribute) for one in self.table), "number")
         if bool(self.other) != bool(self.reading):
             raise ValueError("'other' and 'reading' belong together")
+        if self.classes and self.balanced_accuracy is None:
+            raise ValueError("'classes' need 'balanced_accuracy'")
         require_changes(self.people, self.rows)
 
 
@@ -216,8 +220,8 @@ class Guarantee(Part, frozen=True, kw_only=True):
     slack: NotNegative | None = None
     inner_slack: NotNegative | None = None
     """The slack that the fit was given; null where the fit does not depend on it."""
-    least_ratio: Fraction | None = None
-    inner_least_ratio: Fraction | None = None
+    least_ratio: UpToOne | None = None
+    inner_least_ratio: UpToOne | None = None
     limits: Annotated[tuple[GroupGuarantee, ...], Meta(min_length=1)] = ()
     needed: Needed | None = None
 
@@ -252,8 +256,15 @@ class Ends(Part, frozen=True, kw_only=True):
         """Require both ends, or a reason."""
         if (self.low is None) != (self.high is None) or (self.low is None) != bool(self.reason):
             raise ValueError("there must be 'low' and 'high', or 'reason'")
-        if isinstance(self.low, float) and isinstance(self.high, float) and self.low > self.high:
+        if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"a range is from {self.low} to {self.high}")
+
+
+class RateEnds(Ends, frozen=True, kw_only=True):
+    """A range of a rate or a distance, or why there is none."""
+
+    low: UpToOne | None = None
+    high: UpToOne | None = None
 
 
 class GroupEnds(Part, frozen=True, kw_only=True):
@@ -262,8 +273,8 @@ class GroupEnds(Part, frozen=True, kw_only=True):
     attribute: str
     group: str
     rows: Positive
-    rates: dict[str, Ends]
-    distance: Ends | None = None
+    rates: dict[str, RateEnds]
+    distance: RateEnds | None = None
 
 
 class Optimum(Part, frozen=True, kw_only=True):
@@ -312,7 +323,7 @@ class GroupRule(Part, frozen=True, kw_only=True):
 
     group: str
     scores: tuple[float, ...]
-    probabilities: tuple[Annotated[float, Meta(ge=0, le=1)], ...]
+    probabilities: tuple[UpToOne, ...]
 
 
 class Repair(Part, frozen=True, kw_only=True):
@@ -349,4 +360,4 @@ class Repair(Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Require the rule of every group once."""
-        require_once((one.group for one in self.rule or ()), "rule")
+        require_once((one.group for one in self.rule), "rule")

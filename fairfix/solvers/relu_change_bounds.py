@@ -154,13 +154,12 @@ class Ascent:
         starts, visited = listed.rows(X, worst), Visited(s, self)
         there, slopes = network.slopes_at(sums + listed.steps(worst) @ network.W1[listed.columns])
         visited.add(starts, starts, there)
-        sign = np.where(there >= s, 1.0, -1.0)
-        pull = times(sign[:, None] * slopes, self.inverse)
+        steepest = times(slopes, self.inverse)
+        pull = np.where(there >= s, 1.0, -1.0)[:, None] * steepest
         places = [self.linear(starts, there - s, slopes, share)]
-        gain = np.sqrt(self.eps * np.einsum("ij,ij->i", times(slopes, self.inverse), slopes))
-        either = np.flatnonzero(
-            np.abs(there - s) < gain
-        )  # variants change less: the other way may change more
+        gain = np.sqrt(self.eps * np.einsum("ij,ij->i", steepest, slopes))
+        # where variants change less than a step does, the other way may change more
+        either = np.flatnonzero(np.abs(there - s) < gain)
         for length in (length * math.sqrt(self.eps) for length in LENGTHS):
             places.append(self.stretched(starts, pull, length))
             if either.size:

@@ -87,6 +87,12 @@ def reversed_interval(result: dict[str, Any]) -> None:
     value |= {"low": 0.9, "high": 0.1}
 
 
+def classes_gap(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the gap of a class, which needs the balanced accuracy beside it."""
+    row = first(result, "table")[0]
+    return {"class": "a", "attribute": "g", "before": row["before"], "after": row["after"]}
+
+
 OTHERS: dict[str, dict[str, Change]] = {
     "repair": {
         "verdict": CHANGES["verdict"],
@@ -96,6 +102,7 @@ OTHERS: dict[str, dict[str, Change]] = {
         "rows of groups": lambda result: first(result, "people")[0]["groups"][0].update(rows=10**6),
         "outside its interval": lambda result: first(result, "after").update(value=0.0, low=0.4, high=0.6),
         "interval": reversed_interval,
+        "classes alone": lambda result: result["proof"]["fit"].update(classes=[classes_gap(result)]),
         **{f"{name} twice": twice(name) for name in ("table", "people", "groups", "rule")},
     },
     "compare": {
@@ -103,6 +110,8 @@ OTHERS: dict[str, dict[str, Change]] = {
         "rows of groups": lambda result: first(result, "people")[0]["groups"][0].update(rows=10**6),
         "outside its interval": lambda result: first(result, "accuracy").update(value=0.0, low=0.4, high=0.6),
         "interval": reversed_interval,
+        "half a point": lambda result: result["points"][-1].pop("front"),
+        "failed and not": lambda result: result["points"][-1].update(failure="it failed"),
         **{f"{name} twice": twice(name) for name in ("points", "people", "groups")},
     },
     "models": {

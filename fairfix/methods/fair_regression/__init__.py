@@ -356,7 +356,8 @@ class FairRegression(Searched):
         trace = predictor.trace
         if self.loss in ("quantile", "huber", "poisson"):  # which an audit does not have
             loss = row_loss(self.loss_on(problem.table))
-            trace = replace(trace, of_held_out=partial(loss_notes, loss, self.quantile_level))
+            level = self.quantile_level if self.loss == "quantile" else None
+            trace = replace(trace, of_held_out=partial(loss_notes, loss, level))
         if self.loss == "huber":
             meaning = "error above which the loss grows linearly, in units of the label"
             delta = Quantity("delta", self.delta_on(problem.table), meaning)
@@ -364,14 +365,17 @@ class FairRegression(Searched):
         return replace(predictor, trace=trace)
 
 
-def loss_notes(loss: RowLoss, level: float, before: Table, after: Table) -> Iterator[Note]:
-    """Yield the mean loss on held-out rows before and after the repair, and of a quantile how many are below it."""
+def loss_notes(loss: RowLoss, level: float | None, before: Table, after: Table) -> Iterator[Note]:
+    """Yield the mean loss on held-out rows before and after the repair, and how many are below a quantile.
+
+    ``level``: that of the quantile; None with another loss.
+    """
     y, was, now, weight = before.rows.label, before.rows.score, after.rows.score, after.weight
     if y is None or was is None or now is None:
         return
     then, left = (float(np.average(loss.value(y, u), weights=weight)) for u in (was, now))
     text = f"on {len(after):,} held-out rows, the mean {loss.title} is {left:.6g}, and {then:.6g} before the repair"
-    if loss.title.startswith("pinball"):
+    if level is not None:
         groups = after.groups()
         mass, below = (
             np.bincount(groups.codes, part, len(groups.names)) for part in (weight, weight * (y <= now))
