@@ -1,4 +1,4 @@
-"""Everything fairfix can say no with, and the exit status each becomes.
+"""All exceptions of fairfix, and the exit status that each becomes.
 
 ::
 
@@ -28,7 +28,7 @@ from typing import Self
 
 
 class ExitStatus(IntEnum):
-    """What the process says to the shell; each value has one meaning."""
+    """Exit status of the process; each value has one meaning."""
 
     OK = 0
     """Ran to the end; every gated check passed (or nothing was gated)."""
@@ -145,7 +145,7 @@ class ArtifactError(FairfixError):
 
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What code raises that walks content of another form than it takes, such as a saved result that was changed."""
+"""Exceptions of code that reads content of an unexpected form, such as a changed saved result."""
 
 
 class FairfixWarning(UserWarning):

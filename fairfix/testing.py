@@ -27,7 +27,7 @@ def assert_fair(
     Returns
     -------
     AuditResult
-        The audit, of which nothing failed.
+        The audit; none of its checks failed.
 
     Raises
     ------

@@ -221,12 +221,12 @@ BURST = 3.0
 
 
 class _Stop:
-    """What is done at a signal: the run ends by an exception, so that it can leave order behind."""
+    """Handler of a signal: the run ends by an exception, so that it can clean up."""
 
     def __init__(self) -> None:
         self._last = -math.inf
         self.error: BaseException | None = None
-        """What was raised; libraries may make another error of it."""
+        """The exception that was raised; libraries may turn it into another error."""
         self._woken: int | None = None
         """Where the numbers of signals arrive at once, whatever Python is at."""
 
@@ -294,7 +294,7 @@ class _Stop:
 
 
 _STOP = _Stop()
-"""Of the command line as a process; who calls :func:`run` keeps the handlers that there are."""
+"""Signal handlers of the command line as a process; a caller of :func:`run` keeps its own."""
 
 STOPS = {
     ExitStatus.INTERRUPTED: "interrupted",
@@ -344,7 +344,7 @@ A_THREAD = 128 << 20
 """Bytes of addresses of one thread more of OpenBLAS, which tries for ever to get them."""
 
 NO_MEMORY = ("cannot allocate memory", "can't start new thread", "failed to map segment")
-"""What systems and libraries say where they raise no MemoryError."""
+"""Messages of systems and libraries that raise no MemoryError."""
 
 
 def _short_of_memory() -> str:

@@ -41,7 +41,7 @@ from fairfix.tasks.request import (
 
 FILE_NAME = "fairfix.toml"
 NO_CONFIG = "none"
-"""What is named in place of a file so that none is read."""
+"""Named in place of a file so that none is read."""
 
 PATHS = frozenset(("output",)).union(
     *map(paths_of, (AuditRequest, RepairRequest, CompareRequest, CountRequest, PredictRequest))
@@ -78,7 +78,7 @@ WAIVERS = "waivers"
 
 @dataclass(frozen=True)
 class Config:
-    """What a configuration file says: options by command and by method, waivers, what is kept with results.
+    """Content of a configuration file: options by command and by method, waivers, and the record kept with results.
 
     ``shared`` are the options at its top.
     """

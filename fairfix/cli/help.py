@@ -102,7 +102,7 @@ class SectionedCommand(click.Command):
         return {}
 
     def others(self, ctx: click.Context) -> Sequence[click.Parameter]:
-        """Return the other parameters, of which ``--help`` shows the common ones."""
+        """Return the other parameters; ``--help`` shows the common ones."""
         return self.get_params(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -224,7 +224,7 @@ class WholeInRange(Number, click.IntRange):  # type: ignore[misc]  # of floats a
 
 
 class Conditions(click.types.StringParamType):
-    """Checks, of which an environment variable has several with blanks between them, and perhaps inside them."""
+    """Checks; an environment variable has several with blanks between them, and perhaps inside them."""
 
     def split_envvar_value(self, rv: str) -> list[str]:
         """Return the checks: ``dp.difference > 0.1 eo.difference>0.2`` are two."""
@@ -233,7 +233,7 @@ class Conditions(click.types.StringParamType):
 
 
 class Specification(click.types.StringParamType):
-    """A text of which an environment variable has one, with blanks and colons in it."""
+    """A text that an environment variable has once, blanks and colons included."""
 
     def split_envvar_value(self, rv: str) -> list[str]:
         """Return the text, whole."""

@@ -191,7 +191,7 @@ def _format_and_file(text: str) -> tuple[str, str]:
 
 
 PIPED = 80
-"""Columns of a report that goes to a file, or to a pipe where ``COLUMNS`` does not say otherwise: logs show so many."""
+"""Columns of a report that goes to a file, or to a pipe where ``COLUMNS`` is not set; logs show this many."""
 
 
 def _width(*, terminal: bool, shown: bool) -> int:

@@ -1,4 +1,4 @@
-"""What is being done, on stderr, while it takes long: a spinner, or a bar where the steps are known.
+"""Progress of a long task on standard error: a spinner, or a bar where the steps are known.
 
 Shown on a terminal only and gone when the work is done, so that neither a pipe nor a log ever sees it.
 """

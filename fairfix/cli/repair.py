@@ -131,7 +131,7 @@ class RepairCommand(SectionedCommand):
 
 
 def _method_of_help(ctx: click.Context) -> type[Repairer] | None:
-    """Return the method that the line names beside ``--help``; UsageError where there is none of this name."""
+    """Return the method that the command line names next to ``--help``; UsageError where no method has this name."""
     from fairfix.tasks.repair import chosen_method
 
     name = ctx.meta.get("fairfix.method")

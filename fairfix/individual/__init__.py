@@ -1,1 +1,1 @@
-"""What a person would get who differs in nothing but what must not count."""
+"""Individual fairness: decisions for people who differ only in what must not count."""

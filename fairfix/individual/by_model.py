@@ -6,7 +6,7 @@ Over the rows:
 * ``decision_flips``: ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the
   person's own draw, ``E[max_k p(x_k) - min_k p(x_k)]``
 * ``score_change``: ``E[max_k h(x_k) - min_k h(x_k)]``
-* ``score_effect``: ``max_{a,b} |E[h(x_a) - h(x_b)]|``, everybody flipped to one level, then to another
+* ``score_effect``: ``max_{a,b} |E[h(x_a) - h(x_b)]|``, all people flipped to one level, then to another
 * ``transport_cost``: ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds
   kept within 8
 
@@ -15,7 +15,7 @@ with one of the comparable values get each of the others; ``under_everybody``, w
 value, as in the paper's *spouse consistency*, single people too.
 
 Copies of people (:mod:`fairfix.individual.counterfactuals`) are a fourth kind, ``under_counterfactuals``: ``k`` goes
-over the person's row and all copies, and the mean is over those who have copies. Beside these numbers there are
+over the person's row and all copies, and the mean is over those who have copies. Two more numbers are of copies only:
 
 * ``counterfactual_gap``: ``E[mean_k |h(x_k) - h(x)|]``, ``k`` over the copies (CTF, Garg et al. 2019)
 * ``score_std``: ``E[std_k h(x_k)]``, ``k`` over the person's row and the copies (CTF of SenSeI's paper)
@@ -74,7 +74,7 @@ UNSEEN = "some rows, once changed, belong to groups that the training rows lack"
 
 @dataclass(frozen=True)
 class Judge:
-    """What is judged: a model's scores, and how they decide.
+    """The model that is audited: its scores, and how they decide.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ def under_flips(
 def under_comparable(
     table: Table, comparable: Comparable, judge: Judge, confidence: float
 ) -> Iterator[ComparisonReport]:
-    """Yield what changes of comparable values do: of the rows that have them, and of everybody."""
+    """Yield the effects of changes of comparable values: for the rows that have them, and for all rows."""
     if not comparable:
         return
     flips = protected_flips(table, (), comparable)
@@ -291,9 +291,9 @@ def _by_attribute(
 def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[ComparisonReport]], tuple[str, ...]]:
     """Return what scores alone tell of the effect of each protected attribute, and the columns that were left aside.
 
-    ``table`` has the columns that the score may hang on, see :func:`readable_table`; the intervals of an attribute hold
-    together. Nothing is said where a column may be a copy of the score, see :mod:`fairfix.individual.copied`. DataError
-    where there is no score and no decision, or no column that could be held equal.
+    ``table`` has the columns that the score may depend on, see :func:`readable_table`; the intervals of an attribute
+    hold together. Nothing is said where a column may be a copy of the score, see :mod:`fairfix.individual.copied`.
+    DataError where there is no score and no decision, or no column that could be held equal.
     """
     score, weight = _score_of(table), table.rows.weight
     roles = table.reading.columns.protected
@@ -501,7 +501,7 @@ def of_predictor(
 
 
 def decisions_that_change(table: Table, predictor: RepairedPredictor, whole: Table) -> Floats:
-    """Return how much of each row's decision hangs on the protected columns, shape (n,): all of them flipped jointly.
+    """Return how much of each row's decision depends on the protected columns, shape (n,): all of them flipped jointly.
 
     1 where it, or the predicted class, changes under some flip to a level of ``whole``, as
     ``decision_flips.under_flips`` has it, also where the predictor has no answer.

@@ -34,9 +34,9 @@ from fairfix.models.learners import hashed
 
 @dataclass(frozen=True)
 class Contrast:
-    """How scores of one group differ from those of another, other columns accounted for.
+    """The difference between the scores of two groups, adjusted for other columns.
 
-    ``first`` and ``second`` are codes of groups (None: everybody else). The value is the mean of the first minus that
+    ``first`` and ``second`` are codes of groups (None: all others). The value is the mean of the first minus that
     of the second, NaN where the data say nothing of it; ``low`` and ``high`` are the ends of its interval.
     ``undecided`` says why the value should not be judged; None if it may be.
     """
@@ -82,7 +82,8 @@ def ordered(
 ) -> tuple[Floats, Ints, Ints, Floats, Ints, npt.NDArray[Any]]:
     """Return scores, levels of the group, codes, weights, numbers and keys of the rows that have weight, checked.
 
-    Rows are in the order of the ``keys`` of ``X``, then of group, score and weight, so that sums do not hang on theirs.
+    Rows are in the order of the ``keys`` of ``X``, then of group, score and weight, so that sums do not depend on their
+    original order.
     """
     scores, codes = np.asarray(score, dtype=np.float64), np.asarray(group, dtype=np.int64)
     w = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What is predicted of people and of their counterfactual copies, where predictions are classes.
+"""Predicted classes of people, and of their counterfactual copies.
 
 References
 ----------
@@ -80,7 +80,7 @@ def of_predicted_classes(
     confidence: float,
     copies: Counterfactuals | None = None,
 ) -> dict[str, list[ComparisonReport]]:
-    """Return the shares of people whose predicted class hangs on what does not count: attribute -> comparisons.
+    """Return the fractions of people whose predicted class depends on what must not count: attribute -> comparisons.
 
     Flips are of all levels of the attribute's columns; comparable values, and copies of people, are with the last
     attribute, which is of all columns.

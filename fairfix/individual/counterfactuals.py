@@ -224,7 +224,7 @@ def read_counterfactuals(
 
 
 def read_predictions(data: Any, table: Table, name: str) -> Counterfactuals:
-    """Return copies of which a file says what is predicted, each a class in the column ``name``.
+    """Return copies with the predictions that a file has for them, each a class in the column ``name``.
 
     The table has the ids among its features, and the column among those of its cells. Errors are those of
     :func:`read_counterfactuals`; other columns of the file are left aside.

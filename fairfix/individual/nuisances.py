@@ -96,7 +96,7 @@ class Nuisances:
         ]
 
     def mean(self, y: Floats, score: Floats, rounds: int) -> Floats:
-        """Return the mean of ``y`` at each row, shape (n,); ``score`` is what tells the index that it may hang on."""
+        """Return the mean of ``y`` at each row, shape (n,); ``score`` gives the index that it may depend on."""
         from sklearn.ensemble import HistGradientBoostingRegressor
 
         def predicted(rows: Ints, new: Ints) -> tuple[Floats, Floats]:
@@ -205,7 +205,7 @@ def folds_of_equals(X: Floats, folds: int, w: Floats) -> Ints:
     """Return a fold for each row, shape (n,): equal rows stay together, but where they are many they are dealt out.
 
     Trees can learn what is peculiar to ``DEALT`` equal rows; were all of them in one fold, none would be left to learn
-    it from. Rows come in the order of their values, so that what is dealt out does not hang on the order of rows.
+    it from. Rows come in the order of their values, so that the folds do not depend on the order of rows.
     """
     drawn = folds_of(X, folds, w)
     cells = cells_of(X)

@@ -36,7 +36,7 @@ FOLDS = 5
 """Parts of the rows, each foretold by members fitted to the others."""
 
 SEED = 0
-"""Of the trees, and of the order of the blind score's residuals."""
+"""Seed of the trees, and of the order of the blind score's residuals."""
 
 FIRST_ROUNDS = 40
 """Trees of the mean that only starts the two steps; its errors cancel in the second."""
@@ -90,7 +90,7 @@ def residual_effect(
     weights ``e(x) (1 - e(x))``: where the group is certain, nothing is seen. A value is *undecided*, with the reason,
     where the ``LEAST_`` limits say so or the blind score would be called unfair.
 
-    NaN is a missing value of ``X``. The contrasts are of every group against everybody else; of two groups there is the
+    NaN is a missing value of ``X``. The contrasts compare every group with all others; two groups have
     one difference.
     """
     X = np.asarray(X, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Who is similar: people whose difference must not count, as a user writes them in ``similar``.
+"""Similar people, whose difference must not count, as a user writes them in ``similar``.
 
 =============================  ==========================================================================
 ``flips``                      people who differ in nothing but the protected columns
@@ -62,7 +62,7 @@ FORMS: Mapping[str, Form] = {
         },
     ),
 }
-"""What ``similar`` takes beside files and values of columns."""
+"""Words that ``similar`` takes in addition to files and values of columns."""
 
 FILE = Form(
     "a file of copies, pairs or directions",
@@ -200,7 +200,7 @@ class Similar:
 
     @property
     def learned_by(self) -> str:
-        """How directions that reveal the group are learned; empty where none are."""
+        """Rule that learns directions which reveal the group; empty where none are learned."""
         return next((str(one["by"]) for one in self.learned), "")
 
     @property

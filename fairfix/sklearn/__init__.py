@@ -2,7 +2,7 @@ r"""The scikit-learn adapter: estimators whose predictions are repaired, for tho
 
 :class:`RepairedClassifier` and :class:`RepairedRegressor` wrap an estimator. The fit takes four steps:
 
-1. the group of every row, from columns of ``X``, from a function of ``X``, or beside ``X``;
+1. the group of every row, from columns of ``X``, from a function of ``X``, or from an argument of ``fit``;
 2. out-of-fold scores of the training rows (probabilities, or predictions of a regressor), since a model looks too
    sure of rows it has learned;
 3. a method of :func:`fairfix.methods`, fitted on these scores, groups and labels;

@@ -1,4 +1,4 @@
-"""What the repaired estimators of scikit-learn share: parameters, groups, out-of-fold scores, the fit of the rule."""
+"""Base of the repaired scikit-learn estimators: parameters, groups, out-of-fold scores, the fit of the rule."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     """An estimator whose scores are repaired; a subclass says what its scores are."""
 
     reading: ClassVar[Reading]
-    """How labels and scores are read; the score's column has the name of what makes it."""
+    """Specification of labels and scores; the score's column has the name of what makes it."""
     folds: ClassVar[Any]
     """The splitter that a number of folds stands for."""
 
@@ -94,7 +94,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     @abstractmethod
     def _unrepaired(self, table: Table) -> Floats:
-        """Return what rows of a group that the fit has not seen get, where they are let through."""
+        """Return the predictions for rows of groups that were not in the training rows, where these are accepted."""
 
     _usual: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Method -> parameters with another default here than on the command line."""
@@ -106,7 +106,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     # ------------------------------------------------------------------ parameters
 
     _own: Mapping[str, Any] = MappingProxyType({})
-    """Parameters of the method, of which ``fit`` checks that the method has them."""
+    """Parameters of the method; ``fit`` checks that the method has them."""
 
     def __getattr__(self, name: str) -> Any:
         """Return a parameter of the method."""
@@ -177,9 +177,10 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         """Fit the estimator and the repair of what it predicts to rows ``X`` with labels ``y``, shape (n,).
 
         ``sample_weight``, shape (n,), is for the repair, and for the estimator if it takes weights. ``protected`` are
-        group labels beside ``X``, shape (n,) or (n, m), where the parameter ``protected`` is None. ``fit_params`` are
-        for the estimator's ``fit``; those with n rows are divided among the folds. Raises InputError for groups, labels
-        or weights that cannot carry the repair, and SettingError for parameters; both are ValueErrors.
+        group labels of the rows of ``X``, shape (n,) or (n, m), where the parameter ``protected`` is None.
+        ``fit_params`` are for the estimator's ``fit``; those with n rows are divided among the folds. Raises InputError
+        for groups, labels or weights that cannot carry the repair, and SettingError for parameters; both are
+        ValueErrors.
         """
         self.__dict__.pop("predictor_", None)  # a fit that fails leaves nothing fitted
         X, y = indexable(X, y)
@@ -287,7 +288,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     @property
     def trace_(self) -> FitTrace:
-        """How the fit of the repair went."""
+        """Record of the fit of the repair."""
         return self.predictor_.trace
 
     def _repaired(self, X: Any, protected: Any) -> tuple[Floats, Any, GroupLabels]:

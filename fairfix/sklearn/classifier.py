@@ -23,7 +23,7 @@ from fairfix.sklearn.base import Protected, RepairedEstimator
 from fairfix.sklearn.rows import InputError, SettingError, identities
 
 THRESHOLD = 0.5
-"""Where the base decision turns positive, for groups that the fit has not seen."""
+"""Threshold of the original decision, for groups that were not in the training rows."""
 
 
 class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[misc]  # untyped bases
@@ -37,7 +37,7 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
     protected
         Which groups are to be treated alike: column names, or positions of columns, of ``X``; or a function
         of ``X`` that returns group labels of shape (n,) or (n, m). None: ``fit`` and the prediction methods
-        are given ``protected=`` beside ``X``. Groups are the cells of all columns.
+        are given ``protected=`` with ``X``. Groups are the intersections of all columns.
     method
         Name of a method in :func:`fairfix.methods`.
     cv
@@ -181,7 +181,7 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         return np.column_stack([chance, 1.0 - chance] if self._positive == 0 else [1.0 - chance, chance])
 
     def predict(self, X: Any, protected: Any = None) -> npt.NDArray[Any]:
-        """Return the decision of each row, a class, shape (n,), whatever rows are beside it.
+        """Return the decision of each row, a class, shape (n,), independent of the other rows.
 
         Equal rows are told apart by their order, so that a share of them is decided as the probability says.
         """

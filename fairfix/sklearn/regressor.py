@@ -91,9 +91,9 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         return table.rows.score
 
     def predict(self, X: Any, protected: Any = None) -> Floats:
-        """Return the repaired prediction of each row, shape (n,), whatever rows are beside it.
+        """Return the repaired prediction of each row, shape (n,), independent of the other rows.
 
-        Where a rule draws a prediction, it hangs on the row's own values; equal rows are told apart by their order.
+        Where a rule draws a prediction, it depends on the row's own values; equal rows are told apart by their order.
         Raises InputError where a group was not there in the fit and ``unseen`` is ``"error"``.
         """
         value, _, _ = self._repaired(X, protected)

@@ -240,7 +240,7 @@ class Means(Estimates):
         support: tuple[float, float] = (-math.inf, math.inf),
         total_of_sizes: ArrayLike | None = None,
     ) -> Means:
-        """From the additive sums of :func:`powers`, (6, k), or of rows that count once, (3, k): ``n``, ``Σx``, ``Σx²``.
+        """Make means of the sums of :func:`powers`, (6, k), or of unweighted rows, (3, k): ``n``, ``Σx``, ``Σx²``.
 
         Weighted rows have the effective number ``v W² / Σ w²(x - m)²`` for the weighted variance ``v`` about the mean
         ``m``: values that go with the weights vary more than ``v`` tells. It is never above Kish's ``W² / Σ w²``, and
@@ -388,7 +388,7 @@ class Areas(Estimates):
 
     @cached_property
     def _typical_and_pairs(self) -> Limits:
-        """What the variance at every point is made of: ``N*`` and ``1 / (m n)``, NaN where an area is undefined."""
+        """Parts of the variance at every point: ``N*`` and ``1 / (m n)``, NaN where an area is undefined."""
         pairs = _divide(1.0, self.positives * self.negatives)
         return (self.positives + self.negatives) / 2 - 1, pairs
 

@@ -10,7 +10,7 @@ largest of ``m`` directed comparisons, ``Δ = max δ_c`` (``m = K(K-1)`` for all
     low = max_c low_c       each at α / (2(m-1)): wrong only if some low_c > δ_c
     high = max_c high_c     at α / 2: wrong only if the high_c of the comparison that truly attains Δ is
 
-A maximum over groups of which one is undefined keeps its lower end but opens the upper one to the worst possible.
+If one group is undefined, the maximum keeps its lower limit, and its upper limit becomes the worst possible.
 ``docs/methods/intervals.md`` has the reasons.
 
 References
@@ -47,9 +47,11 @@ class Gap:
     """The interval. With an undefined group the unfavourable end is the worst possible, so that a limit can be shown to
     be broken but never to be kept."""
     groups: tuple[int, ...]
-    """Indices of the groups that attain the value: of two, the one with the larger number first; of comparisons with a
-    reference, the group and the reference; with everybody, the group alone. The lowest indices where several attain it;
-    empty where the value is NaN."""
+    """Indices of the groups that attain the value; empty where the value is NaN.
+
+    Of two groups, the one with the larger number comes first. A comparison with a reference has the group and the
+    reference; one with all rows has the group alone. Among ties, the lowest indices.
+    """
     undefined: tuple[int, ...]
     """Indices of the groups without a value."""
     bound: float = 0.0
@@ -274,11 +276,11 @@ def _with_bound(contrasts: Contrasts, error: Floats, least: float, most: float) 
 
 
 def difference_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Contrasts:
-    """Return every group minus everybody, and the largest absolute difference.
+    """Return every group minus the overall number, and the largest absolute difference.
 
-    With ``share`` (k,) the group's part of the denominator, taken as fixed, and ``rest`` the number of everybody
-    outside the group, ``p_g - p_all = (1 - share)(p_g - p_rest)``, a difference of two independent samples. Only for
-    rates and means: an area of everybody is not a mixture of the groups' areas.
+    ``share`` (k,) is the group's part of the denominator, taken as fixed, and ``rest`` the number of all other rows.
+    Then ``p_g - p_all = (1 - share)(p_g - p_rest)``, a difference of two independent samples. Only for rates and
+    means: the overall area under a curve is not a mixture of the groups' areas.
     """
     return _to_rest(estimates, rest, 1 - np.asarray(share, dtype=np.float64), alpha)
 
@@ -293,7 +295,7 @@ def covariance_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLik
 
 
 def _to_rest(estimates: Estimates, rest: Estimates, away: Floats, alpha: float) -> Contrasts:
-    """Return ``away`` times the difference of every group to everybody outside it."""
+    """Return ``away`` times the difference of every group to all other rows."""
     p, q = estimates.value, rest.value
     error, width = estimates.slack + rest.slack, _width(estimates)
     alone = (away <= 0) & ~np.isnan(p)  # the group is everybody
@@ -358,7 +360,7 @@ def _below_one(ratio: Floats) -> Floats:
 
 
 def ratio_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Contrasts:
-    """Return every group divided by everybody, and the ratio furthest from 1; no number may be negative.
+    """Return every group divided by the overall number, and the ratio furthest from 1; no number may be negative.
 
     ``p_g / p_all = 1 / (share + (1 - share) p_rest / p_g)`` rises with ``p_g / p_rest``, a ratio of two independent
     samples whose limits it therefore inherits.

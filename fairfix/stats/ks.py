@@ -33,7 +33,7 @@ def _inverse_sizes(n1: ArrayLike, n2: ArrayLike) -> Floats:
 
 
 def ks_noise(sizes: ArrayLike, chance: float = 0.95) -> tuple[float, float]:
-    """Return the mean and a quantile of the largest distance of a group to everybody by chance alone.
+    """Return the mean and a quantile of the largest distance of a group to all rows, by chance alone.
 
     ``sizes`` (K,) are (effective) numbers of rows. If groups are alike, ``sqrt(n_a n / (n - n_a)) sup |F_a - F|``
     follows Kolmogorov's law for continuous scores and large groups; groups are taken as independent. Ties make it
@@ -92,7 +92,7 @@ def ks_between_cdfs(cdfs: ArrayLike, sizes: ArrayLike, alpha: float, value: floa
 
     The pairs are never formed. At one edge, the largest distance among groups of two size classes is the largest of one
     class minus the smallest of the other, and the margin is that of the smallest sizes in the two. Classes are a
-    quarter octave wide, so margins are at most 9 % too wide and the work is ``K`` times the bins. Within a bin a
+    quarter octave wide, so margins are at most 9% too wide and the work is ``K`` times the bins. Within a bin a
     group's function may be anywhere between the two edges. ``value`` is the exact largest distance, where rows have
     given it.
     """
@@ -136,7 +136,7 @@ def ks_to_overall(
     alpha: float,
     slack: ArrayLike = 0.0,
 ) -> Contrasts:
-    """Return the KS distance of every group from everybody, and the largest.
+    """Return the KS distance of every group from all rows, and the largest.
 
     ``F_g - F_all = (1 - share)(F_g - F_rest)``, so the distance is that of the group from the rest, shrunk.
     ``distances`` are shrunk already; ``sizes`` and ``rests`` are effective numbers of rows of the group and outside it;

@@ -73,7 +73,7 @@ class BoundedStatistic(ABC):
 
     @abstractmethod
     def bound_at(self, rows: Ints) -> Floats:
-        """Return the bounds if the same had been observed on so many rows, shape (m,)."""
+        """Return the bounds if the same had been observed on other numbers of rows, shape (m,)."""
 
     @cached_property
     def bounds(self) -> Floats:
@@ -83,7 +83,7 @@ class BoundedStatistic(ABC):
         return np.clip(self.bound_at(self.rows), 0.0, self.upper)
 
     def excess(self, rows: Ints, width: Floats) -> Floats:
-        """Return how far above its expectation a gap on so many rows is, at most, in nine of ten samples.
+        """Return how far above its expectation a gap on these numbers of rows is, at most, in nine of ten samples.
 
         That is :data:`CHANCE` standard deviations, as a part of the ``width`` of the bound.
         """
@@ -161,14 +161,14 @@ class RatesHeldOut(GroupRates):
     """Rates of a finished rule: the held-out bound, by counts, or by bets where rows have numbers."""
 
     numbers: tuple[Floats, ...] = ()
-    """What the rule gives each row of each group, in [0, 1]; empty where all are 0 or 1."""
+    """Output of the rule for each row of each group, in [0, 1]; empty where all are 0 or 1."""
     spread: tuple[float, ...] = ()
     """Standard deviation of those of other rows, m of them: stakes are set by it."""
     others: bool = False
-    """Whether each block is a group and all others, and its gap the distance of the group to everybody.
+    """Whether each block is a group and all others, and its gap the distance of the group to all rows.
 
-    A rate over everybody is ``s`` times that of a group plus ``1 - s`` times that of all others, so the group is
-    ``1 - s`` times as far from everybody as from the others.
+    An overall rate is ``s`` times that of a group plus ``1 - s`` times that of all others. So the group is
+    ``1 - s`` times as far from the overall rate as from the others.
     """
 
     def _result(self, gaps: Any) -> Floats:
@@ -225,7 +225,7 @@ class RatesHeldOut(GroupRates):
 
 @dataclass(frozen=True, kw_only=True)
 class DistancesOfRules(BoundedStatistic):
-    """Distances of distributions of values, each group to everybody, at every threshold: the uniform bound."""
+    """Distances between the distribution of each group and the overall one, at every threshold: the uniform bound."""
 
     distances: Floats
     """Of each group to the mixture of all by ``shares``, shape (K,)."""
@@ -252,11 +252,11 @@ class DistancesOfRules(BoundedStatistic):
 
     @property
     def observed(self) -> Floats:
-        """The distance of each group to everybody."""
+        """The distance of each group to all rows."""
         return self.distances
 
     def total_at(self, rows: Ints) -> int:
-        """Return how many rows the data would have with so many training rows."""
+        """Return how many rows the data would have with that number of training rows."""
         return round(self.total * float(rows.sum() / self.rows.sum()))
 
     def bound_at(self, rows: Ints) -> Floats:
@@ -276,7 +276,7 @@ class CovariancesOfRules(BoundedStatistic):
     """Covariances of decisions with membership, ``share_k (r_k - r)``, of a rule that rises with a score."""
 
     strata: tuple[DistancesOfRules, ...]
-    """How far the rates of groups are from those of everybody, in each stratum: distributions of the values 0 and 1."""
+    """Distances of the rates of groups from the overall rates, in each stratum: distributions of the values 0 and 1."""
     upper: float = 0.25
 
     @property
@@ -298,7 +298,7 @@ class CovariancesOfRules(BoundedStatistic):
 
 @dataclass(frozen=True, kw_only=True)
 class OverallRate(BoundedStatistic):
-    """A rate of everybody, such as of decisions that change under flips."""
+    """An overall rate, such as that of decisions that change under flips."""
 
     rate: float
     counted: bool
@@ -346,7 +346,7 @@ class WeightedRates(BoundedStatistic):
     """Rates of groups that rows are in with probabilities, ``E[w q] / E[w]``, of a finished rule."""
 
     chance: Floats
-    """What the rule gives each row, shape (n,)."""
+    """Output of the rule for each row, shape (n,)."""
     weights: Floats
     """In [0, 1], shape (m, n): one for each group in each event."""
     blocks: Ints
@@ -362,7 +362,7 @@ class WeightedRates(BoundedStatistic):
         return np.array([max(float(np.ptp(rates[self.blocks == block])) for block in set(self.blocks))])
 
     def bound_at(self, rows: Ints) -> Floats:
-        """Return the largest difference of an upper and a lower limit, of which each has half of alpha."""
+        """Return the largest difference of an upper and a lower limit, with half of alpha for each."""
         cost = math.log(2 / self.alpha)
         each = list(zip(stake_of(self.spread, rows, cost).tolist(), self.weights, strict=True))
         yes, no = (
@@ -378,11 +378,11 @@ class NumberCovariances(BoundedStatistic):
     """Covariances of decisions with numbers in known ranges, of a finished rule."""
 
     chance: Floats
-    """What the rule gives each row, shape (n,)."""
+    """Output of the rule for each row, shape (n,)."""
     numbers: Floats
     """In standard deviations from the mean of other rows, shape (J, n)."""
     ends: Floats
-    """How far from 0 each is at most, shape (J,)."""
+    """Largest distance of each from 0, shape (J,)."""
     centre: float
     chance_spread: float
     """Mean of ``chance`` on other rows, ``c``, and its standard deviation there."""

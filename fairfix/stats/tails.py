@@ -52,10 +52,10 @@ ENDS = 0.1
 """Part of the miscoverage of a difference by bets that goes to the limits of one of both means, which are wide."""
 
 GRID = 4096
-"""Numbers of larger groups are moved to the next of so many, to the side that is against the bound."""
+"""Size of the grid that numbers of larger groups are moved to, on the side that is against the bound."""
 
 HALVINGS = 60
-"""Of [0, 1], so that the end that is taken is off by less than floats can tell."""
+"""Halvings of [0, 1], after which the end that is taken is exact to floating point."""
 
 
 def budget(alpha: float, groups: int) -> float:
@@ -178,7 +178,7 @@ def largest_distance(first: Floats, second: Floats, rows: Floats, alpha: float) 
 
 @dataclass(frozen=True)
 class _Bets:
-    """Numbers in [0, 1] with the share of each, as if so many rows had shown them."""
+    """Numbers in [0, 1] with the fraction of each, as if ``rows`` rows had shown them."""
 
     numbers: Floats
     share: Floats
@@ -233,7 +233,7 @@ def largest_difference_by_bets(
     spread
         Their standard deviations as far as other rows tell, shape (K,): stakes are set by it.
     rows
-        As if each group had so many, shape (K,).
+        Number of rows that each group is taken to have, shape (K,).
     """
     if len(numbers) < 2:
         return 0.0
@@ -258,12 +258,12 @@ def largest_difference_by_bets(
 
 
 ONE_MORE = 1e-9
-"""What is added to a limit that Newton's steps come to from below; they end where they are shorter."""
+"""Added to a limit that Newton's steps approach from below; they end where they are shorter."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How far means of all rules of a score lie from their expectations, group by group, at once.
+    """Bounds on the distance of means from their expectations, for all rules of a score and all groups at once.
 
     In one of three shapes: a box, ``2 n_k D_k^2 <= c`` for each group (Bonferroni); a ball, where the sum over the
     groups that are looked at together is at most ``c``; or, for two groups, a triangle, ``D_a + r D_b <= d``, with the
@@ -291,7 +291,7 @@ class Reach:
         return sum_quantile(rows[..., 0], rows[..., 1] / self.ratio**2, math.exp(-self.cost))
 
     def least_ratio(self, mean: Floats, weight: Floats, rows: ArrayLike) -> Floats:
-        """Return the least ratio of two expectations of which both means may be, shape (m,); 0 where the first may be.
+        """Return the least ratio of two expectations, shape (m,); 0 where the first can be 0.
 
         ``mean``, ``weight``, ``rows``: shape (m, 2). In the ball the ratio is at least ``r`` where no point of the
         quarter circle has ``(x - a cos) - r (y + b sin)`` below 0, so where ``x - r y >= sqrt(a^2 + r^2 b^2)``: the
@@ -355,7 +355,7 @@ def reach_of(
     Parameters
     ----------
     weights, rows
-        Sums that are looked at, shape (m, members), with weights that do not hang on what the rows are like.
+        Sums that are looked at, shape (m, members), with weights that do not depend on the rows.
     groups
         All groups, each of which has a side of the box.
     balls
@@ -393,9 +393,9 @@ def upper_by_bets(
 
     Whoever bets ``stake``, fixed before the numbers are seen, has ``prod (1 + stake (m - x_i))`` in the end, which is
     never negative and expected to be 1 where ``m`` is the expectation, so it is above ``exp(cost)`` with a chance of at
-    most ``exp(-cost)`` (Markov; I. Waudby-Smith and A. Ramdas 2024, section 4). ``rows``: as if so many had been seen.
-    With a ``weight`` in [0, 1] of each number ``m`` is ``E[w x] / E[w]``, where that of ``w (m - x)`` is 0; 1 without
-    any.
+    most ``exp(-cost)`` (Markov; I. Waudby-Smith and A. Ramdas 2024, section 4). ``rows`` is the number of rows that it
+    is taken for. With a ``weight`` in [0, 1] of each number ``m`` is ``E[w x] / E[w]``, where that of ``w (m - x)`` is
+    0; 1 without any.
     """
     target, weight = cost / (numbers.size if rows is None else rows), np.broadcast_to(weight, numbers.shape)
     if not weight.any():

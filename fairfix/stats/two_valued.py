@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from fairfix.stats.estimates import Estimates, Floats, Limits
 
 STEPS = 32
-"""Values are rounded to so many steps an octave, 2.2 %, so that no number of rows makes many of them."""
+"""Steps an octave that values are rounded to, 2.2%, so that no number of rows makes many of them."""
 
 LEAST = 1e-3
 """Values below this part of the largest are rounded to it."""
@@ -39,7 +39,7 @@ THETAS = 16
 """Tilts that are tried, and tried again near the best one; any of them gives a limit that holds."""
 
 HALVINGS = 32
-"""Of an interval of log(lambda) 100 wide: what is left is rounding, and the end is taken that holds."""
+"""Halvings of an interval of log(lambda) that is 100 wide: only rounding is left, and the end is taken that holds."""
 
 
 @dataclass(frozen=True, eq=False)
