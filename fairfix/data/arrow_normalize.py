@@ -168,7 +168,7 @@ def _distinct(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def widened(array: pa.Array) -> pa.Array:
-    """Return a column of half floats, of which Arrow has neither an order nor sums, as floats; any other as it is."""
+    """Return a column of half floats as floats, since Arrow cannot order or sum them; any other as it is."""
     if pa.types.is_dictionary(array.type):
         if not pa.types.is_float16(array.type.value_type):
             return array
@@ -184,7 +184,7 @@ def widened_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def as_first(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
-    """Return a batch of the file ``where`` with the types of a schema, that of the first file beside it.
+    """Return a batch of the file ``where`` with the types of a schema, that of the first file.
 
     A DataError where an entry cannot be one of that type.
     """

@@ -30,10 +30,10 @@ fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 """Locks; Windows needs none, where nobody can remove what another has open."""
 
 AT_ONCE = 8
-"""Names that are looked through for what the dead have left: so many may write one file at once."""
+"""Number of names searched for leftovers of killed processes, and of processes that may write one file at once."""
 
 LONGEST = 230
-"""Bytes of a file's name that the name beside it has; file systems take 255 in all."""
+"""Bytes of a file's name kept in its temporary name; file systems take 255 in all."""
 
 FULL = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space, or name a file elsewhere") | {
     errno.EFBIG: "raise the limit (ulimit -f), or name a file elsewhere",
@@ -70,7 +70,7 @@ def written(target: Path, *, errors: Collection[int] | None = None) -> Iterator[
 
 
 class Replacement:
-    """``file`` is written beside ``target`` and takes its place by :meth:`publish`, or is gone by :meth:`discard`.
+    """``file`` is written next to ``target`` and takes its place by :meth:`publish`, or is gone by :meth:`discard`.
 
     The name gets a new file, which other names of the old one do not see, and which nobody may run.
     """
@@ -139,7 +139,7 @@ class Replacement:
         return os.fdopen(handle, "wb")
 
     def _with_name(self) -> IO[bytes]:
-        """Return a new file beside the place."""
+        """Return a new file in the folder of the target."""
 
         def make(name: Path) -> int:
             while True:
@@ -153,7 +153,7 @@ class Replacement:
         return os.fdopen(self._beside(make), "wb")
 
     def _give_name(self) -> None:
-        """Give the file a name beside the place."""
+        """Give the file a name in the folder of the target."""
         number = self.file.fileno()
 
         def link(name: Path) -> None:

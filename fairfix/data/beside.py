@@ -1,4 +1,4 @@
-"""Arrays beside rows: labels, scores, groups and the like that are no columns of the data, but values for its rows.
+"""Arrays aligned with rows: labels, scores, groups and the like that are not columns of the data.
 
 An array is aligned with the rows by position, as scikit-learn does. Where the data and a pandas object both have an
 index, the two must not contradict each other:
@@ -30,7 +30,7 @@ SEVERAL = ("protected", "strata")
 
 
 class BesideSource(Source):
-    """Rows with further columns, whose values were given beside them.
+    """Rows with further columns, whose values were given as arrays.
 
     Raises
     ------

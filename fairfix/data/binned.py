@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entries:
-    """What is known of rows that stand for many: arrays of length n."""
+    """Properties of rows that stand for many: arrays of length n."""
 
     grid: Grid
     """Bins of the score."""
     place: Ints
     """Bin of each."""
     rows: Ints
-    """How many rows it stands for."""
+    """Number of rows that each stands for."""
     square_weight: Floats
     """Sum of their squared weights."""
     weighted: bool
@@ -88,7 +88,7 @@ def entries_of(counts: Counts, reading: Reading) -> Rows:
 
 
 def divided(rows: Rows, entry: Ints, chance: Floats) -> Rows:
-    """Return entries in parts, such as by what is drawn for their rows: of which entry, and which share of it, (m,).
+    """Return entries in parts, such as by draws of their rows: the entry of each part, and its fraction of it, (m,).
 
     The parts of an entry are behind one another and add up to it. Weights are divided as they are; the numbers of rows
     are rounded to whole ones, so that they add up too.

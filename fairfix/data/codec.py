@@ -42,7 +42,7 @@ LARGEST_WHOLE = 1 << 64
 """Whole numbers are below it: more is no number of anything, and no float either."""
 
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-"""How JSON escapes what may be half of a surrogate pair, which is no text."""
+"""Escape of JSON for a possible half of a surrogate pair, which is no text."""
 
 LISTED = 5
 """Names that a message lists."""
@@ -251,7 +251,7 @@ def plain(value: Any) -> Any:
 
 @dataclass
 class State:
-    """What is saved, while it is put together or taken apart; ``sizes`` has the numbers of the shapes' names."""
+    """Saved content while it is built or read; ``sizes`` has the numbers of the shapes' names."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
@@ -281,7 +281,7 @@ class State:
 
 
 class Part(ABC):
-    """How one value is kept: saved into a state, and taken out of it with a ValueError where it is not sound."""
+    """Form of one saved value: written into a state, and read from it with a ValueError where it is invalid."""
 
     @abstractmethod
     def save(self, name: str, value: Any, state: State) -> None:
@@ -349,7 +349,7 @@ class EndToEnd(Part):
     arrays: Mapping[str, Array]
     """The parts, whose shapes are ``(None,)``."""
     many: str
-    """What shapes call the number of things."""
+    """Name that shapes have for the number of things."""
     sound: Callable[[Any], bool]
 
     def save(self, name: str, value: Any, state: State) -> None:
@@ -372,7 +372,7 @@ class EndToEnd(Part):
 
 @dataclass(frozen=True)
 class Inner(Part):
-    """A thing or a mapping that has parts of its own, which are kept beside those of what holds it."""
+    """A thing or a mapping that has parts of its own, which are kept next to those of its owner."""
 
     make: Callable[..., Any]
     """Makes it of its parts, by their names."""
@@ -389,7 +389,7 @@ class Inner(Part):
 
 
 class Saved(ABC):
-    """What is saved by its parts: a name for each value, and how it is kept.
+    """Base of classes saved by their parts: for each value a name, and its form.
 
     A subclass with a ``kind`` of its own is found by it, in its base's ``kinds``, when a file is read.
     """

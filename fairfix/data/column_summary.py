@@ -1,4 +1,4 @@
-"""Survey: what a column holds, in words; of what messages and a first configuration tell."""
+"""Summaries of columns in words, for messages and a first configuration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHOWN = 6
 
 @dataclass
 class Survey:
-    """What was seen of one column: how many values are missing, how often each is there if they are few, the ends."""
+    """Summary of one column: number of missing values, counts of values if they are few, least and largest value."""
 
     missing: int = 0
     counts: Counter[str] | None = field(default_factory=Counter)
@@ -109,7 +109,7 @@ def explained(
 
 
 def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tuple[str, list[dict[str, str]]]:
-    """Return what a column holds, and the settings of which each names one of its values as positive.
+    """Return the content of a column in words, and settings that each name one of its values as positive.
 
     Where ``wanted`` values are not there, the nearest ones come first.
     """

@@ -125,14 +125,14 @@ class Grid:
         return Grid(self.exponent - 1, self.first >> 1, self.last >> 1, self.thresholds)
 
     def halved_to(self, most: int) -> Grid:
-        """Return the grid, halved until it has at most so many bins, which are more than its thresholds."""
+        """Return the grid, halved until it has at most ``most`` bins, which are more than its thresholds."""
         grid = self
         while grid.size > most:
             grid = grid.halved()
         return grid
 
     def finer(self, steps: int) -> Grid:
-        """Return the grid with every grid bin cut in two, so many times, or as often as bins stay exact integers."""
+        """Return the grid with every bin halved ``steps`` times, or as often as bins stay exact integers."""
         largest = max(abs(self.first), abs(self.last + 1))
         steps = max(min(steps, 51 - largest.bit_length(), 1021 - self.exponent), 0)
         ends = self.first << steps, ((self.last + 1) << steps) - 1
@@ -339,7 +339,7 @@ class Counts:
         return replace(left, **added, sums=sums, **read)
 
     def _holds(self) -> tuple[object, ...]:
-        """Return what was counted beside the rows; parts without rows do not know."""
+        """Return the quantities that were counted in addition to the rows; parts without rows do not know."""
         cuts = None if self.grid is None else self.grid.thresholds
         return cuts, self.decisions is None, frozenset(self.sums)
 
@@ -405,7 +405,7 @@ def groups_of_cells(
 def rows_of_levels(
     keys: Sequence[str], cells: Sequence[tuple[str, ...]], rows: npt.NDArray[Any]
 ) -> dict[str, dict[str, int]]:
-    """Return key -> level -> rows of the cells that have it, of cells with so many rows, (C,)."""
+    """Return key -> level -> rows of the cells that have it, given the rows of each cell, (C,)."""
     out = {key: dict[str, int]() for key in keys}
     for cell, many in zip(cells, rows.tolist(), strict=True):
         if many:

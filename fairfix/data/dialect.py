@@ -50,7 +50,7 @@ FOOTER = re.compile(
     r"downloaded|report|end of|filters?|applied|copyright|confidential|\d[\d,.]* (?:rows?|records?))\b",
     re.IGNORECASE,
 )
-"""How a last line begins that is no row."""
+"""First words of a last line that is no row."""
 
 TITLES = 20
 """Lines that may come before the header."""
@@ -60,13 +60,13 @@ RUNS = re.compile(r'"(?:[^"]|"")*"|[ \t]+')
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the files of a source are written; ``decimal`` is None where no number of their heads shows it."""
+    """Format of the files of a source; ``decimal`` is None where no number of their heads shows it."""
 
     delimiter: str = ","
     decimal: str | None = None
     encoding: str = "utf-8"
     padded: bool = False
-    """Whether blanks stand beside separators, which are no part of the cells."""
+    """Whether blanks surround separators; they are not part of the cells."""
     zeros: bool = False
     """Whether there are zero bytes, which are no part of the text."""
 
@@ -137,7 +137,7 @@ class Layout:
     """Which lines of a file are rows, and how its columns are called."""
 
     names: tuple[str, ...]
-    """Of all cells of a row, each once."""
+    """Texts of all cells of a row, each once."""
     dropped: frozenset[str] = frozenset()
     """Those of them that have neither name nor entries."""
     repeated: Mapping[str, tuple[str, ...]] | None = None
@@ -154,7 +154,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a separator splits a head: 3 evenly, 2 but for lines that are no rows, 1 mostly, 0 not at all."""
+    """Grade of a separator on a head: 3 splits evenly, 2 except lines that are no rows, 1 mostly, 0 not at all."""
 
     grade: int = 0
     columns: int = 0
@@ -183,7 +183,7 @@ def stated(delimiter: str) -> str:
 def sniffed(
     place: Place, delimiter: str | None = None, decimal: str | None = None, head: Head | None = None
 ) -> Dialect:
-    """Return the dialect of a file, of which only the head is read; what is stated is taken as it is."""
+    """Return the dialect of a file by its head; stated properties are taken as they are."""
     head = head or head_text(place)
     if delimiter is None:
         by_excel = EXCEL.fullmatch(head.text.split("\n", 1)[0])
@@ -268,7 +268,7 @@ def is_footer(text: str) -> bool:
 
 
 def footers_of(text: str, dialect: Dialect, columns: int) -> frozenset[str]:
-    """Return the last lines of a text that are no rows of so many columns but end a report."""
+    """Return the last lines of a text that are no rows of that many columns but end a report."""
     out = set[str]()
     for line in reversed(dialect.plain(text).splitlines()[-2 * TITLES :]):
         cells = next(csv.reader([line], delimiter=dialect.read_delimiter), [])

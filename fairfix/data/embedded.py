@@ -93,7 +93,7 @@ def open_duckdb(
 def open_sqlite(path: Path, wrapped: Callable[[Any], Any]) -> Any:
     """Return a connection to a file of SQLite that reads that file alone, and makes no file.
 
-    A database with a write-ahead log gets files beside it even from those who read. It is opened as one that does not
+    A database with a write-ahead log gets more files in its folder even from readers. It is opened as one that does not
     change, unless a log is there; then who writes it has made these files.
 
     Parameters

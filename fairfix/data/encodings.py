@@ -49,7 +49,7 @@ ALPHABETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("koi8-r", RUSSIAN),
     ("cp866", RUSSIAN),
 )
-"""Code pages with the letters beside a to z of languages, or of neighbours, that they are for; the most usual first.
+"""Code pages, each with the letters of its languages other than a to z; the most usual first.
 
 Of two that fit a text alike, the first is taken: Turkish before Icelandic, whose letters have the same bytes.
 """
@@ -66,7 +66,7 @@ LATIN = "\u024f"
 """The last of the letters that are Latin."""
 
 MIXED = 0.25
-"""What a letter is worth less in a word that mixes cases or scripts, as wrong code pages make them."""
+"""Penalty of a letter in a word that mixes cases or scripts, as wrong code pages make them."""
 
 SURE = 0.85
 """Part of the letters that a language has to have, for its code page to be taken without a look at East Asian ones."""
@@ -158,7 +158,7 @@ def _worth(words: list[bytes], encoding: str, alphabets: tuple[str, ...]) -> flo
 
 
 def _is_mixed(one: str, text: str) -> bool:
-    """Tell whether a word has a capital behind a small letter, or letters of ASCII beside one that is not Latin."""
+    """Tell whether a word has a capital behind a small letter, or letters of ASCII and one that is not Latin."""
     foreign = one.isalpha() and one > LATIN and re.search("[A-Za-z]", text) is not None
     return foreign or not (text.isupper() or text[1:] == text[1:].lower())
 

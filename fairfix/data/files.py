@@ -70,13 +70,13 @@ class Source(ABC):
     about_rows: int = 0
     """Roughly how many rows there are; decides how finely to count."""
     remark = ""
-    """How the data was read, where that had to be guessed; empty where it is read as usual."""
+    """Details of reading that were detected, in words; empty where data is read as usual."""
     left_out = 0
     """Number of rows that do not meet the row filter, which nothing yields."""
     notes: tuple[str, ...] = ()
     """Values of the row filter that no row has, in words."""
     workers: Workers = Threads()
-    """Who reads the parts."""
+    """Workers that read the parts."""
     answers = False
     """Whether rows are counted and collected where they are, by questions, instead of being read."""
     text = False
@@ -148,7 +148,7 @@ class Source(ABC):
         """Let go of what the source holds open; nothing is read of it after that."""
 
     def spells(self, name: str) -> bool:
-        """Tell whether numbers of a column have signs of which the source alone knows what they separate."""
+        """Tell whether numbers of a column have signs whose meaning only the source knows."""
         return self.text and (name in self.doubtful or pa.types.is_floating(self.schema.field(name).type))
 
     def require(self, columns: Sequence[str]) -> None:
@@ -181,13 +181,13 @@ class FileSource(Source):
     """Files of one kind with the same columns. A kind is a module in ``fairfix/data/sources`` with a subclass."""
 
     kind: ClassVar[str]
-    """What messages call it."""
+    """Name in messages."""
     endings: ClassVar[tuple[str, ...]]
-    """Of its files' names, in small letters; packed files have another one behind."""
+    """Endings of its files' names, in small letters; packed files have another one behind."""
     signatures: ClassVar[tuple[tuple[int, bytes], ...]] = ()
     """Offset and bytes by which the content of its files is known."""
     has_tables: ClassVar[bool] = False
-    """Whether a file may hold several tables, of which ``table`` names one."""
+    """Whether a file may hold several tables; ``table`` names one."""
 
     def __init__(self, places: Sequence[Place], name: str) -> None:
         self.name = name

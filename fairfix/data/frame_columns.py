@@ -1,7 +1,7 @@
 """Data frames and dicts of columns as Arrow tables, one column at a time.
 
 A column of objects of several types is read as the texts that a CSV file would have of them. A column that no table can
-hold, such as one of lists beside dicts, is left out: it stops nothing unless somebody names it.
+hold, such as one of lists and dicts, is left out: it stops nothing unless somebody names it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENTRIES = (str, Number, Decimal, date, time)
 """Types of single values; a complex number is none of them, though Python counts it as a number."""
 
 WRONG = (OverflowError, pa.ArrowException, ValueError, TypeError, AttributeError)
-"""What Arrow and pandas raise for values that they cannot hold."""
+"""Exceptions of Arrow and pandas for values that they cannot hold."""
 
 
 def arrow_table(data: Any) -> tuple[pa.Table, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Shares: a part of the rows that hangs on who a row is, and on nothing else.
+"""Splits of rows by the hash of their identity, and by nothing else.
 
 The hash of a row's identity, with a key of the seed, is a number in [0, 1); a share is the rows whose number lies in
 an interval. So a person is in one of two shares whose intervals do not meet, in whatever file, order or place the row
@@ -25,7 +25,7 @@ class Share:
     low: float
     high: float
     columns: tuple[str, ...]
-    """What is hashed: the id, or all that is neither label nor weight."""
+    """Columns that are hashed: the id, or all that are neither label nor weight."""
     by_id: bool
     seed: int
 

@@ -17,13 +17,13 @@ ROUNDED = 1e-3
 
 
 CORRECT = "correct it, or leave the row out"
-"""What to do about a row that has none."""
+"""Remedy for a row that has none."""
 
 NO_POLICY = (
     f"{CORRECT}; `unseen` does not apply to rows without membership probabilities, since it "
     "is about recorded groups"
 )
-"""What to do about a row to predict on that has none."""
+"""Remedy for a row to predict on that has none."""
 
 
 def memberships(

@@ -22,7 +22,7 @@ BEGUN = 3
 """Letters of a name that are enough for its beginning to be meant."""
 
 INDEX_NAME = re.compile(r"__index_level_\d+__")
-"""What pandas calls the index of a frame in a Parquet file; row numbers are no feature."""
+"""Name of the index of a pandas frame in a Parquet file; row numbers are no feature."""
 
 
 def split_names(text: str) -> list[str]:

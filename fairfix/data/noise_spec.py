@@ -1,4 +1,4 @@
-"""What a user states of the noise of recorded groups: ``noise=SPEC`` and ``assume=ASSUMPTION``.
+"""Statements of a user about noise in recorded groups: ``noise=SPEC`` and ``assume=ASSUMPTION``.
 
 ========================================  ====================================================================
 ``table.csv``                             a table of true and recorded groups
@@ -34,17 +34,17 @@ FILE = Form(
         "keep": key("", "part of the table that also holds for the data", choices=get_args(Keep)),
     },
 )
-"""What may be said of a file, in brackets behind its name."""
+"""Keys that may follow a file's name in brackets."""
 
 KINDS = ("radius", "membership")
-"""What stands before a colon, where no file is named."""
+"""Words before a colon, where no file is named."""
 
 TABLE, RADII, MEMBERSHIP = (
     "a noise table (`noise=FILE`)",
     "radii (`noise=radius:GROUP=NUMBER,...`)",
     ("probabilities of membership (`noise=membership:GROUP=COLUMN,...`)"),
 )
-"""What can be known of noise."""
+"""Kinds of knowledge about noise."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "none": (TABLE, RADII, MEMBERSHIP),
@@ -63,7 +63,7 @@ CALL = re.compile(r"(.+)\((.*=.*)\)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Assumption:
-    """What is assumed of noise beyond what is known of it; ``word`` is empty where nothing was said."""
+    """Assumption about noise beyond what is known of it; ``word`` is empty where nothing was stated."""
 
     word: str = ""
     epsilon: float | None = None
@@ -110,14 +110,14 @@ UNSTATED = Assumption()
 
 @dataclass(frozen=True)
 class NoiseSpec:
-    """What is stated of noise, as far as texts tell."""
+    """Statements about noise in their text form."""
 
     file: Any = None
     """Path or data of a table, or of people; None where there is none."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Of people: ``true``, ``recorded`` and ``label`` -> column."""
+    """Columns of a file of people: ``true``, ``recorded`` and ``label`` -> column."""
     keep: Keep | None = None
-    """What of the table holds for the data too; None: either may."""
+    """Part of the table that holds for the data too; None: either may."""
     radii: Mapping[str, float] | None = None
     """Group -> radius."""
     membership: Mapping[str, str] | None = None
@@ -172,7 +172,7 @@ class NoiseSpec:
 
     @property
     def descriptions(self) -> tuple[str, ...]:
-        """What is known, in words."""
+        """Knowledge, in words."""
         given = ((TABLE, self.file), (RADII, self.radii), (MEMBERSHIP, self.membership))
         return tuple(words for words, one in given if one is not None)
 

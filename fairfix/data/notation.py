@@ -25,7 +25,7 @@ WHOLE = re.compile(r"[+-]?\d+(?:[eE][+-]?\d+)?")
 UNIT = re.compile(
     r"(?:[A-Z]{2})?[$€£¥₹₩₺₽¢%‰\u00a4]|\b(?:AUD|CAD|CHF|CNY|EUR|GBP|INR|JPY|NZD|USD)\b|^[-+]?Rs\.?(?=\s*\d)|\bkr\.?$"
 )
-"""A currency or percent sign beside a number."""
+"""A currency or percent sign next to a number."""
 
 BRACKETS = re.compile(r"\(\s*([^()]+?)\s*\)")
 """A negative amount as accountants write it."""
@@ -62,7 +62,7 @@ def bare(cell: str) -> tuple[str, str]:
 
 @dataclass
 class Seen:
-    """What the values of a column show; each entry keeps one of them, for messages."""
+    """Evidence in the values of a column; each entry keeps one of them, for messages."""
 
     text: bool = False
     """Whether a value is no number in any notation."""
@@ -79,9 +79,9 @@ class Seen:
     open: dict[str, str] = field(default_factory=dict)
     """Sign -> number that it may separate into thousands or decimals, such as 12.500."""
     decimal: dict[str, str] = field(default_factory=dict)
-    """Sign -> number of which it separates decimals for sure."""
+    """Sign -> a value in which it certainly separates decimals."""
     thousands: dict[str, str] = field(default_factory=dict)
-    """Sign -> number of which it separates thousands for sure."""
+    """Sign -> a value in which it certainly separates thousands."""
 
     def add(self, cells: Iterable[str]) -> None:
         """Look at some more entries, up to one that is no number."""
@@ -146,17 +146,17 @@ def decimal_of(columns: Iterable[Seen]) -> str | None:
 
 @dataclass(frozen=True)
 class Notation:
-    """How a column of numbers is written; ``doubt`` says why it cannot be read as numbers, or is empty."""
+    """Notation of a column of numbers; ``doubt`` says why it cannot be read as numbers, or is empty."""
 
     decimal: str = "."
     thousands: str = ""
     doubt: str = ""
     unit: str = ""
-    """What stands beside each number, such as a currency sign."""
+    """Sign next to each number, such as a currency sign."""
     brackets: bool = False
     """Whether negative numbers stand in brackets."""
     note: str = field(default="", compare=False)
-    """How a value is read, where other columns decide."""
+    """Reading of a value, where other columns decide."""
 
     def number(self, value: str) -> float | None:
         """Return the number that a value is, NaN where it is missing, None where it is no number so written."""

@@ -4,8 +4,8 @@ Edges ``25,40`` make the bands *under 25*, *25 to under 40* and *40 or more*: an
 above it, and the outer bands have no end, so any number has a band. No edges make each number a group of its own.
 
 Quantiles are taken over the rows that have a number, each once whatever its weight. The edge for a share ``q`` is the
-number below which the share of rows is nearest to ``q`` (the smaller of two that are as near), so edges do not hang on
-the order of the rows, and many equal numbers leave fewer bands.
+number below which the share of rows is nearest to ``q`` (the smaller of two that are as near), so edges do not depend
+on the order of the rows, and many equal numbers leave fewer bands.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ def _damaged(place: Place, error: Exception) -> UnreadableError:
 
 
 class _Bounded:
-    """A file of which a ZIP's directory is read only up to a size."""
+    """A file whose ZIP directory is read only up to a size."""
 
     def __init__(self, file: pa.NativeFile) -> None:
         self.tell, self._file = file.tell, file
@@ -284,7 +284,7 @@ def members_of(place: Place) -> list[str]:
 
 
 def unpacked(place: Place, packing: Packing, member: str, endings: Sequence[Sequence[str]]) -> Place:
-    """Return the place of the file in a packed one; a DataError for a ZIP of which it is not clear which file.
+    """Return the place of the file in a packed one; a DataError for a ZIP with several candidates.
 
     Parameters
     ----------

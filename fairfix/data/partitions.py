@@ -86,7 +86,7 @@ class PartitionedSource(Source):
         return out
 
     def spells(self, name: str) -> bool:
-        """Tell whether numbers of a column have signs of which the source alone knows what they separate."""
+        """Tell whether numbers of a column have signs whose meaning only the source knows."""
         return name not in self._added and self._source.spells(name)
 
 

@@ -1,4 +1,4 @@
-"""Quantities: what is summed exactly beside the score bins, such as losses."""
+"""Quantities that are summed exactly in addition to the score bins, such as losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairfix.data.reading import Reading, to_probability
 
 
 def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
-    """Yield (name, value per row) of what is summed exactly beside the bins.
+    """Yield (name, value per row) of the quantities that are summed exactly in addition to the bins.
 
     ``score`` and ``label`` (regression), ``square_loss``, ``absolute_loss`` (regression) and
     ``log_loss`` (probabilities), each only where it is defined.

@@ -338,10 +338,10 @@ def parse_condition(text: str) -> Condition:
 
 @dataclass
 class Observed:
-    """What the entries of a comparison's column are like: kinds of entries, values that are there, some others."""
+    """Summary of the entries of a comparison's column: kinds of entries, values that occur, some others."""
 
     kinds: set[str] = field(default_factory=set)
-    """Of ``number``, ``truth`` and ``text``."""
+    """Kinds that occur, of ``number``, ``truth`` and ``text``."""
     matched: set[str] = field(default_factory=set)
     others: dict[str, None] = field(default_factory=dict)
     """Entries, up to a few hundred, for messages."""

@@ -1,11 +1,11 @@
 """Draws: a number in [0, 1) per row, from a keyed hash of what identifies the row.
 
-Where an id identifies rows, a row's draw hangs on the id alone. Where the row's own values do, equal rows would share
+Where an id identifies rows, a row's draw depends on the id alone. Where the row's own values do, equal rows would share
 one, and a rule that treats a share ``p`` of them in one way would treat all or none so. Therefore the occurrences of a
 row are counted, and the ``j``-th (from 0) of equal rows gets the hash of the row plus the ``j``-th number of van der
 Corput's sequence, modulo 1. So the draws of equal rows lie evenly: of ``m`` of them ``m p`` are below ``p``, give or
 take ``2 (log2(m) / 3 + 1)`` (the bound of Béjian and Faure, 1977, at both ends of the shifted interval).
-Which of equal rows gets which draw hangs on their order, and on nothing else.
+Which of equal rows gets which draw depends on their order, and on nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEPARATOR = b"\x1f"
 """Between the entries of an identity: the unit separator."""
 
 Seen = dict[int, int]
-"""How often each row has occurred, by its hash."""
+"""Number of occurrences of each row, by its hash."""
 
 
 def hashes_of(identities: Iterable[bytes], key: bytes) -> Hashes:
@@ -90,11 +90,11 @@ def van_der_corput(number: Hashes) -> Hashes:
 
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""What SplitMix64 counts by: 2^64 over the golden ratio."""
+"""Increment of SplitMix64: 2^64 over the golden ratio."""
 
 
 def mixed(number: Hashes) -> Hashes:
-    """Return numbers whose bits each hang on all bits (SplitMix64 of Steele, Lea and Flood, 2014), shape (n,)."""
+    """Return numbers whose bits each depend on all bits (SplitMix64 of Steele, Lea and Flood, 2014), shape (n,)."""
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(number ^ (number >> np.uint64(31)))
@@ -135,11 +135,11 @@ HELD = 1 << 20
 
 
 class SharedDraws:
-    """How many rows share their draw with another, in memory that does not grow with the rows.
+    """Number of rows that share their draw with another, in memory that does not grow with the rows.
 
     Exact for up to ``held`` distinct draws. With more, only those below a bound are kept, which is halved as often as
-    needed: the rows of an id are all looked at or none, and which are hangs on the hash alone, so their number over the
-    share looked at is an unbiased estimate (the sampling of Gibbons, 2001).
+    needed: the rows of an id are all looked at or none, and which are depends on the hash alone, so their number over
+    the share looked at is an unbiased estimate (the sampling of Gibbons, 2001).
     """
 
     def __init__(self, held: int = HELD) -> None:

@@ -2,7 +2,7 @@
 
 A number counts as its distance from the mean in standard deviations, after what lies beyond either end of the scale is
 moved to that end. Ends, mean and deviation are those of the rows of a fit, and stay as they are for all other rows: so
-what is counted is bounded, by ends that do not hang on the rows that it is counted on.
+what is counted is bounded, by ends that do not depend on the rows that it is counted on.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError
 
 TAIL = 100
-"""The ends of a scale leave one in so many rows, by weight, beyond each: fewer could make most of a deviation, and so
-hide all others in it, and more are no longer the tail."""
+"""Each end of a scale leaves one row in this number, by weight, beyond it. Fewer could make most of a deviation, and so
+hide all others in it; more are no longer the tail."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How a column of numbers is counted."""
+    """Scale of a column of numbers."""
 
     column: str
     low: float
@@ -33,7 +33,7 @@ class Scale:
     """The ends, beyond which a number counts as the end."""
     mean: float
     deviation: float
-    """Of the rows of the fit, with the ends in force; ``deviation`` is that of all of them, and not of a sample."""
+    """Mean and deviation of the training rows within the ends; the deviation is that of a population."""
 
     @property
     def widest(self) -> float:

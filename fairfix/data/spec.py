@@ -55,7 +55,7 @@ class ParameterSpec:
             ) from None
 
     def split(self, text: str) -> list[str]:
-        """Return the values that a text gives, of which commas separate several."""
+        """Return the values that a text gives; commas separate several."""
         return [text] if self.text else text.split(",")
 
     def check(self, owner: str, name: str, value: Any) -> None:

@@ -33,7 +33,7 @@ from fairfix.data.row_hash import apart
 from fairfix.errors import DataError
 
 PLAIN_SCORE = "model score as it is"
-"""Name of the column of a model's scores beside those that a repair made of them; no feature."""
+"""Name of the column of a model's original scores where a repair made others of them; no feature."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Table:
 
     @property
     def ungrouped(self) -> Table:
-        """The table without protected columns: everybody is in one cell."""
+        """The table without protected columns: all rows are in one cell."""
         reading = replace(self.reading, columns=replace(self.reading.columns, protected=()), bands={})
         rows = replace(self.rows, cell=_frozen(np.zeros(len(self), dtype=np.int64)), cells=((),))
         return replace(self, reading=reading, rows=rows)
@@ -125,7 +125,7 @@ class Table:
 
     @property
     def spread(self) -> Floats | float:
-        """What the square of a sum over the rows of an entry of counts has to be multiplied by; 1 for plain rows."""
+        """Factor of the square of a sum over the rows of an entry of counts; 1 for plain rows."""
         if self.rows.entries is None:
             return 1.0
         square = self.weight**2
@@ -144,11 +144,11 @@ class Table:
 
     @property
     def used(self) -> int:
-        """How many rows there are, those that entries of counts stand for."""
+        """Number of rows, those that entries of counts stand for."""
         return len(self) if self.rows.entries is None else int(self.rows.entries.rows.sum())
 
     def divided(self, entry: Ints, chance: Floats) -> Table:
-        """Return entries of counts in parts: of which entry, and which share of it, (m,); see :mod:`.binned`."""
+        """Return entries of counts in parts: each part's entry and its fraction of it, (m,); see :mod:`.binned`."""
         return replace(self, rows=divided(self.rows, entry, chance), draw=None)
 
     def with_decision(self, decision: Floats) -> Table:
@@ -199,7 +199,7 @@ class Table:
 
     @property
     def ranking(self) -> Floats:
-        """What orders the rows, shape (n,): ``2 p - 1``, or a raw score as it is."""
+        """Values that order the rows, shape (n,): ``2 p - 1``, or a raw score as it is."""
         if self.rows.score is not None and self.reading.score_scale == "raw":
             return self.rows.score.copy()
         return 2.0 * self.probability - 1.0
@@ -210,7 +210,7 @@ class NotPlainError(Exception):
 
 
 class OneRow(Table):
-    """A table of one row, of plain values, with numbers in place of arrays beside what every table has.
+    """A table of one row, of plain values: numbers in place of arrays, and the attributes of every table.
 
     Nothing is made of Arrow, and of numpy only what is asked for.
     """
@@ -275,7 +275,7 @@ class OneRow(Table):
 
     @property
     def own_ranking(self) -> float:
-        """What orders the row among others."""
+        """Value that orders the row among others."""
         if self.score is not None and self.reading.score_scale == "raw":
             return self.score
         return 2.0 * self.own_probability - 1.0

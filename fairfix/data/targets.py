@@ -21,7 +21,7 @@ PACKAGES = frozenset(("site-packages", "dist-packages", "node_modules"))
 """Folders whose files may be executed."""
 
 ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
-"""What lies at the top of an environment of Python."""
+"""Names at the top of an environment of Python."""
 
 HEAD = 2048
 """Bytes at the beginning of a file that tell whose it is; SVG has its metadata within the first 1,000."""
@@ -40,7 +40,7 @@ OWN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-"""How a file of fairfix begins, but for tables of predictions."""
+"""First bytes of files of fairfix, except tables of predictions."""
 
 MADE = "randomized"
 """Last column of a table of predictions."""

@@ -1,6 +1,6 @@
-"""Streams of text tables: rows of a file through Arrow's reader, and what is wrong where it stops.
+"""Streams of text tables: rows of a file through Arrow's reader, and the error where it stops.
 
-Arrow parses the bytes of a file as they are wherever it can. Other encodings, runs of blanks and blanks beside
+Arrow parses the bytes of a file as they are wherever it can. Other encodings, runs of blanks and blanks next to
 separators are made plain on the way, a block at a time. Only when Arrow stops is a file read again, to name the place.
 """
 
@@ -34,7 +34,7 @@ ENDING = 4 * BLOCK
 VALUE = re.compile(
     r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+).*?: invalid value '(.*)'", re.DOTALL
 )
-"""What Arrow says of an entry."""
+"""Messages of Arrow about an entry."""
 
 LONGEST = 16 << 20
 """Characters of an open quote, after which a block is taken as it is."""

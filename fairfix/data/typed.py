@@ -125,7 +125,7 @@ def asked_batches(
 
 
 def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches of so many rows, so that sums are those of other formats to the last bit."""
+    """Yield batches of ``rows`` rows, so that sums are those of other formats to the last bit."""
     kept: list[pa.RecordBatch] = []
     for batch in batches:
         kept.append(batch)

@@ -32,7 +32,7 @@ BACKENDS = {
 """Scheme of a database's URL -> the part of Ibis that speaks with it."""
 
 EXAMPLE = "duckdb:///loans.duckdb"
-"""What the URL of a database looks like."""
+"""Pattern of the URL of a database."""
 
 STANDARD = "-"
 """Name of standard input as data, and of standard output as a file to write."""
@@ -53,7 +53,7 @@ TOKEN = re.compile(
 
 
 PLAIN = re.compile(r"[\w.:/~%\[\]() -]*")
-"""What is shown of a URL beyond its scheme has only such signs."""
+"""Signs of a URL that are shown after its scheme."""
 
 
 def scheme_of(text: object) -> str:

@@ -173,7 +173,7 @@ async def _saved(response: Any, file: Any, shown: str) -> None:
 
 
 async def _read(response: Any, most: int) -> bytes:
-    """Return what comes, of which no more is taken than was asked for and one byte."""
+    """Return the response, read up to one byte more than was requested."""
     parts, left = [], most + 1
     while left > 0 and (part := await response.content.read(left)):
         parts.append(part)
