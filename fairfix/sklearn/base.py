@@ -177,10 +177,9 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         """Fit the estimator and the repair of what it predicts to rows ``X`` with labels ``y``, shape (n,).
 
         ``sample_weight``, shape (n,), is for the repair, and for the estimator if it takes weights. ``protected`` are
-        group labels of the rows of ``X``, shape (n,) or (n, m), where the parameter ``protected`` is None.
-        ``fit_params`` are for the estimator's ``fit``; those with n rows are divided among the folds. Raises InputError
-        for groups, labels or weights that cannot carry the repair, and SettingError for parameters; both are
-        ValueErrors.
+        the groups of the rows, shape (n,) or (n, m), where the parameter ``protected`` is None. ``fit_params`` are for
+        the estimator's ``fit``; those with n rows are divided among the folds. Raises InputError for groups, labels or
+        weights that cannot carry the repair, and SettingError for parameters; both are ValueErrors.
         """
         self.__dict__.pop("predictor_", None)  # a fit that fails leaves nothing fitted
         X, y = indexable(X, y)
