@@ -1,1 +1,1 @@
-"""What each command does, as functions of the library."""
+"""Tasks: each command as a function of the library."""

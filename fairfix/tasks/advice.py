@@ -21,7 +21,7 @@ ORIGINAL = "original model"
 """Title of the candidate that leaves the model as it is."""
 
 TRIVIAL = "constant"
-"""Title of the point that gives everybody one score: it has no gap, and no use."""
+"""Title of the candidate that gives all rows one score: it has no gap, and no use."""
 
 MAIN = ("accuracy", "square_loss")
 """The quality by which a point is chosen: the first that all points have."""

@@ -201,7 +201,7 @@ def guessed(source: Source, free: Sequence[str], *, made: bool = False) -> dict[
 def decided_by(source: Source, names: Sequence[str]) -> dict[str, str]:
     """Return the part that one of several columns of a model's output plays, and which; empty where it is open.
 
-    A usual name comes first. A word in a name is enough where a single column of fractional numbers has one, beside
+    A usual name comes first. A word in a name is enough where a single column of fractional numbers has one, other than
     those of the negative class.
     """
     usual = sorted((name for name in names if usual_name(name) in SCORES), key=_rank)

@@ -65,12 +65,12 @@ INTERVALS: Mapping[str, str] = {
     "equalized odds": "each of its two gaps at half the miscoverage",
     "strata": "each stratum at the miscoverage divided by the number of strata",
 }
-"""How the interval of what is made."""
+"""Construction of the interval of each kind of number."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What something is: a heading and (word, text) lines."""
+    """Explanation: a heading and (word, text) lines."""
 
     name: str
     lines: tuple[tuple[str, str], ...]

@@ -28,7 +28,7 @@ class FeatureChoice:
     names: tuple[str, ...] | None
     left_out: tuple[LeftOut, ...] = ()
     candidates: int = 0
-    """How many columns could be features: those without a role."""
+    """Number of columns that could be features: those without a role."""
     notes: tuple[Note, ...] = ()
 
     @property

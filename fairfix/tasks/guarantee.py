@@ -13,7 +13,7 @@ There are three ways to one:
 
 The fit is given less slack than was asked for, so that the bound is within it. How much less depends on the training
 rows and on numbers of rows alone: held-out rows choose nothing. Rows are split without looking at labels, and, where
-rates over everybody count, without looking at groups. Derivations are in docs/guarantee.md.
+overall rates count, without looking at groups. Derivations are in docs/guarantee.md.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from fairfix.tasks.guarantee_result import GuaranteeResult, Limit, Way
 from fairfix.tasks.guarantee_statistics import GuaranteeStatistics
 
 TRIES = 30
-"""Fits with less and less slack, of which each halves what is left to search at least every third time, ..."""
+"""Number of fits with ever smaller slack; at least every third one halves the range that is left to search."""
 
 NEAR = 1e-4
 """... until the bound is within the slack and above it less this part, which costs nothing noticeable."""
@@ -50,7 +50,7 @@ OTHER_WAY = 0.2
 """Part of alpha for held-out rows where the bound over all rules may be too wide for rare rates."""
 
 HELD_OUT_TRIES = 3
-"""Fits with less slack where the rule is not expected to be proven on held-out rows."""
+"""Number of fits with less slack where the rule is not expected to be certified on held-out rows."""
 
 MOST_ROWS = 10**9
 """The largest number of rows that is ever asked for."""
@@ -59,7 +59,7 @@ GRAIN = 0.03
 """Numbers of rows that are needed are searched to this part of them, ..."""
 
 DIGITS = 2
-"""... and rounded up to so many digits."""
+"""Digits that a slack is rounded up to."""
 
 UNLUCKY = 1.3
 """Standard deviations by which the rows of a group that come into a part may be fewer than its share of the data's: in
@@ -75,7 +75,7 @@ NAME_IT = {
 """Parameter of the limit -> what to set instead."""
 
 PARTS = (1.0, 0.5, 0.25)
-"""Of what a bound on losses is tightened by, from the whole of it: no rule may hold so tight a bound."""
+"""Fractions by which a bound on losses is tightened; no rule may meet the tightest bound."""
 
 Made = tuple[Repairer, RepairedPredictor]
 """A finished rule, with the method that made it."""
@@ -92,7 +92,7 @@ class GuaranteeProblem(GuaranteeStatistics):
 
     @property
     def strata(self) -> Ints:
-        """Which rows are split alike, shape (n,): where rates over everybody count, or groups overlap, all are."""
+        """Strata of the split, shape (n,): one stratum where overall rates count, or groups overlap."""
         against_all = self.comparison.scope in ("to_overall", "under_flips")
         overlap = len(self.attributes) > 1 or self.true_groups is not None
         cell = np.asarray(self.table.rows.cell)
@@ -168,7 +168,7 @@ class GuaranteeProblem(GuaranteeStatistics):
     def fitted(self, fit: Callable[[Repairer], RepairedPredictor], fitted: Table, held: Ints) -> Made:
         """Return the rule whose bound is, as far as training rows show, within the allowed gaps.
 
-        ``held``: numbers of the held-out rows, of which only the cells are used.
+        ``held``: numbers of the held-out rows; only their cells are used.
         """
 
         def made_by(repairer: Repairer) -> Made:
@@ -297,7 +297,7 @@ class GuaranteeProblem(GuaranteeStatistics):
     def _rows_for(
         self, statistic: BoundedStatistic, kept: float, bounds_at: Callable[[Ints], Floats]
     ) -> tuple[tuple[str, ...], int] | None:
-        """Return the groups that have too few rows, and how many in the data, of which ``kept`` count, are enough."""
+        """Return the groups with too few rows, and how many rows of data would do; ``kept`` of them count."""
 
         def enough(many: int) -> bool:
             return self._within(bounds_at(np.maximum(statistic.rows, many)))

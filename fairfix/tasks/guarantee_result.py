@@ -18,7 +18,7 @@ BY = {
     "held-out": "measured on held-out rows after the fit, by {tail}",
     "construction": "by construction: the rule does not use what is changed",
 }
-"""How a bound is known, in words."""
+"""Evidence for a bound, in words."""
 
 LISTED = 6
 """Groups whose limits a sentence lists."""
@@ -26,7 +26,7 @@ LISTED = 6
 
 @dataclass(frozen=True)
 class Limit:
-    """What was asked of a group, or of all alike, and what is known of it."""
+    """Requested limit of a group, or of all groups, with the bound that was found."""
 
     group: str
     """Empty where it is of all groups alike."""
@@ -51,7 +51,7 @@ class GuaranteeResult:
     criterion: str
     attribute: str
     title: str
-    """What is bounded, of which groups, and in words."""
+    """Bounded quantity and groups, and its name in words."""
     way: Way
     tail: str
     """Name of the inequality."""
@@ -67,7 +67,7 @@ class GuaranteeResult:
     needed: tuple[tuple[str, ...], int] | None
     """Groups that have too few rows, and how many of each would do; of all rows of the data."""
     conditions: str = ""
-    """What the guarantee assumes besides independent rows, and whom it does not cover, as the end of a sentence."""
+    """Assumptions in addition to independent rows, and people not covered, as the end of a sentence."""
 
     @property
     def is_ratio(self) -> bool:
@@ -76,7 +76,7 @@ class GuaranteeResult:
 
     @property
     def nearest(self) -> Limit:
-        """That which is nearest to being exceeded, or exceeded by most."""
+        """The bound that is nearest to its limit, or exceeds it by most."""
         return max(self.limits, key=lambda one: (one.bound - one.asked) * (-1 if self.is_ratio else 1))
 
     @property
@@ -87,7 +87,7 @@ class GuaranteeResult:
 
     @property
     def by(self) -> str:
-        """How the bound is known, in words."""
+        """Evidence for the bound, in words."""
         return BY[self.way].format(tail=self.tail)
 
     @property

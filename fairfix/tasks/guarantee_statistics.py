@@ -53,7 +53,7 @@ _Parted = tuple[list[str], Ints, Ints]
 
 
 class _Cells(NamedTuple):
-    """What a rule gives the rows of groups, in each event."""
+    """Outputs of a rule for the rows of groups, in each event."""
 
     names: tuple[str, ...]
     numbers: tuple[Floats, ...]
@@ -77,7 +77,7 @@ class GuaranteeStatistics:
     """All rows that are used."""
     criterion: str
     noise: Noise | None = None
-    """What is known about the recorded groups, where the criterion is about true ones."""
+    """Knowledge about the recorded groups, where the criterion is about true ones."""
 
     @cached_property
     def comparison(self) -> Comparison:
@@ -159,7 +159,7 @@ class GuaranteeStatistics:
         return CovariancesOfRules(**_everybody(fitted), alpha=alpha, strata=parts)
 
     def _distances(self, rule: RepairedPredictor, fitted: Table, alpha: float) -> BoundedStatistic:
-        """Return distances of groups to everybody, or, within strata, of any two groups of one stratum.
+        """Return distances of groups to all rows, or, within strata, of any two groups of one stratum.
 
         Values of a randomized map are as expected over their draws, others as they are.
         """

@@ -26,7 +26,7 @@ from fairfix.stats.tails import stake_of, upper_mean
 from fairfix.tasks.before_after import results_on
 
 OVERALL = 0.1
-"""Part of alpha for the rates over everybody, which are known best."""
+"""Part of alpha for the overall rates, which are known best."""
 
 SURVEY = 0.2
 """Part for the table, where it is a survey."""
@@ -35,12 +35,12 @@ STEPS = (1.5, 1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2)
 """Limits that are tested, beyond the one that is expected to be proven: in widths of the bound."""
 
 HALVINGS = 11
-"""Of [0, 1], for the limits that are tested: to less than a thousandth; twice as many for what is shown."""
+"""Halvings of [0, 1] for the limits that are tested: to less than a thousandth; twice as many for those shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrueGroupDistances(BoundedStatistic):
-    """The largest possible distance of true groups to everybody."""
+    """The largest possible distance of true groups to all rows."""
 
     fit: RuledRows
     held: RuledRows
@@ -55,7 +55,7 @@ class TrueGroupDistances(BoundedStatistic):
 
     @cached_property
     def _limits(self) -> list[tuple[RateHypothesis, float, float]]:
-        """What is to hold, with the rate over everybody and the share of the rows that it is about."""
+        """A requirement, with the overall rate and the fraction of the rows that it is about."""
         out = []
         for (rate, sign), group in product(self.true_groups.demands, range(len(self.true_groups.true))):
             inside = self.held.inside(rate)
@@ -74,7 +74,7 @@ class TrueGroupDistances(BoundedStatistic):
         return np.array([max(far)])
 
     def bound_at(self, rows: Ints) -> Floats:
-        """Return the largest distance; each is a sum of that of a group and of everybody.
+        """Return the largest distance; each is a sum of a group's and an overall one.
 
         One of the distances is the largest of the population, so the limits of each have all of alpha.
         """
@@ -105,7 +105,7 @@ class TrueGroupDistances(BoundedStatistic):
     def _tested(
         self, rows: RuledRows, allowed: AllowedGroups, asked: RateHypothesis, many: int, cost: float
     ) -> bool:
-        """Tell whether bets that the mean dual value is above 0 have lost ``exp(cost)`` on so many rows."""
+        """Tell whether bets that the mean dual value is above 0 have lost ``exp(cost)`` on that number of rows."""
         was, now, least, most = allowed.dual_values(asked, self.fit, rows)
         if most <= least:
             return most <= 0.0

@@ -29,7 +29,7 @@ USUAL = (
 """Usual names of protected columns, without capitals, blanks and hyphens."""
 
 FEW = 20
-"""Up to so many values look like groups."""
+"""Largest number of values that look like groups."""
 
 TRUTHS = frozenset({"0", "1", "0.0", "1.0", "true", "false"})
 INDEX = re.compile(r"(^|_)(id|uuid|key)$")
@@ -37,7 +37,7 @@ INDEX = re.compile(r"(^|_)(id|uuid|key)$")
 
 @dataclass(frozen=True)
 class Draft:
-    """What the file will say, and why: candidates for groups by name and by values, and the column of ids."""
+    """Content of the file, with reasons: candidates for groups by name and by values, and the column of ids."""
 
     reading: Reading
     usual: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Messages: what any result says first, of its scores and of how its data was read.
+"""Messages at the top of every result, about its scores and about the reading of its data.
 
 ``score_direction`` is the code of scores that are lower for rows of label 1, ``decision_direction`` that of positive
 decisions that are rarer for them, ``unknown_classes`` that of predictions that no label has, ``read_as`` that of a file
@@ -27,7 +27,7 @@ log = logging.getLogger("fairfix")
 
 
 def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -> Iterator[Caution]:
-    """Yield that a score points the wrong way: the whole interval of its AUC over everybody is below one half.
+    """Yield a message where a score points the wrong way: the whole interval of its overall AUC is below one half.
 
     ``name`` is that of its column, where there are several.
     """
@@ -76,7 +76,7 @@ def wrong_way(metrics: Mapping[str, Value]) -> bool:
 
 
 def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Caution]:
-    """Yield that decisions point the wrong way; ``metrics`` are those of everybody."""
+    """Yield a message where decisions point the wrong way; ``metrics`` are the overall ones."""
     if not wrong_way(metrics):
         return
     columns = reading.columns

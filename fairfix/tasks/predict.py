@@ -51,7 +51,7 @@ class FileOfMany:
 
 
 def say_note(note: Note, where: str = "") -> None:
-    """Say what there is to say of predictions; that a repair hardly applies is no talk."""
+    """Log a message about predictions; a repair that hardly applies is a warning."""
     say = log.warning if note.code == "unseen_groups" and note.severity == "warning" else log.info
     say("%s%s", where, note.line)
 
@@ -170,7 +170,7 @@ def _loaded(path: Any) -> Repaired:
 
 
 def _kinds_of_methods() -> None:
-    """Import the repair methods, some of which may bring a kind of predictor of their own."""
+    """Import the repair methods, since some may bring a kind of predictor of their own."""
     from fairfix.methods import available
 
     available()
@@ -183,7 +183,7 @@ def _predict(request: PredictRequest) -> Any:
     -------
     The rows in order and in the kind they came in, with the columns ``p_positive`` (``prediction`` for a method that
     repairs values), ``decision`` and ``randomized``: a data frame of pandas or Polars for one, a dict for a dict. A
-    path, an Arrow table and a DuckDB relation give an Arrow table, of which ``.to_pandas()`` makes a data frame.
+    path, an Arrow table and a DuckDB relation give an Arrow table; its ``.to_pandas()`` makes a data frame.
 
     Raises
     ------

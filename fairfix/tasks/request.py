@@ -46,7 +46,7 @@ Names = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Domain:
-    """What a parameter may be, and how it is shown."""
+    """Domain of a parameter, and its form in help."""
 
     help: str
     metavar: str = ""
@@ -195,7 +195,7 @@ FORMS: Mapping[str, tuple[Any, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a task is asked for. ``explicit`` names the parameters that were given, be it with their defaults.
+    """Parameters of a task. ``explicit`` names those that were given, be it with their defaults.
 
     ``configured`` are those of them that a configuration or the environment gives, which may be meant for other tasks.
     """
@@ -223,7 +223,7 @@ class Request:
 
     @property
     def unused(self) -> Iterator[str]:
-        """Yield in words which parameters change nothing beside the others, but for those that are configured."""
+        """Yield in words the parameters without an effect among the others, except configured ones."""
         for name, (needed, why) in self.reads.items():
             if name in self.explicit - self.configured and not any(map(self._read_with, needed)):
                 yield f"`{name}` changes nothing here: {why}"
@@ -249,7 +249,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class FilesRequest(Request):
-    """How rows are read from files and databases, and whether the file of a model may run code."""
+    """Parameters that read rows from files and databases, and that let the file of a model run code."""
 
     sql: str | None = parameter(
         None, "Read-only query, instead of a table in DATA#TABLE (databases).", "SELECT"
@@ -280,10 +280,10 @@ class FilesRequest(Request):
 
 
 MULTICLASS = "multiclass"
-"""The task of labels of many classes, each of which an audit compares with the rest."""
+"""The task of labels of many classes; an audit compares each with the rest."""
 
 RECORD = ("model", "owner", "purpose", "date")
-"""What may be kept with a result: the model's name, who answers for it, what it decides, of when the data is."""
+"""Keys of the record of a result: the model's name, its owner, its purpose, the date of the data."""
 
 
 PROBABILITY = "Column with the probability of a positive decision, for randomized rules (p_positive)."
@@ -417,7 +417,7 @@ class ReportRequest(DataRequest):
     """Noise in the recorded groups, and what is kept with a result."""
 
     record: Mapping[str, str] = field(default_factory=dict)
-    """What is kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
+    """Record kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
     noise: Any = parameter(
         (),
         "Relation between recorded and true groups. FILE: a table with columns true, noisy, and count or probability. "
@@ -442,13 +442,13 @@ class ReportRequest(DataRequest):
 
     @cached_property
     def noise_spec(self) -> NoiseSpec:
-        """What is stated of the noise of recorded groups."""
+        """Statement about noise in recorded groups."""
         return NoiseSpec.parse(self.noise, self.assume)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateRequest(ReportRequest):
-    """Who is similar, intervals, checks, and the waivers that excuse some of them."""
+    """Similar people, intervals, checks, and the waivers that excuse some of them."""
 
     similar: Any = parameter(
         (),
@@ -686,7 +686,7 @@ OF_TWO = (
     *("noise", "profile"),
     "unlabelled",
 )
-"""What says more of two classes, and what there is of two classes only."""
+"""Parameters for two classes only."""
 
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("model", ("score", "prediction"), "the model computes the scores"),
@@ -708,7 +708,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         "it holds for the population of the training rows, and unlabelled rows may come from another",
     ),
 )
-"""(parameter, none of these goes with it, why)."""
+"""(parameter, parameters that exclude it, reason)."""
 
 
 def of_counts(request: Made) -> Made:

@@ -15,7 +15,7 @@ from fairfix.errors import UsageError
 from fairfix.tasks.request import RECORD, ReportRequest
 
 MADE_BY = ("numpy", "scipy", "scikit-learn", "pyarrow", "pandas")
-"""Packages that numbers may hang on."""
+"""Packages that numbers may depend on."""
 
 
 def add_record(
