@@ -288,6 +288,17 @@ def to_probability(score: Floats, scale: ScoreScale) -> Floats:
     )
 
 
+def from_ranking(ranking: Floats, scale: ScoreScale) -> Floats:
+    """Return the scores on a scale that have these values of ``2 p - 1``, or of the raw score."""
+    if scale in ("raw", "margin"):
+        return ranking
+    p = (ranking + 1.0) / 2.0
+    if scale == "logit":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.log(p) - np.log1p(-p))
+    return 100.0 * p if scale == "percent" else p
+
+
 def infer_columns(
     columns: Columns,
     schema: pa.Schema,

@@ -19,7 +19,8 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 
-import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
+import fairfix.models.mixtures
+import fairfix.models.numeric_rules  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.data.arrow_normalize import as_first
 from fairfix.data.choices import Duplicates, MissingScore, ScoreScale, Task, Unseen

@@ -9,7 +9,7 @@ together and never mixes them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -34,6 +34,7 @@ from fairfix.data.codec import (
     truth,
 )
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.reading import Reading, from_ranking
 from fairfix.data.table import OneRow, Table
 from fairfix.models.features import Feature, Features
 from fairfix.models.members import Member
@@ -551,6 +552,12 @@ class ScoreCurves(OfCurves, GroupedScore):
     def ranking(self, table: Table) -> Floats:
         """Return the scorer's score of each row."""
         return 2.0 * self.scorer(table) - 1.0
+
+    def knots(self, reading: Reading) -> Sequence[Floats] | None:
+        """Return the knots of each group's curve; None where they are of a score that the fit has made."""
+        if self.scorer.member is not None:
+            return None
+        return [from_ranking(curve.knots, reading.score_scale) for curve in self.curves]
 
     def row_ranking(self, row: OneRow) -> float:
         """Return the scorer's score of a single row."""

@@ -114,6 +114,11 @@ def sigmoid_of(scores: npt.ArrayLike, slope: float | Floats, intercept: float | 
     return np.asarray(expit(slope * _logit(np.asarray(scores, dtype=np.float64)) + intercept))
 
 
+def sigmoid_inverse(scores: Floats, slope: float, intercept: float) -> Floats:
+    """Return the ``f = 2 p - 1`` that :func:`sigmoid_of` maps to ``(scores + 1) / 2``; none where it is constant."""
+    return np.tanh((_logit(scores) - intercept) / (2.0 * slope)) if slope else np.empty(0)
+
+
 def _logit(f: Floats) -> Floats:
     """Return ``log(p / (1 - p))``, finite at both ends."""
     with np.errstate(divide="ignore"):

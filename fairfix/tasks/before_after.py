@@ -22,19 +22,17 @@ from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
 from fairfix.auditing.continuous_attribute import AttributeCovariance, in_fifths, reports, trends
 from fairfix.auditing.paired_differences import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, Settings, Value
-from fairfix.data.counts import Bools, Floats
+from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
 from fairfix.data.numeric_groups import Edges
-from fairfix.data.reading import to_probability
 from fairfix.data.row_hash import is_random
 from fairfix.data.scales import Scale
-from fairfix.data.table import PLAIN_SCORE, Table
-from fairfix.errors import DataError
+from fairfix.data.table import Table
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.individual.similar import Comparable
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.score_models import BinnedTube, Scorer
+from fairfix.models.score_models import Scorer
 from fairfix.models.trace import Note
 from fairfix.noise.repair_evaluation import (
     RobustnessClaim,
@@ -47,6 +45,7 @@ from fairfix.solvers.parity import ks_to_overall
 from fairfix.stats.estimates import Means, powers
 from fairfix.stats.ks import ks_noise
 from fairfix.tasks.group_changes import GroupChange, changes_of
+from fairfix.tasks.repaired_rows import RepairedRows
 
 FLIPPED = (
     "decision_flips.under_flips",
@@ -158,8 +157,7 @@ class BeforeAfter:
 
 
 def evaluate(
-    table: Table,
-    predictor: RepairedPredictor,
+    rows: RepairedRows,
     settings: Settings,
     also: Sequence[str] = (),
     *,
@@ -192,42 +190,42 @@ def evaluate(
         Whether to leave out what only a report of this proof shows: comparisons that nothing bounds, numbers as drawn,
         and the other reading of probabilities.
     """
-    table = in_fifths(table, fifths) if fifths else table
-    base, repaired, random = results_on(table, predictor, of_fit=of_fit)
-    plain = predictor.trace.base
+    rows = rows.regrouped(in_fifths(rows.table, fifths)) if fifths else rows
+    table, predictor = rows.table, rows.rule
+    base, repaired, random = rows.out_of_fold if of_fit else rows.shipped
+    plain, confidence = predictor.trace.base, settings.confidence
     was: More = {}
     if plain is not None:
-        was = of_predictor(table, plain, comparable, settings.confidence, copies)
+        was = of_predictor(table, plain, comparable, confidence, copies, rows.predict_plain)
     elif table.rescore is not None:
-        confidence = settings.confidence
-        was = of_predictor(
-            table,
-            predictor,
-            comparable,
-            confidence,
-            score=lambda rows: Scorer()(_base(rows, predictor, of_fit)),
-        )
-    now: More = of_predictor(table, predictor, comparable, settings.confidence, copies)
+
+        def rescored(changed: Table) -> Floats:
+            return Scorer()(RepairedRows(changed, predictor).base())
+
+        was = of_predictor(table, predictor, comparable, confidence, score=rescored)
+    now: More = of_predictor(table, predictor, comparable, confidence, copies, rows.predict)
     each: OfTrueGroups = {}
     claims: tuple[Note, ...] = ()
     if claim is not None:
-        alpha = 1.0 - settings.confidence
+        alpha = 1.0 - confidence
         plainly = true_groups_of(base, claim, alpha)
         was = joined(was, comparisons_of(plainly, settings.checks))
         behind = true_groups_of(repaired, claim, alpha, predictor)
         now, each = joined(now, comparisons_of(behind, settings.checks)), values_of(behind)
         claims = () if of_fit else tuple(said_of(plainly, behind, claim))
-    numbers = [list(trends(rows, predictor.scales, settings.confidence)) for rows in (base, repaired)]
+    numbers = [list(trends(one, predictor.scales, confidence)) for one in (base, repaired)]
     was, now = (joined(more, reports(of_rows)) for more, of_rows in zip((was, now), numbers, strict=True))
     claims += () if of_fit else tuple(map(_of_number, *numbers))
     usual = () if brief else COMPARED_VALUES if predictor.gives == "value" else COMPARED
     shown = (*usual, *also)
     settings = replace(settings, only=shown) if brief else settings
     uncertain = {} if claim is None else claim.uncertain
-    before = audit(base, base.reading, replace(settings, checks=(), only=shown), was, uncertain=uncertain)
+    probable = predictor.is_probability and not brief
+    both = (*shown, *COMPARED) if probable else shown
+    before = audit(base, base.reading, replace(settings, checks=(), only=both), was, uncertain=uncertain)
     after = audit(repaired, repaired.reading, settings, now, each, uncertain)
     pairs = None if of_fit else _Pairs(base, repaired, settings, predictor.scales)
-    rows = [
+    changes = [
         *_overall_rows(base, repaired, before, after, settings),
         *_comparison_rows(before, after, shown, pairs),
     ]
@@ -236,28 +234,27 @@ def evaluate(
         pass
     elif predictor.gives == "value" and by_row and (random.any() or (of_fit and predictor.trace.redrawn)):
         expected = _expected(table, predictor, of_fit)
-        rows = [replace(row, expected=expected.get(row.name)) for row in rows]
+        changes = [replace(row, expected=expected.get(row.name)) for row in changes]
     elif (
         random.any() and table.draw is not None
     ):  # else nobody knows with which draws the rule will be shipped
         delivered = _delivered(table, repaired, replace(settings, checks=(), only=shown))
-        rows = [replace(row, delivered=delivered.get(row.name)) for row in rows]
+        changes = [replace(row, delivered=delivered.get(row.name)) for row in changes]
     if predictor.gives == "decision" and not predictor.is_probability:
-        rows = [replace(row, unlike=UNLIKE) if row.id in LOSSES else row for row in rows]
+        changes = [replace(row, unlike=UNLIKE) if row.id in LOSSES else row for row in changes]
     noise: dict[str, tuple[float, float]] = {}
     if predictor.gives == "value" and not predictor.is_probability:
         noise = {block.attribute: _noise(repaired, block) for block in after.blocks if not block.stratum}
     share = float(np.average(random, weights=base.rows.weight))
-    probable = predictor.is_probability and not brief
-    other = list(_other_reading(table, predictor, settings, also)) if probable else []
+    other = list(_other_reading(rows, (base, before), settings, also)) if probable else []
     if other and predictor.gives == "value":
         # what is about the probability stands with the draws, whose rates are its
-        other += [row for row in rows if _of_score(row.id)]
-        rows = [row for row in rows if not _of_score(row.id)]
+        other += [row for row in changes if _of_score(row.id)]
+        changes = [row for row in changes if not _of_score(row.id)]
     return BeforeAfter(
         table.used,
         share,
-        tuple(rows),
+        tuple(changes),
         after,
         noise,
         tuple(other),
@@ -337,59 +334,20 @@ def _of_score(identifier: str) -> bool:
 
 
 def _other_reading(
-    table: Table, predictor: RepairedPredictor, settings: Settings, also: Sequence[str]
+    rows: RepairedRows, original: tuple[Table, AuditReport], settings: Settings, also: Sequence[str]
 ) -> Iterator[MetricChange]:
-    """Yield what probabilities do that are rounded instead of drawn, or drawn instead of rounded."""
-    read = _values if predictor.gives == "decision" else _decisions
-    base, repaired, _ = read(table, predictor, False)
+    """Yield what probabilities do that are rounded instead of drawn, or drawn instead of rounded.
+
+    ``original``: the rows before the repair as they are audited already.
+    """
+    base, repaired, _ = rows.read_otherwise
     shown = (*COMPARED, *also)
     plain = replace(settings, checks=(), only=shown)
-    before, after = (audit(one, one.reading, plain) for one in (base, repaired))
+    before = original[1] if base is original[0] else audit(base, base.reading, plain)
+    after = audit(repaired, repaired.reading, plain)
     every = _overall_rows(base, repaired, before, after, settings)
     yield from (row for row in every if row.id not in LOSSES)
     yield from _comparison_rows(before, after, shown, _Pairs(base, repaired, plain))
-
-
-def results_on(
-    table: Table, predictor: RepairedPredictor, *, of_fit: bool = False
-) -> tuple[Table, Table, Bools]:
-    """Return the rows with base results, the rows with repaired results, and which of these are left to chance."""
-    return (_values if predictor.gives == "value" else _decisions)(table, predictor, of_fit)
-
-
-def _decisions(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[Table, Table, Bools]:
-    """Return the rows with base and with repaired decisions, and which of these are random."""
-    base = _base(table, predictor, of_fit)
-    if base.reading.threshold is None:
-        raise DataError("the original decisions need a threshold on the score; set one with `threshold`")
-    chance = predictor.predict(table)
-    return base, table.with_decision(chance), is_random(chance)
-
-
-def _values(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[Table, Table, Bools]:
-    """Return the rows with base and with repaired values, and which of these are drawn."""
-    if table.rows.entries is not None:  # nobody knows which row of an entry draws which value
-        assert isinstance(predictor, BinnedTube)
-        entry, value, chance = predictor.outcomes(table)
-        parts = table.divided(entry, chance)
-        return _base(parts, predictor, of_fit), parts.with_score(value), predictor.drawn(table)[entry]
-    fitted = predictor.trace.fitted if of_fit else None
-    repaired = table.with_score(predictor.predict(table) if fitted is None else fitted)
-    return _base(table, predictor, of_fit), repaired, predictor.drawn(table)
-
-
-def _base(table: Table, predictor: RepairedPredictor, of_fit: bool) -> Table:
-    """Return the rows with the scores that the repair began with: their own, or of the model it learned."""
-    if PLAIN_SCORE in table.features.column_names:
-        plain = table.features.column(PLAIN_SCORE).to_numpy()
-        real = table.reading.task == "regression"
-        return table.with_score(plain if real else to_probability(plain, table.reading.score_scale))
-    if table.rows.score is not None:
-        return table
-    trace = predictor.trace
-    assert trace.base is not None
-    own = trace.base_fitted if of_fit else None
-    return table.with_score(trace.base.predict(table) if own is None else own)
 
 
 def _noise(table: Table, block: Block) -> tuple[float, float]:

@@ -15,7 +15,8 @@ from fairfix.data.table import Table
 from fairfix.models.predictors import BinnedRule
 from fairfix.models.score_models import BinnedTube
 from fairfix.solvers.parity import ks_to_overall
-from fairfix.tasks.before_after import loss_of, results_on
+from fairfix.tasks.before_after import loss_of
+from fairfix.tasks.repaired_rows import RepairedRows
 
 ROUNDING = 1e-9
 """By how much a certified rate is wider than the sums that it is made of: they are added in another order."""
@@ -93,7 +94,7 @@ def certified_values(
     Each is its least and its largest value wherever scores lie in their bins, expected over the draws, or a reason.
     ``left_out`` rows may be of any group and have any value.
     """
-    valued = results_on(table, rule)[1]
+    valued = RepairedRows(table, rule).shipped.repaired
     value, weight = valued.rows.score, valued.weight
     assert value is not None
     total = float(weight.sum())

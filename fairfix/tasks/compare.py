@@ -35,7 +35,7 @@ from fairfix.noise.description import Noise
 from fairfix.noise.repair_evaluation import RobustnessClaim, true_groups_of, worst_of
 from fairfix.tasks.advice import ORIGINAL, REFUSED, Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
-from fairfix.tasks.before_after import loss_of, mean_change, results_on
+from fairfix.tasks.before_after import loss_of, mean_change
 from fairfix.tasks.changes import baseline_of
 from fairfix.tasks.command import repair_command
 from fairfix.tasks.compare_models import compare_models
@@ -49,9 +49,10 @@ from fairfix.tasks.dataset import (
     said_of_unused,
 )
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
-from fairfix.tasks.fit_and_evaluate import assess, check_split, read_rows, recorded, split_rows
+from fairfix.tasks.fit_and_evaluate import Split, assess, check_split, read_rows, recorded, split_rows
 from fairfix.tasks.group_changes import GroupChange, changes_of
 from fairfix.tasks.messages import add_messages, of_names, of_source
+from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
 from fairfix.tasks.run_metadata import add_record
@@ -185,7 +186,7 @@ def compare_table(
         problem = soft if one.membership else scored
         if "features" in one.uses:
             problem = learning(grouped=one.protected_as_feature, noisy="noise" in one.uses)
-        points.append(_point(contender, slack, problem, table, judge, fit_rng, seed, seen_by_model))
+        points.append(_point(contender, slack, problem, table, split, judge, fit_rng, seed, seen_by_model))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
     points = list(_with_fronts(points))
@@ -209,6 +210,7 @@ def _point(
     slack: float | None,
     problem: RepairProblem,
     table: Table,
+    split: Split,
     judge: _HoldoutEvaluator,
     rng: np.random.Generator,
     seed: int,
@@ -216,19 +218,20 @@ def _point(
 ) -> Point:
     """Return the point of one fit; every fit begins with the random numbers of ``repair``, whatever came before."""
     repairer = contender.with_slack(slack)
-    whole, held = (one.ungrouped if repairer.membership else one for one in (table, judge.held))
+    whole = table.ungrouped if repairer.membership else table
     settings = Settings(confidence=judge.confidence, intersect=len(whole.reading.columns.protected) > 1)
     try:
         with recorded() as caught:
             predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
-        whole, held, own = (with_draws_of(one, predictor, model) for one in (whole, held, judge.held))
+        whole, own = (with_draws_of(one, predictor, model) for one in (whole, judge.held))
         problem = replace(problem, table=with_draws_of(problem.table, predictor, model))
-        result = assess(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
+        parts = split.fit, split.holdout
+        result = assess(whole, parts, problem, repairer, predictor, caught, settings, seed=seed, brief=True)
     except FairfixError as error:
         return Point(contender.title, slack, failure=str(error).removeprefix(f"{repairer.name}: "))
     selected = next((row for row in result.proof.table if row.name == "selection_rate"), None)
     return replace(
-        replace(judge, held=own).repaired(predictor, repairer.comparable_values),
+        replace(judge, held=own).repaired(result.kept.regrouped(own), repairer.comparable_values),
         title=contender.title,
         slack=slack,
         notes=result.messages,
@@ -275,26 +278,27 @@ class _HoldoutEvaluator:
                 costs["square_loss"] = mean_change(change, base, settings, (-math.inf, math.inf))
         return replace(point, surer=again.gaps, costs=costs)
 
-    def repaired(self, predictor: RepairedPredictor, comparable: Comparable) -> Point:
+    def repaired(self, rows: RepairedRows, comparable: Comparable) -> Point:
         """Return what a repair does to the rows.
 
         Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
         and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
         """
-        _, repaired, random = results_on(self.held, predictor)
+        _, repaired, random = rows.shipped
         point = replace(
-            self._of(predictor, repaired, comparable),
+            self._of(rows, comparable),
             randomized=float(np.average(random, weights=self.held.rows.weight)),
-            needs_protected=predictor.needs_beside(self.held.reading.columns.strata),
+            needs_protected=rows.rule.needs_beside(self.held.reading.columns.strata),
         )
         if self.points > 1:
-            point = self.with_costs(point, self.surest._of(predictor, repaired, ()), repaired)
+            point = self.with_costs(point, self.surest._of(rows, ()), repaired)
         return point
 
-    def _of(self, predictor: RepairedPredictor, repaired: Table, comparable: Comparable) -> Point:
+    def _of(self, rows: RepairedRows, comparable: Comparable) -> Point:
         """Return the numbers of the repaired rows."""
+        predictor, repaired = rows.rule, rows.shipped.repaired
         decided = predictor.gives == "decision"
-        flips = of_predictor(self.held, predictor, comparable, self.confidence)
+        flips = of_predictor(self.held, predictor, comparable, self.confidence, score=rows.predict)
         point = self.scored(repaired, flips, decided=decided or predictor.is_probability)
         point = self.with_true_groups(point, repaired, predictor if decided else None)
         if not (decided and predictor.is_probability):

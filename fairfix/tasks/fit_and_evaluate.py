@@ -42,7 +42,7 @@ from fairfix.models.threads import limited
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import check_memberships
-from fairfix.tasks.before_after import BeforeAfter, evaluate, results_on
+from fairfix.tasks.before_after import BeforeAfter, evaluate
 from fairfix.tasks.dataset import Dataset
 from fairfix.tasks.group_changes import AcceptanceCurve, acceptance_curves
 from fairfix.tasks.guarantee import guarantee_problem
@@ -53,9 +53,11 @@ from fairfix.tasks.holdout_costs import (
     cost_of_rounding,
     criterion_of,
     repair_warnings,
+    rounded_from,
     ties,
 )
 from fairfix.tasks.messages import of_names
+from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.unproven_groups import Gap, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.warnings import of_directions
 
@@ -330,16 +332,17 @@ def repair_table(
             fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
             made, predictor = promise.fitted(fit, fitted, split.holdout)
     table = with_draws_of(table, predictor, seen_by_model)
-    kept = table.take(split.holdout)
-    problem = replace(problem, table=table.take(np.sort(np.concatenate([split.fit, split.validation]))))
-    assessment = assess(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
+    of_fit = np.sort(np.concatenate([split.fit, split.validation]))
+    problem = replace(problem, table=table.take(of_fit))
+    parts = of_fit, split.holdout
+    assessment = assess(table, parts, problem, best, predictor, caught, settings, seed=seed, made=made)
     notes = messages((*of_names(table.level_rows, table.reading), *assessment.messages))
     promised = None
     if promise is not None:
-        promised = promise.judged(made, predictor, fitted, assessment.held)
+        promised = promise.judged(made, predictor, fitted, assessment.held.table)
         notes = messages((*promised.messages, *notes))
     sizes = {name: part.size for name, part in vars(split).items()}
-    rule = acceptance_curves(assessment.held, predictor)
+    rule = acceptance_curves(assessment.held.table, predictor)
     facts = notes, table.reading, rule, promised, "" if copies is None else copies.source
     return Outcome(best, predictor, split, sizes, selection, assessment.of_fit, assessment.proof, *facts)
 
@@ -351,14 +354,15 @@ class Assessment:
     of_fit: BeforeAfter
     proof: BeforeAfter
     messages: tuple[Note, ...]
-    held: Table
-    """The held-out rows that the repair has an answer for."""
+    kept: RepairedRows
+    held: RepairedRows
+    """The held-out rows, and those of them that the repair has an answer for."""
 
 
 def assess(
     table: Table,
+    parts: tuple[Ints, Ints],
     problem: RepairProblem,
-    kept: Table,
     repairer: Repairer,
     predictor: RepairedPredictor,
     caught: Sequence[warnings.WarningMessage],
@@ -370,10 +374,12 @@ def assess(
 ) -> Assessment:
     """Prove a repair, and find everything that has to be said of it: the same in a repair and in a comparison.
 
+    The rule predicts the rows of the fit once, and the held-out rows once.
+
     Parameters
     ----------
-    table, kept
-        All rows, and those of them that are held out.
+    table, parts
+        All rows, and the numbers of those of the fit and of those that are held out.
     problem
         What the repair was fitted to.
     repairer, made
@@ -387,29 +393,35 @@ def assess(
     brief
         Whether the proofs are for what is said of the repair alone, and not to be shown.
     """
-    fitted, noise, plain = problem.table, problem.noise, replace(settings, checks=())
+    noise, plain = problem.noise, replace(settings, checks=())
     made = repairer if made is None else made
-    notes = [*warned(caught), *predictor.trace.notes, *ties(table, predictor)]
-    held, gaps = _answered(kept, predictor)
-    gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept))
-    notes += cost_of_rounding(repairer, predictor, held, plain)
-    if predictor.trace.of_held_out is not None:
-        notes += predictor.trace.of_held_out(*results_on(held, predictor)[:2])
-    notes += cost_of_blindness(repairer, predictor, held, plain)
+    fitted, kept = RepairedRows(problem.table, predictor), RepairedRows(table.take(parts[1]), predictor)
+    held, gaps = _answered(kept)
+    gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept.table))
     claim = repairer.claim(noise)
     more: Any = {
         "also": comparisons_of(repairer, table.reading),
         "comparable": repairer.comparable_values,
         "copies": problem.copies,
         "claim": claim,
-        "fifths": fifths_of(fitted, predictor.scales),
+        "fifths": fifths_of(fitted.table, predictor.scales),
         "brief": brief,
     }
-    proof = without_passes(evaluate(held, predictor, settings, **more), gaps)
-    of_fit = evaluate(fitted, predictor, plain, **more, of_fit=True)
+    proof = without_passes(evaluate(held, settings, **more), gaps)
+    of_fit = evaluate(fitted, plain, **more, of_fit=True)
+    drawn = rounded_from(repairer, held, plain)
+    notes = [
+        *warned(caught),
+        *predictor.trace.notes,
+        *ties(table, [*zip(parts, (fitted, kept), strict=True)]),
+    ]
+    notes += cost_of_rounding(repairer, held, proof, drawn)
+    if predictor.trace.of_held_out is not None:
+        notes += predictor.trace.of_held_out(*held.shipped[:2])
+    notes += cost_of_blindness(repairer, held, proof.after if drawn is None else drawn.report, plain)
 
     def again(rows: Bools) -> RepairedPredictor:
-        fewer = replace(problem, table=fitted.take(np.flatnonzero(rows)))
+        fewer = replace(problem, table=problem.table.take(np.flatnonzero(rows)))
         return made.fit(fewer, rng=np.random.default_rng(seed))
 
     free = (
@@ -420,13 +432,14 @@ def assess(
         and not problem.pairs
         and problem.subspace is None
         and problem.copies is None
-        and fitted.rows.label is not None
+        and problem.table.rows.label is not None
     )
-    first = repair_warnings(repairer, predictor, fitted, (of_fit, proof), again if free else None, held)
-    wrong = of_directions(fitted, settings.confidence, scored=predictor.needs_score)
+    learn = again if free else None
+    first = repair_warnings(repairer, fitted, held, (of_fit, proof), drawn, learn)
+    wrong = of_directions(fitted.table, settings.confidence, scored=predictor.needs_score)
     lacking = [gap.caution for gap in gaps]
     notes = [*wrong, *lacking, *first, *proof.claims, *notes]
-    return Assessment(of_fit, proof, messages(notes), held)
+    return Assessment(of_fit, proof, messages(notes), kept, held)
 
 
 def fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:
@@ -481,40 +494,42 @@ def repair_stream(
         rng = np.random.default_rng(seed).spawn(2)[1]
         predictor = warn_unconverged(repairer.name, solver.learn(rows, rng))
     there = levels_of(held)
-    held, gaps = _answered(held, predictor)
+    fitted = RepairedRows(shown, predictor)
+    answered, gaps = _answered(RepairedRows(held, predictor))
     gaps += unproven(
         reading.columns.protected,
         lambda columns: groups_of_cells(counted.counts.keys, counted.counts.cells, columns)[0],
         there,
     )
-    of_fit = evaluate(shown, predictor, replace(settings, checks=()))
-    proof = without_passes(evaluate(held, predictor, settings), gaps)
+    of_fit = evaluate(fitted, replace(settings, checks=()))
+    proof = without_passes(evaluate(answered, settings), gaps)
     lacking = [gap.caution for gap in gaps]
-    first = repair_warnings(repairer, predictor, shown, (of_fit, proof), None, held)
+    drawn = rounded_from(repairer, answered, settings)
+    first = repair_warnings(repairer, fitted, answered, (of_fit, proof), drawn, None)
     wrong = of_directions(shown, settings.confidence)
     cells = counted.counts
     levels = rows_of_levels(cells.keys, cells.cells, cells.rows.sum(axis=(1, 2)))
     notes = messages(
         (*of_names(levels, reading), *wrong, *lacking, *first, *warned(caught), *predictor.trace.notes)
     )
-    sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
-    rule = acceptance_curves(held, predictor)
+    sizes = {"fit": max(passes), "validation": 0, "holdout": len(answered.table)}
+    rule = acceptance_curves(answered.table, predictor)
     return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading, rule), counted
 
 
-def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Gap]]:
-    """Return the held-out rows that the predictor has an answer for, and the groups of the others."""
-    answered = ~np.isnan(predictor.predict(held))
+def _answered(kept: RepairedRows) -> tuple[RepairedRows, list[Gap]]:
+    """Return the held-out rows that the rule has an answer for, and the groups of the others."""
+    answered = ~np.isnan(kept.predicted)
     if answered.all():
-        return held, []
+        return kept, []
     if not answered.any():
         raise DataError(
             "every held-out row belongs to a group that the training rows lack; add rows, or raise `holdout`"
         )
-    lost = held.take(np.flatnonzero(~answered))
+    lost = kept.table.take(np.flatnonzero(~answered))
     why = f"{len(lost):,} held-out rows belong to groups that the training rows lack: they are not evaluated"
-    gaps = without_rule(held.reading.columns.protected, levels_of(lost), why)
-    return held.take(np.flatnonzero(answered)), gaps
+    gaps = without_rule(kept.table.reading.columns.protected, levels_of(lost), why)
+    return kept.take(np.flatnonzero(answered)), gaps
 
 
 def _sampled(

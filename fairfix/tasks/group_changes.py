@@ -7,15 +7,16 @@ each score.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairfix.auditing.results import AuditReport, Block, Value
-from fairfix.data.counts import Floats, Ints, rows_of_each
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Table
-from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.predictors import OfGroups, RepairedPredictor
 
 SHOWN = (
     *("selection_rate", "true_positive_rate", "false_positive_rate"),
@@ -26,8 +27,12 @@ SHOWN = (
 GRID = 201
 """Scores at which a rule is drawn: each is at most half a per cent of the range from the next."""
 
-HALVINGS = 60
-"""Of a step of the grid: then the place of a jump is known to the last digit of a score."""
+BESIDE = 2.0**-40
+"""Part of the range that the scores on either side of a jump lie from it: far above the rounding of a knot."""
+
+JUMP, ZOOMS, PARTS = 0.02, 3, 64
+"""A rule that does not know its knots may jump in a step of the grid that rises so much: so often, it is cut in so many
+parts."""
 
 SAME = 1e-9
 """Two probabilities that differ by less are one."""
@@ -52,7 +57,8 @@ class GroupChange:
 class AcceptanceCurve:
     """The probability of a positive decision of a group at increasing scores, arrays of one length.
 
-    A jump is two scores that are next to one another; between two scores the probability is a straight line.
+    A jump is two scores that lie a millionth of a millionth of the range apart. Between two scores the probability is
+    a straight line.
     """
 
     group: str
@@ -98,8 +104,8 @@ def _of_block(base: Table, repaired: Table, was: Block, now: Block) -> Iterator[
 def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[AcceptanceCurve, ...]:
     """Return the rule of every group of the table; none where decisions hang on more than the score and the group.
 
-    It is the predictor itself that is asked, at a grid of scores, at the scores of the rows where they are few, and on
-    either side of every jump.
+    The predictor is asked once: at a grid of scores, at the scores of the rows where they are few, and at its knots and
+    beside them. Where it does not know its knots, it is asked again where it may jump.
     """
     if predictor.gives != "decision" or predictor.features or not predictor.needs_score:
         return ()
@@ -108,56 +114,52 @@ def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[Accep
     low, high = (0.0, 1.0) if table.reading.score_scale == "probability" else (scores[0], scores[-1])
     grid = np.linspace(low, high, GRID)
     if scores.size <= GRID:
-        middles = (scores[1:] + scores[:-1]) / 2
-        grid = np.unique(np.concatenate([grid, scores, middles]))
+        grid = np.concatenate([grid, scores])
     names: tuple[str, ...] = ("everybody",)
     rows = np.zeros(1, dtype=np.int64)
     if predictor.inputs:
         groups = table.groups(predictor.inputs)
-        rows = np.unique(groups.codes, return_index=True)[1]
-        seen = ~np.isnan(_ask(table, predictor, rows, np.full(rows.size, grid[0])))  # others the fit lacks
-        names, rows = tuple(name for name, one in zip(groups.names, seen, strict=True) if one), rows[seen]
+        names, rows = groups.names, np.unique(groups.codes, return_index=True)[1]
+        seen = np.flatnonzero(~predictor.unseen(table.take(rows)))
+        names, rows = tuple(names[k] for k in seen), rows[seen]
+    knots, beside = predictor.knots(table.reading), BESIDE * (high - low) * np.arange(-1, 2)
+    if knots is None or not isinstance(predictor, OfGroups):
+        drawn = _zoomed(table, predictor, rows, np.unique(grid))
+    else:
+        own = [knots[k] for k in table.codes(predictor.columns, predictor.levels)[rows]]
+        near = [(x[(x >= low) & (x <= high)][:, None] + beside).ravel() for x in own]
+        drawn = _asked(table, predictor, rows, [np.unique(np.append(grid, x).clip(low, high)) for x in near])
     return tuple(
-        AcceptanceCurve(name, tuple(map(float, x)), tuple(map(float, q)))
-        for name, (x, q) in zip(names, _with_jumps(table, predictor, rows, grid), strict=True)
+        AcceptanceCurve(name, tuple(x.tolist()), tuple(q.tolist()))
+        for name, (x, q) in zip(names, itertools.starmap(_corners, drawn), strict=True)
     )
 
 
-def _with_jumps(
+def _asked(
+    table: Table, predictor: RepairedPredictor, rows: Ints, scores: Sequence[Floats]
+) -> list[tuple[Floats, Floats]]:
+    """Return scores, and the probability of a yes that each row would have at its own."""
+    sizes = [one.size for one in scores]
+    taken = table.take(np.repeat(rows, sizes))
+    chance = predictor.predict(replace(taken, rows=replace(taken.rows, score=np.concatenate(scores))))
+    return list(zip(scores, np.split(chance, np.cumsum(sizes)[:-1]), strict=True))
+
+
+def _zoomed(
     table: Table, predictor: RepairedPredictor, rows: Ints, grid: Floats
-) -> Iterator[tuple[Floats, Floats]]:
-    """Yield scores and probabilities of each row's group, with both sides of every bend or jump.
-
-    These are where a step of the grid is no line. All groups are asked at once, since an answer for few scores takes as
-    long as one for many.
-    """
-
-    def ask_each(scores: Floats) -> Floats:
-        """Return probabilities of shape (G, S) at scores of shape (S,)."""
-        flat = _ask(table, predictor, np.repeat(rows, scores.size), np.tile(scores, rows.size))
-        return flat.reshape(rows.size, scores.size)
-
-    chance, bent = ask_each(grid), np.zeros((rows.size, grid.size - 1), dtype=bool)
-    for part in (0.25, 0.5, 0.75):
-        inside, line = (ends[..., :-1] + part * np.diff(ends) for ends in (grid, chance))
-        bent |= np.abs(ask_each(inside) - line) > SAME
-    curved = bent.mean(axis=1) > 0.5
-    k, step = (np.tile(part, 2) for part in np.nonzero(bent & ~curved[:, None]))
-    # where the chance leaves that of the left end of a step, and where it reaches that of the right one
-    left = np.arange(k.size) < k.size // 2
-    low, high, end = grid[step], grid[step + 1], chance[k, np.where(left, step, step + 1)]
-    for _ in range(HALVINGS if k.size else 0):
-        half = (low + high) / 2
-        alike = np.abs(_ask(table, predictor, rows[k], half) - end) <= SAME
-        low, high = np.where(alike == left, half, low), np.where(alike == left, high, half)
-    sides = np.stack([low, high])
-    answers = np.stack([_ask(table, predictor, rows[k], side) for side in sides])
-    for g, own in enumerate(rows_of_each(k, rows.size)):
-        if curved[g]:  # the grid draws it
-            yield grid, chance[g]
-            continue
-        x, first = np.unique(np.append(grid, sides[:, own]), return_index=True)
-        yield _corners(x, np.append(chance[g], answers[:, own])[first])
+) -> list[tuple[Floats, Floats]]:
+    """Return the same at a grid, which is cut finer again and again where the rule may jump."""
+    drawn = _asked(table, predictor, rows, [grid] * rows.size)
+    for _ in range(ZOOMS):
+        steep = [np.flatnonzero(np.abs(np.diff(q)) > JUMP) for _, q in drawn]
+        if not any(part.size for part in steep):
+            break
+        finer = [
+            np.unique(np.append(x, np.linspace(x[part], x[part + 1], PARTS)))
+            for (x, _), part in zip(drawn, steep, strict=True)
+        ]
+        drawn = _asked(table, predictor, rows, finer)
+    return drawn
 
 
 def _corners(x: Floats, q: Floats) -> tuple[Floats, Floats]:
@@ -171,9 +173,3 @@ def _corners(x: Floats, q: Floats) -> tuple[Floats, Floats]:
                 continue
         kept.append(i)
     return x[kept], q[kept]
-
-
-def _ask(table: Table, predictor: RepairedPredictor, rows: Ints, scores: Floats) -> Floats:
-    """Return the probability of a yes for rows as they are, but with other scores; all of shape (n,)."""
-    taken = table.take(rows)
-    return predictor.predict(replace(taken, rows=replace(taken.rows, score=scores)))

@@ -38,8 +38,8 @@ from fairfix.stats.population import (
     RatesOfRules,
     WeightedRates,
 )
-from fairfix.tasks.before_after import results_on
 from fairfix.tasks.guarantee_under_noise import SURVEY, TrueGroupDistances, rows_of_rules
+from fairfix.tasks.repaired_rows import RepairedRows
 
 BETS = "the Waudby-Smith-Ramdas betting bound"
 CLOPPER = "Clopper-Pearson binomial tails"
@@ -349,7 +349,7 @@ def _shares_below(value: Floats, code: Any, mass: Floats, groups: int) -> Floats
 
 def _chance(table: Table, rule: RepairedPredictor) -> Floats:
     """Return the probability of a positive decision of each row, shape (n,)."""
-    chance = results_on(table, rule)[1].chance
+    chance = RepairedRows(table, rule).shipped.repaired.chance
     assert chance is not None
     return chance
 

@@ -23,7 +23,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.noise.dual_certificates import AllowedGroups, PossibleTrueGroups, RateHypothesis, RuledRows
 from fairfix.stats.population import BoundedStatistic
 from fairfix.stats.tails import stake_of, upper_mean
-from fairfix.tasks.before_after import results_on
+from fairfix.tasks.repaired_rows import RepairedRows
 
 OVERALL = 0.1
 """Part of alpha for the overall rates, which are known best."""
@@ -120,7 +120,7 @@ class TrueGroupDistances(BoundedStatistic):
 def rows_of_rules(rule: RepairedPredictor, table: Table, true_groups: PossibleTrueGroups) -> RuledRows:
     """Return what the rules of all recorded groups give each row of a table, with its probabilities of membership."""
     recorded = true_groups.recorded
-    own, label = results_on(table, rule)[1].chance, table.rows.label
+    own, label = RepairedRows(table, rule).shipped.repaired.chance, table.rows.label
     assert own is not None
     assert label is not None  # who repairs behind noise has labels
     each = np.repeat(own[:, None], len(recorded), 1)

@@ -6,26 +6,27 @@ The words are those of :mod:`fairfix.tasks.warnings`; here are the numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from fairfix.auditing.audit import audit
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
-from fairfix.auditing.results import Settings
+from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.arrow_normalize import texts_of
-from fairfix.data.counts import Bools
+from fairfix.data.counts import Bools, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
-from fairfix.data.row_hash import is_random
 from fairfix.data.table import Table
 from fairfix.methods.base import Repairer, expected_accuracy
 from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
-from fairfix.tasks.before_after import BeforeAfter, MetricChange, loss_of, mean_change, results_on
+from fairfix.tasks.before_after import BeforeAfter, MetricChange, loss_of, mean_change
 from fairfix.tasks.messages import of_shared_ids
+from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import (
     Blindness,
     ConstraintTarget,
@@ -48,18 +49,38 @@ def criterion_of(repairer: Repairer, reading: Reading) -> str:
     return Comparison.parse(repairer.bounded_comparison(reading)).to("within_strata").id
 
 
+class DrawnRule(NamedTuple):
+    """Held-out rows under a rule that draws decisions: their audit, and the expected accuracy, NaN without labels."""
+
+    report: AuditReport
+    accuracy: float
+
+
+def rounded_from(repairer: Repairer, held: RepairedRows, settings: Settings) -> DrawnRule | None:
+    """Return held-out rows under the randomized rule that a deterministic one was rounded from; None of other rules."""
+    drawn = held.drawn_rule
+    return None if drawn is None else _drawn(drawn, criterion_of(repairer, held.table.reading), settings)
+
+
+def _drawn(rows: RepairedRows, name: str, settings: Settings) -> DrawnRule:
+    """Return an audit of a comparison, and the accuracy."""
+    repaired = rows.shipped.repaired
+    report = audit(repaired, repaired.reading, replace(settings, checks=(), only=(name,)))
+    return DrawnRule(report, _accuracy(rows.table, repaired))
+
+
 def cost_of_rounding(
-    repairer: Repairer, predictor: RepairedPredictor, held: Table, settings: Settings
+    repairer: Repairer, held: RepairedRows, proof: BeforeAfter, drawn: DrawnRule | None
 ) -> Iterator[Note]:
     """Yield what a deterministic rule costs against the randomised one that it was rounded from."""
-    before = predictor.trace.randomized
-    if before is None:
+    if drawn is None:
         return
-    name, asked = criterion_of(repairer, held.reading), targets_of(repairer, held.reading).values()
-    (gap, right), (rounded_gap, rounded_right) = (
-        _gap_and_accuracy(rule, held, name, settings, asked) for rule in (before, predictor)
-    )
-    accuracy = "" if math.isnan(right) else f", accuracy {rounded_right:.4f} instead of {right:.4f}"
+    reading = held.table.reading
+    name, asked = criterion_of(repairer, reading), targets_of(repairer, reading).values()
+    gap, rounded_gap = (_gap(report, name, asked) for report in (drawn.report, proof.after))
+    rounded = _accuracy(held.table, held.shipped.repaired)
+    right = drawn.accuracy
+    accuracy = "" if math.isnan(right) else f", accuracy {rounded:.4f} instead of {right:.4f}"
     yield Note(
         f"without randomization, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}",
         "rounded",
@@ -67,46 +88,48 @@ def cost_of_rounding(
 
 
 def cost_of_blindness(
-    repairer: Repairer, predictor: RepairedPredictor, held: Table, settings: Settings
+    repairer: Repairer, held: RepairedRows, report: AuditReport, settings: Settings
 ) -> Iterator[Note]:
-    """Yield what a rule that does not look at the group costs against the same repair with one that does."""
-    aware, base = predictor.trace.aware, predictor.trace.base
-    if aware is None or base is None or held.rows.label is None:
+    """Yield what a rule that does not look at the group costs against the same repair with one that does.
+
+    ``report``: an audit of the held-out rows under the rule, with its decisions drawn.
+    """
+    trace = held.rule.trace
+    if trace.aware is None or trace.base is None or held.table.rows.label is None:
         return
-    answered = held.take(np.flatnonzero(~np.isnan(aware.predict(held))))
-    rules: list[RepairedPredictor] = [predictor, aware, base]
-    label, weight = answered.rows.label, answered.weight
+    aware = RepairedRows(held.table, trace.aware)
+    name = criterion_of(repairer, held.table.reading)
+    if (lost := np.isnan(aware.predicted)).any():
+        held, aware = (one.take(np.flatnonzero(~lost)) for one in (held, aware))
+        report = _drawn(held.drawn_rule or held, name, settings).report
+    table = held.table
+    label, weight = table.rows.label, table.weight
     assert label is not None
     mean = float(np.average(label, weights=weight))
-    shown = [answered.with_score(rule.predict(answered)) for rule in rules]
-    losses = [loss_of("log_loss", one) for one in (*shown, answered.with_score(np.full(len(answered), mean)))]
-    if not (np.isfinite(losses).all() and len(answered)):
+    shown = [held.predicted, aware.predicted, held.plain, np.full(len(table), mean)]
+    losses = [loss_of("log_loss", table.with_score(one)) for one in shown]
+    if not (np.isfinite(losses).all() and len(table)):
         return
     own, seeing, free, constant = (float(np.average(loss, weights=weight)) for loss in losses)
-    more = mean_change(losses[0] - losses[1], answered, settings, (-math.inf, math.inf))
-    name, asked = criterion_of(repairer, answered.reading), targets_of(repairer, answered.reading).values()
-    # whose rates are those of the probability
-    drawn = [rule.trace.randomized or rule for rule in (predictor, aware)]
-    gap, aware_gap = (_gap_and_accuracy(rule, answered, name, settings, asked)[0] for rule in drawn)
-    attribute = attribute_name(answered.reading.columns.protected)
+    more = mean_change(losses[0] - losses[1], table, settings, (-math.inf, math.inf))
+    asked = targets_of(repairer, table.reading).values()
+    seeing_report = _drawn(aware.drawn_rule or aware, name, settings).report  # rates of the probability
+    gap, aware_gap = (_gap(one, name, asked) for one in (report, seeing_report))
+    attribute = attribute_name(table.reading.columns.protected)
     yield from of_blindness(Blindness(attribute, name, own, seeing, more, free, constant, gap, aware_gap))
 
 
-def _gap_and_accuracy(
-    rule: RepairedPredictor, held: Table, name: str, settings: Settings, asked: Collection[ConstraintTarget]
-) -> tuple[float, float]:
-    """Return the worst value of a comparison on held-out rows, and the expected accuracy, NaN without labels.
-
-    It is that of the attributes that are ``asked`` for by name, or of all.
-    """
-    repaired = results_on(held, rule)[1]
-    report = audit(repaired, repaired.reading, replace(settings, checks=(), only=(name,)))
+def _gap(report: AuditReport, name: str, asked: Collection[ConstraintTarget]) -> float:
+    """Return the worst value of a comparison, of the attributes that are ``asked`` for by name, or of all."""
     worst = min if Comparison.parse(name).worse == "smaller" else max
     blocks = [b for b in report.blocks if any(one.attribute in ("", b.attribute) for one in asked)]
-    gap = worst(b.comparisons[name].value.value for b in blocks if name in b.comparisons)
-    chance = repaired.chance
-    assert chance is not None
-    return gap, expected_accuracy(held, chance) if held.reading.binary else math.nan
+    return worst(b.comparisons[name].value.value for b in blocks if name in b.comparisons)
+
+
+def _accuracy(table: Table, repaired: Table) -> float:
+    """Return the expected accuracy of decisions; NaN without labels."""
+    assert repaired.chance is not None
+    return expected_accuracy(table, repaired.chance) if table.reading.binary else math.nan
 
 
 def targets_of(repairer: Repairer, reading: Reading) -> dict[tuple[str, ...], ConstraintTarget]:
@@ -131,36 +154,37 @@ def change_of(proof: BeforeAfter, asked: ConstraintTarget, columns: tuple[str, .
 
 def repair_warnings(
     repairer: Repairer,
-    predictor: RepairedPredictor,
-    fitted: Table,
+    fitted: RepairedRows,
+    held: RepairedRows,
     shown: tuple[BeforeAfter, BeforeAfter],
+    drawn: DrawnRule | None,
     learn: Callable[[Bools], RepairedPredictor] | None,
-    held: Table,
 ) -> Iterator[Caution]:
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
-    asked = targets_of(repairer, held.reading)
+    predictor, reading = held.rule, held.table.reading
+    asked = targets_of(repairer, reading)
     if "noise" in repairer.uses:  # of true groups, as far as anything is known of them
         asked = {
             columns: replace(one, comparison=Comparison.parse(one.comparison).to(TRUE_GROUPS).id)
             for columns, one in asked.items()
         }
-    metric = Comparison.parse(criterion_of(repairer, held.reading)).metric
+    name = criterion_of(repairer, reading)
+    metric = Comparison.parse(name).metric
     proof_rows = {
         columns: [change_of(proof, one, columns) for proof in shown] for columns, one in asked.items()
     }
-    drawn = predictor.trace.randomized
     for columns, one in asked.items():
         fit, holdout = proof_rows[columns]
         if holdout is None or fit is None or drawn is None:
             continue
-        groups, attribute = fitted.groups(columns), attribute_name(columns)
-        step, plain = one_row(fitted, groups, metric), replace(shown[1].after.settings, checks=())
+        step = one_row(fitted.table, fitted.table.groups(columns), metric)
         if one.is_ratio:  # of rates up to the greatest, which a row moves as it does the least
-            rates = [group.metrics[metric].value for group in shown[0].after.block(attribute).groups]
+            block = shown[0].after.block(attribute_name(columns))
+            rates = [group.metrics[metric].value for group in block.groups]
             step *= 2 / max(rates) if max(rates) > 0 else math.inf
-        left, _ = _gap_and_accuracy(drawn, held, criterion_of(repairer, held.reading), plain, [one])
+        left = _gap(drawn.report, name, [one])
         yield from of_rounding(one, fit.after, holdout.before, holdout.after, step, left)
-    parts = [results_on(rows, predictor)[:2] for rows in (fitted, held)]
+    parts = [rows.shipped[:2] for rows in (fitted, held)]
     own = [note for note in predictor.trace.notes if isinstance(note, Caution) and note.code == "selection"]
     same = list(of_constant(*parts, decides=False)) if predictor.gives == "value" else []
     if not (same or own) and parts[1][1].chance is not None:
@@ -170,7 +194,7 @@ def repair_warnings(
         if (holdout := proof_rows[columns][1]) is not None:
             yield from of_gaps(one, holdout.before, holdout.after)
     yield from of_levelling(*parts[1], shown[1].after.settings.confidence)
-    by_row = fitted.rows.entries is None
+    by_row = fitted.table.rows.entries is None
     expected = predictor.gives == "decision" or not (by_row and shown[0].randomized)  # not one draw of values
     for columns, one in asked.items():
         fit = proof_rows[columns][0]
@@ -182,8 +206,8 @@ def repair_warnings(
             assert taken.change is not None
             yield from of_selection(taken.before, taken.after, taken.change)
     if learn is not None:
-        unit = "the decisions" if _decided(predictor, held) else "the square loss"
-        yield from of_small_groups(metric, fitted, held, predictor, learn, _cost, unit)
+        unit = "the decisions" if _decided(predictor, held.table) else "the square loss"
+        yield from of_small_groups(metric, fitted.table, held, learn, _cost, unit)
 
 
 def _decided(predictor: RepairedPredictor, held: Table) -> bool:
@@ -191,18 +215,15 @@ def _decided(predictor: RepairedPredictor, held: Table) -> bool:
     return held.reading.binary and (predictor.gives == "decision" or predictor.is_probability)
 
 
-def _cost(table: Table, predictor: RepairedPredictor) -> float:
+def _cost(rows: RepairedRows) -> float:
     """Return what a repair costs rows: accuracy, or the rise of the square loss as a share of it."""
-    base, repaired, _ = results_on(table, predictor)
-    if _decided(predictor, table):
-        then, now = base.chance, repaired.chance
-        assert then is not None
-        assert now is not None
-        return expected_accuracy(base, then) - expected_accuracy(base, now)
-    if table.rows.label is None or base.reading.score_scale == "raw":
+    base, repaired, _ = rows.shipped
+    if _decided(rows.rule, rows.table):
+        return _accuracy(base, base) - _accuracy(base, repaired)
+    if rows.table.rows.label is None or base.reading.score_scale == "raw":
         return math.nan
     losses = (loss_of("square_loss", one) for one in (base, repaired))
-    loss, left = (float(np.average(one, weights=table.rows.weight)) for one in losses)
+    loss, left = (float(np.average(one, weights=rows.table.rows.weight)) for one in losses)
     return (left - loss) / loss if loss > 0 else math.nan
 
 
@@ -210,12 +231,17 @@ MANY_EQUAL = 0.05
 """Fraction of the rows whose result is randomized that equal another, from which on it is a warning."""
 
 
-def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Note]:
-    """Yield what is to be said where nothing, or an id that repeats, tells rows apart whose result is drawn."""
+def ties(table: Table, parts: Sequence[tuple[Ints, RepairedRows]]) -> Iterator[Note]:
+    """Yield what is to be said where nothing, or an id that repeats, tells rows apart whose result is drawn.
+
+    ``parts``: numbers of rows of the table, and these rows repaired.
+    """
     name = table.reading.columns.id
-    if table.draw is None or not predictor.randomized:
+    if table.draw is None or not parts[0][1].rule.randomized:
         return
-    drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
+    drawn = np.zeros(len(table), dtype=bool)
+    for numbers, rows in parts:
+        drawn[numbers] = rows.drawn
     many = int(drawn.sum())
     alike = table.draw.repeated(np.flatnonzero(drawn)) if isinstance(table.draw, RowDraws) else 0
     if name is None and alike:

@@ -47,8 +47,16 @@ from fairfix.tasks.bin_bounds import certified, certified_values
 from fairfix.tasks.count import check_agreement, counts_of
 from fairfix.tasks.fit_and_evaluate import Outcome, recorded, warned
 from fairfix.tasks.group_changes import acceptance_curves
-from fairfix.tasks.holdout_costs import change_of, cost_of_rounding, criterion_of, repair_warnings, targets_of
+from fairfix.tasks.holdout_costs import (
+    change_of,
+    cost_of_rounding,
+    criterion_of,
+    repair_warnings,
+    rounded_from,
+    targets_of,
+)
 from fairfix.tasks.messages import of_names
+from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.request import RepairRequest
 from fairfix.tasks.unproven_groups import (
     Gap,
@@ -140,9 +148,9 @@ def repair_counts(
     notes = [*warned(caught), *rule.trace.notes, *notes]
     plain = replace(settings, checks=())
     proof: BeforeAfter | None = None
-    shown = table
+    shown, fitted = table, RepairedRows(table, rule)
     if held is None:
-        of_fit = evaluate(table, rule, settings, **more, of_fit=True)
+        of_fit = evaluate(fitted, settings, **more, of_fit=True)
         of_fit = replace(of_fit, after=_unproven(of_fit.after))
         first = [_nothing_proven()]
         if rule.trace.randomized is None and "noise" not in repairer.uses:
@@ -150,7 +158,7 @@ def repair_counts(
                 if (row := change_of(of_fit, asked, columns)) is not None:
                     first += of_slack(asked, row.after.value)
     else:
-        of_fit = evaluate(table, rule, plain, **more, of_fit=True)
+        of_fit = evaluate(fitted, plain, **more, of_fit=True)
         held, gaps = _answered(held, rule, reading.columns.protected)
         shown = held.table(reading)
         gaps += unproven(reading.columns.protected, levels_of(table), levels_of(shown))
@@ -161,10 +169,11 @@ def repair_counts(
                 "groups these are"
             )
             gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
-        notes += cost_of_rounding(repairer, rule, shown, plain)
-        proof = evaluate(shown, rule, settings, **more)
-        proof = without_passes(proof, gaps)
-        first = [*lacking, *repair_warnings(repairer, rule, table, (of_fit, proof), None, shown)]
+        held_rows = RepairedRows(shown, rule)
+        drawn = rounded_from(repairer, held_rows, plain)
+        proof = without_passes(evaluate(held_rows, settings, **more), gaps)
+        notes += cost_of_rounding(repairer, held_rows, proof, drawn)
+        first = [*lacking, *repair_warnings(repairer, fitted, held_rows, (of_fit, proof), drawn, None)]
         notes = [*proof.claims, *notes]
     wrong = of_directions(table, settings.confidence)
     by = held or fit

@@ -46,6 +46,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
 from fairfix.stats.estimates import Areas, Means, powers, simultaneous_limits
 from fairfix.tasks.messages import of_decisions, of_direction
+from fairfix.tasks.repaired_rows import RepairedRows
 
 FEW = 100
 """Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
@@ -384,10 +385,9 @@ def area_of(table: Table, confidence: float) -> Value | None:
 def of_small_groups(
     metric: str,
     fit: Table,
-    held: Table,
-    predictor: RepairedPredictor,
+    held: RepairedRows,
     again: Callable[[Bools], RepairedPredictor],
-    cost: Callable[[Table, RepairedPredictor], float],
+    cost: Callable[[RepairedRows], float],
     unit: str,
 ) -> Iterator[Caution]:
     """Yield what groups of few rows cost the others, if that is most of what the repair costs them.
@@ -411,11 +411,11 @@ def of_small_groups(
     if not small.any() or small.all():
         return
     gone = {groups.levels[k] for k in np.flatnonzero(small)}
-    theirs = held.groups(groups.columns)
+    theirs = held.table.groups(groups.columns)
     others = held.take(np.flatnonzero([theirs.levels[c] not in gone for c in theirs.codes]))
-    if not len(others):
+    if not len(others.table):
         return
-    paid = cost(others, predictor)
+    paid = cost(others)
     if not paid >= MATERIAL:
         return
     kept = ~small[groups.codes]
@@ -424,7 +424,7 @@ def of_small_groups(
     else:
         try:
             with warnings.catch_warnings(action="ignore", category=FairfixWarning):
-                alone, why = cost(others, again(kept)), "fitted again without"
+                alone, why = cost(RepairedRows(others.table, again(kept))), "fitted again without"
         except FairfixError:
             return  # the method cannot be fitted to the others
     if paid - alone >= max(MATERIAL, paid / 2):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Settings
 from fairfix.cli.repair import method_options
 from fairfix.data.reading import Columns, Reading
-from fairfix.data.scan import read_table
+from fairfix.data.scan import Scan, count_table, read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
@@ -40,8 +41,9 @@ from fairfix.models.estimators import Learner
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time
 from fairfix.noise.description import Noise, NoiseTable
-from fairfix.tasks.before_after import results_on
+from fairfix.tasks.fit_and_evaluate import repair_table
 from fairfix.tasks.repair import repair
+from fairfix.tasks.repaired_rows import RepairedRows
 from sklearn.tree import DecisionTreeClassifier
 
 from tests.data import scored
@@ -285,7 +287,7 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
         times, many = 512, len(table)
         draw = np.repeat((np.arange(times) + 0.5) / times, many)
         table = replace(table.take(np.tile(np.arange(many), times)), draw=lambda rows: draw[rows])
-    _, repaired, _ = results_on(table, predictor)
+    repaired = RepairedRows(table, predictor).shipped.repaired
     if repairer.membership:
         z = np.stack([table.features[name].to_numpy() for name in repairer.membership.values()])
         z *= table.rows.label == 1 if type(repairer) is SoftRates else 1
@@ -326,6 +328,44 @@ def test_same_seed_same_state(method: type[Repairer]) -> None:
 
     assert settings == again
     assert {n: a.tobytes() for n, a in arrays.items()} == {n: a.tobytes() for n, a in same.items()}
+
+
+def test_a_repair_predicts_and_audits_no_rows_twice(
+    method: type[Repairer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shipped rule is asked once for each set of rows, and no results are audited again at the same confidence."""
+    asked: list[tuple[object, bytes]] = []
+    audited: list[tuple[float, bytes]] = []
+
+    def content(table: Table) -> bytes:
+        rows = table.rows
+        arrays = (rows.cell, rows.label, rows.score, rows.decision)
+        known = [b"" if one is None else one.tobytes() for one in arrays]
+        return pickle.dumps((known, table.features.to_pydict(), rows.cells))
+
+    def watched(predict: Callable[[Any, Table], Any]) -> Callable[[Any, Table], Any]:
+        def predicted(self: Any, table: Table) -> Any:
+            asked.append((self, content(table)))
+            return predict(self, table)
+
+        return predicted
+
+    def scanned(table: Table) -> Scan:
+        confidence = sys._getframe(1).f_locals["settings"].confidence
+        audited.append((confidence, content(table)))
+        return count_table(table)
+
+    for kind in {base for one in RepairedPredictor.kinds.values() for base in one.__mro__}:
+        if "predict" in vars(kind):
+            monkeypatch.setattr(kind, "predict", watched(kind.predict))
+    monkeypatch.setattr("fairfix.auditing.audit.count_table", scanned)
+    table = table_of(scored())
+    problem = problem_of(method, table)
+    outcome = repair_table(table, method(), noise=problem.noise, features=problem.features)
+    mine = [rows for rule, rows in asked if rule is outcome.predictor]
+
+    assert 2 <= len(mine) == len(set(mine))
+    assert 4 <= len(audited) == len(set(audited))
 
 
 def test_the_problem_is_untouched(method: type[Repairer], capsys: pytest.CaptureFixture[str]) -> None:
@@ -403,7 +443,7 @@ def test_a_guarantee_holds_in_the_population_or_is_refused(method: type[Repairer
         assert re.search("use|set|name|give|leave out|Repair|describe", refusal)
         return
     one, fresh = result.content["guarantee"], table_of(scored(6, 20_000))
-    repaired = results_on(fresh, result.repaired.predictor)[1]
+    repaired = RepairedRows(fresh, result.repaired.predictor).shipped.repaired
     gaps = audit(repaired, repaired.reading).block("race").comparisons
 
     assert one["holds"] == (one["bound"] <= one["slack"])

@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.models.predictors import BinnedRule, GroupwiseCurve, GroupwiseRamp
 from fairfix.report.layout import layout
 from fairfix.report.repairs import in_words
+from fairfix.solvers.piecewise import Piecewise
+from fairfix.tasks.group_changes import acceptance_curves
 from fairfix.tasks.predict import predict
 from fairfix.tasks.repair import RepairResult, repair
+
+from tests.data import scored
 
 METHODS: dict[str, dict[str, Any]] = {
     "ramp": {"method": "ramp", "slack": 0.02},
@@ -75,6 +83,43 @@ def test_a_rule_that_is_shown_is_the_rule(name: str, digits: int) -> None:
         expected = predict(result.repaired, frame)["p_positive"]
         shown = np.interp(asked, one["scores"], one["probabilities"])
         assert np.abs(shown - np.asarray(expected)).max() < (0.05 if name == "curves" else 1e-6)
+
+
+def test_every_jump_is_shown() -> None:
+    """Bins may be much narrower than the steps at which a rule is drawn: all of their jumps are shown, and no more."""
+    edges = np.sort(np.random.default_rng(0).random(600))
+    levels = np.linspace(0.0, 1.0, edges.size + 1)
+    columns = Columns(("race",), label="label", score="score")
+    table = read_table(scored(rows=300), Reading(columns, thresholds=(0.5,)), columns=())
+    groups = table.groups().levels
+    rule = BinnedRule(("race",), groups, edges, np.stack([levels, levels[::-1], levels**2])[: len(groups)])
+    curves = acceptance_curves(table, rule)
+
+    assert [one.group for one in curves] == ["g0", "g1", "g2"]
+    for k, one in enumerate(curves):
+        assert len(one.scores) == 2 * edges.size + 2
+        asked = np.random.default_rng(1).random(2000)
+        shown = np.interp(asked, one.scores, one.probabilities)
+        assert np.abs(shown - rule.probabilities[k, rule.bins(asked)]).max() < 1e-12
+
+
+@pytest.mark.parametrize("scale", ["probability", "percent", "margin", "logit", "raw"])
+def test_knots_are_on_the_scale_of_the_scores(scale: Any) -> None:
+    """At the knots of a ramp, its probabilities are 0 and 1; so they are of one on recalibrated scores."""
+    reading = Reading(Columns(("race",), score="score"), score_scale=scale, thresholds=(0.5,))
+    groups = (("g0",), ("g1",), ("g2",))
+    curve = Piecewise.line(4.0, 0.5)
+    rules = [GroupwiseCurve(("race",), groups, (curve,) * 3)]
+    if scale != "raw":
+        rules.append(
+            GroupwiseCurve(("race",), groups, (curve,) * 3, np.array([[1.0, 0.3], [2.0, 0.0], [0.5, -1.0]]))
+        )
+        rules.append(GroupwiseRamp(("race",), groups, np.array([-0.2, 0.0, 0.3]), np.zeros(3), 0.25))
+    for rule in rules:
+        knots = rule.knots(reading)
+        table = pa.table({"race": [g[0] for g in groups] * 2, "score": np.stack(knots).T.ravel()})
+        given = rule.predict(read_table(table, reading, columns=())).reshape(2, 3)
+        np.testing.assert_allclose(given, [[0.0] * 3, [1.0] * 3], atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["values", "blind"])

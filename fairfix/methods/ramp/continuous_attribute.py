@@ -27,7 +27,8 @@ from fairfix.data.memberships import numbers_of
 from fairfix.data.scales import Scale, scale_of, scaled
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import alike_for_all, proven_trace
-from fairfix.models.predictors import NumberRamp, RepairedPredictor
+from fairfix.models.numeric_rules import NumberRamp
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.solvers.band_ramps import Ramps, solve_ramps
 from fairfix.solvers.bands import Bands

@@ -42,7 +42,8 @@ from fairfix.errors import DataError
 from fairfix.methods.cells import cells_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
-from fairfix.models.predictors import RepairedPredictor, SoftRamp, SoftRates, mean_curve
+from fairfix.models.numeric_rules import SoftRamp, SoftRates, mean_curve
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.solvers.band_ramps import Ramps, solve_ramps
 from fairfix.solvers.bands import Bands
