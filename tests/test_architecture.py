@@ -190,7 +190,18 @@ def test_every_module_says_what_it_is_for() -> None:
     assert not [path for path, tree in trees().items() if not ast.get_docstring(tree)]
 
 
-HEAVY = ("ibis", "duckdb", "sqlglot", "pandas", "sklearn", "joblib", "matplotlib", "rich", "jinja2")
+HEAVY = (
+    "narwhals",
+    "ibis",
+    "duckdb",
+    "sqlglot",
+    "pandas",
+    "sklearn",
+    "joblib",
+    "matplotlib",
+    "rich",
+    "jinja2",
+)
 
 
 def loaded_by(code: str) -> set[str]:

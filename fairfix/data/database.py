@@ -12,19 +12,19 @@ import logging
 import re
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 from uuid import uuid4
 
 import pyarrow as pa
 
 from fairfix.data import files
-from fairfix.data.count_queries import Questions, as_coded, check_types, is_text_in_files, planned
-from fairfix.data.counts import Counts, Grid, Slice
+from fairfix.data.count_queries import CountQueries, Frame, framed, planned
+from fairfix.data.counts import Counts
 from fairfix.data.embedded import (
     SHOWN_TABLES,
     duckdb_tables,
@@ -33,13 +33,10 @@ from fairfix.data.embedded import (
     open_sqlite,
     sqlite_tables,
 )
-from fairfix.data.files import Part, Source
+from fairfix.data.engines import EngineSource
 from fairfix.data.names import did_you_mean
-from fairfix.data.query_results import counts_of, fetched, summarised
 from fairfix.data.reading import Reading
-from fairfix.data.scan import SORT_ROWS, KeptRows
 from fairfix.data.urls import BACKENDS, QUERY, is_dry, scheme_of, shown_url
-from fairfix.data.workers import Cluster, Workers
 from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
 
 SHOWN_SIGNS = 300
@@ -81,25 +78,26 @@ REMEDIES = {
 """Words of a database -> what to type."""
 
 
-class DatabaseSource(Source):
-    """A table of Ibis: counted by questions, or streamed in one part; in a dry run asked for its columns alone."""
-
-    answers = True
+class DatabaseSource(EngineSource):
+    """A table of Ibis; in a dry run, its database is asked for the columns alone."""
 
     def __init__(self, table: Any, name: str, secrets: Sequence[str] = ()) -> None:
-        self.name = name
-        self._table, self._secrets = table, tuple(secrets)
-        self._rows: int | None = None
-        with self._asking():
-            self._backend = table._find_backend(use_default=True)
+        self._secrets, self._connected = tuple(secrets), table
+        with asking(name, secrets):
+            self._database = table._find_backend(use_default=True)
             kinds = table.schema()
             self._foreign = {column: kind for column, kind in kinds.items() if not _is_known(kind)}
-            self.schema = pa.schema(
+            printed = [column for column, kind in kinds.items() if _is_printed(kind)]
+            plain = table.mutate(**{column: table[column].cast("string") for column in printed})
+            schema = pa.schema(
                 [
                     pa.field(column, pa.null() if column in self._foreign else _streamed_type(kind))
                     for column, kind in kinds.items()
                 ]
             )
+        super().__init__(framed(plain if printed else table), schema, name)
+        self.backend = self._database.name
+        self.texts = frozenset(column for column, kind in kinds.items() if _is_unscaled(kind))
 
     @property
     def usable(self) -> tuple[str, ...]:
@@ -109,81 +107,44 @@ class DatabaseSource(Source):
     @property
     def rows(self) -> int | None:  # type: ignore[override]  # asked for when it is needed
         """Number of rows; None where nothing is asked."""
-        if self._rows is None and not is_dry():
-            for answer in self.ask(self._table.aggregate(n=self._table.count())):
-                self._rows = int(answer["n"][0].as_py())
-        return self._rows
+        return self._rows if is_dry() else super().rows
 
-    @property
-    def about_rows(self) -> int:  # type: ignore[override]  # it asks for the rows
-        """Number of rows."""
-        return self.rows or 0
-
-    def read_by(self, workers: Workers) -> Self:
-        """Return the source as it is: its rows come by its own connection; a UsageError for a cluster."""
-        if isinstance(workers, Cluster):
-            raise UsageError(
-                f"`cluster` reads files, and {self.name} is counted by its database; leave it out"
-            )
-        return super().read_by(workers)
-
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return the table as one part."""
-        return [Part(self.name, lambda: self.ask(self.stream(columns, types)))]
-
-    def stream(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> Any:
-        """Return the question for the rows, of these columns."""
+    def selected(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> Frame:
+        """Return the statement for all rows, with these columns."""
         self._require_known(columns)
-        kinds = types or {}
-        return self._table.select(
-            [_streamed(self._table[name], kinds.get(name)).name(name) for name in columns]
-        )
+        return super().selected(columns, types)
 
     def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:
         """Return the counts of all rows; None where they are so few that exact distances take all of them."""
-        questions = self.questions(reading, losses=losses)
         if is_dry():
-            raise self._unsent(planned(questions, self.stream(reading.columns.counted), exact=exact))
-        summary = summarised(self.ask, questions, self.name)
-        self._rows = summary.read
-        if exact and reading.columns.score and summary.read <= SORT_ROWS:
-            return None
-        return counts_of(self.ask, questions, summary, self.name, exact=exact)
-
-    def collected(
-        self,
-        reading: Reading,
-        counts: Counts,
-        slices: Sequence[Slice],
-        columns: tuple[str, ...] | None = None,
-        finer: Grid | None = None,
-    ) -> KeptRows:
-        """Return the rows in slices of the scores, or how many there are in finer bins, by one question."""
-        return fetched(self.ask, self.questions(reading), counts, slices, self.name, columns, finer)
+            queries = self.queries(reading, losses=losses)
+            raise self._unsent(planned(queries, self.selected(reading.columns.counted), exact=exact))
+        return super().counted(reading, exact=exact, losses=losses)
 
     def close(self) -> None:
         """Close the connection."""
-        self._backend.disconnect()
+        self._database.disconnect()
 
-    def questions(self, reading: Reading, *, losses: bool = False) -> Questions:
-        """Return the questions for a reading; a ColumnError where a column has a type that its part cannot have."""
+    def queries(self, reading: Reading, *, losses: bool = False) -> CountQueries:
+        """Return the statements for a reading; a ColumnError where a column has a type that its part cannot have."""
         self._require_known(reading.columns.counted)
-        check_types(self.schema, reading)
-        return Questions(self._table, reading, losses, self._backend.name)
+        return super().queries(reading, losses=losses)
 
-    def _unsent(self, questions: Mapping[str, Any]) -> UnsentError:
-        """Return the end of a dry run: questions as SQL, each with what it is for."""
+    def _unsent(self, statements: Mapping[str, Frame]) -> UnsentError:
+        """Return the end of a dry run: statements as SQL, each with its purpose."""
         about = " ".join(self.name.split())
         texts = [f"-- {about}: queries that would be sent; only the columns were looked up"]
         with self._asking():
-            for title, question in questions.items():
-                texts += [f"\n-- {title}", str(self._backend.compile(question, pretty=True)) + ";"]
+            for title, statement in statements.items():
+                sql = self._database.compile(statement.to_native(), pretty=True)
+                texts += [f"\n-- {title}", f"{sql};"]
         return UnsentError("\n".join(texts))
 
-    def ask(self, question: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the answer to a question, with the types that Ibis says."""
+    def ask(self, statement: Frame) -> Iterator[pa.RecordBatch]:
+        """Yield the answer to a statement, with the types that Ibis says."""
         if is_dry():
-            raise self._unsent({"the rows; further queries depend on them": question})
+            raise self._unsent({"the rows; further queries depend on them": statement})
+        question: Any = statement.to_native()
         with self._asking():
             schema = question.schema().to_pyarrow()
             for batch in self._batches(question):
@@ -195,13 +156,13 @@ class DatabaseSource(Source):
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _batches(self, question: Any) -> Iterator[pa.RecordBatch]:
-        if self._backend.name == "postgres":
-            return _of_cursor(self._backend, question)
-        if self._backend.name != "duckdb":
-            return iter(self._backend.to_pyarrow_batches(question, chunk_size=files.BATCH_ROWS))
+        if self._database.name == "postgres":
+            return _of_cursor(self._database, question)
+        if self._database.name != "duckdb":
+            return iter(self._database.to_pyarrow_batches(question, chunk_size=files.BATCH_ROWS))
         # Ibis calls what reads answers by names that DuckDB 2 no longer has
-        self._backend._run_pre_execute_hooks(question)
-        answer = self._backend.con.sql(self._backend.compile(question))
+        self._database._run_pre_execute_hooks(question)
+        answer = self._database.con.sql(self._database.compile(question))
         read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
         return iter(read(files.BATCH_ROWS))
 
@@ -213,7 +174,7 @@ class DatabaseSource(Source):
                     "cannot read; cast it in `sql`, or leave it out there"
                 )
 
-    def _asking(self) -> Any:
+    def _asking(self) -> AbstractContextManager[None]:
         return asking(self.name, self._secrets)
 
 
@@ -241,18 +202,21 @@ def _is_known(kind: Any) -> bool:
     return True
 
 
+def _is_printed(kind: Any) -> bool:
+    """Tell whether values of a type of Ibis come as objects of their own, which files have as text."""
+    return bool(kind.is_uuid() or kind.is_json() or kind.is_inet() or kind.is_macaddr())
+
+
+def _is_unscaled(kind: Any) -> bool:
+    """Tell whether a type of Ibis is a decimal with any number of digits."""
+    return bool(kind.is_decimal() and kind.scale is None)
+
+
 def _streamed_type(kind: Any) -> pa.DataType:
     """Return the type that values come in: decimals of no fixed scale as doubles."""
-    if is_text_in_files(kind):
+    if _is_printed(kind):
         return pa.string()
-    return pa.float64() if kind.is_decimal() and kind.scale is None else kind.to_pyarrow()
-
-
-def _streamed(column: Any, wanted: pa.DataType | None) -> Any:
-    """Return a column as it is streamed: a decimal as the number that is wanted, or as values with a meaning each."""
-    kind = column.type()
-    real = wanted is None or not pa.types.is_dictionary(wanted)
-    return column.cast("float64") if real and kind.is_decimal() and kind.scale is None else as_coded(column)
+    return pa.float64() if _is_unscaled(kind) else kind.to_pyarrow()
 
 
 def _type_name(kind: Any) -> str:

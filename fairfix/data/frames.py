@@ -3,11 +3,13 @@
 =============================================  ==============================================================
 kind                                           is read
 =============================================  ==============================================================
-Arrow table, batch                             as it is
+Arrow table, batch, Polars data frame          as it is
 pandas data frame, dict of columns, records,   into an Arrow table at once
 structured array of numpy
-Polars data frame, DuckDB relation             the columns that a run uses, when it uses them
-Polars lazy frame                              likewise: its query runs once for each new set of columns
+Polars lazy frame, DuckDB relation, Spark      by its engine, which counts the rows (:mod:`fairfix.data.engines`)
+frame
+Dask data frame                                a partition at a time, where the partition is
+                                               (:mod:`fairfix.data.dask_frames`)
 Arrow dataset                                  a batch at a time, so it may be larger than memory
 reader of batches, other Arrow C streams       once, into an Arrow table
 =============================================  ==============================================================
@@ -15,9 +17,8 @@ reader of batches, other Arrow C streams       once, into an Arrow table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,51 +29,11 @@ from fairfix.data.frame_columns import arrow_table
 from fairfix.data.urls import hidden
 from fairfix.errors import ColumnError, DataError
 
-Read = Callable[[list[str]], pa.Table]
-"""Returns the rows with some of their columns."""
-
 KINDS = (
-    "a path, a data frame of pandas or Polars, an Arrow table or dataset, a DuckDB relation, a dict of columns, "
-    "a list of dicts, or a numpy array with named columns"
+    "a path, a data frame of pandas, Polars, Dask or Spark, an Arrow table or dataset, a DuckDB relation, a dict of "
+    "columns, a list of dicts, or a numpy array with named columns"
 )
 """Rows that fairfix takes, for messages."""
-
-
-class LazySource(Source):
-    """Rows whose columns are fetched when they are asked for; the columns fetched last are kept.
-
-    Parameters
-    ----------
-    schema
-        Names and types of the columns.
-    read
-        Returns the rows with some of their columns; it must give the same rows in the same order each time.
-    kind
-        The kind of rows, for messages.
-    rows
-        Their number.
-    """
-
-    def __init__(self, schema: pa.Schema, read: Read, kind: str, rows: int) -> None:
-        self.name, self.schema = "data", schema
-        self.rows = self.about_rows = rows
-        self._read, self._kind = read, kind
-        self._kept: pa.Table | None = None
-
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return the rows as one part; a DataError where their number has changed since they were read last."""
-        kept, names = self._kept, list(columns) or self.schema.names[:1]
-        if kept is None or not set(names) <= set(kept.column_names):
-            before = () if kept is None else kept.column_names
-            with fetched(self._kind):
-                self._kept = self._read(list(dict.fromkeys((*before, *names))))
-            kept = self._kept
-            if kept.num_rows != self.rows:
-                raise DataError(
-                    f"the {self._kind} gave {self.rows:,} rows, and {kept.num_rows:,} when it was read again; collect "
-                    "it first"
-                )
-        return FrameSource(kept, self.name).parts(columns)
 
 
 class DatasetSource(Source):
@@ -137,34 +98,30 @@ def frame_source(data: Any) -> Source:
 
 
 def _lazy(data: Any) -> Source | None:
-    """Return what reads only the columns that are used; None of data that has no such way."""
+    """Return a source that reads only the columns that are used, or none; None for data without such a way."""
     library = type(data).__module__.partition(".")[0].lstrip("_")
     if library == "polars" and hasattr(data, "collect_schema"):
+        if hasattr(data, "collect"):
+            return _engine(data, "Polars frame")
         with fetched("Polars frame"):
-            schema = streamed(data.lazy().limit(0).collect()).schema
-            eager = not hasattr(data, "collect")
-            rows = data.height if eager else data.select(import_module("polars").len()).collect().item()
-
-        def read(columns: list[str]) -> pa.Table:
-            chosen = data.select(columns)
-            return streamed(chosen if eager else chosen.collect())
-
-        return LazySource(schema, read, "Polars frame", int(rows))
+            return FrameSource(streamed(data))
     if library == "duckdb" and hasattr(data, "project"):
-        with fetched("DuckDB relation"):
-            schema, rows = streamed(data.limit(0)).schema, data.shape[0]
-
-        def asked(columns: list[str]) -> pa.Table:
-            quoted = ('"' + name.replace('"', '""') + '"' for name in columns)
-            return streamed(data.project(", ".join(quoted)))
-
-        return LazySource(schema, asked, "DuckDB relation", int(rows))
+        return _engine(data, "DuckDB relation")
+    if library in ("pyspark", "sqlframe") and hasattr(data, "schema") and hasattr(data, "groupBy"):
+        return _engine(data, "Spark frame")
     if library == "pyarrow" and hasattr(data, "count_rows") and hasattr(data, "to_batches"):
         if hasattr(data, "get_fragments"):
             return DatasetSource(data)
         with fetched("scanner"):
             return FrameSource(data.to_table())
     return None
+
+
+def _engine(data: Any, kind: str) -> Source:
+    """Return a source of rows that their own engine counts."""
+    from fairfix.data.engines import LazySource
+
+    return LazySource(data, kind)
 
 
 def columns_of(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:

@@ -1,6 +1,6 @@
-"""Answers: what a database says to the questions of a push-down, made into counts and into rows of a few bins.
+"""Answers: what a database says to the queries of a push-down, made into counts and into rows of a few bins.
 
-Answers that are about other rows than the first one are refused: the table changed between the questions.
+Answers that are about other rows than the first one are refused: the table changed between the queries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.count_queries import Expression, Questions, real_of, whole_of
+from fairfix.data.count_queries import CountQueries, Frame, real_of, whole_of
 from fairfix.data.counts import Counts, Floats, Grid, Ints, Slice, code_of, groups_of_cells
 from fairfix.data.encoder import Encoder, Rows, check_excluded
 from fairfix.data.quantities import summed
@@ -24,13 +24,13 @@ from fairfix.data.scan import BINS, TABLE_BYTES, KeptRows, fineness, fixed_grid,
 from fairfix.data.storage import CHANGED
 from fairfix.errors import DataError
 
-Batches = Callable[[Expression], Iterator[pa.RecordBatch]]
-"""Asks a question; the columns of the answer have the types that Ibis says."""
+Batches = Callable[[Frame], Iterator[pa.RecordBatch]]
+"""Runs a statement and yields its result."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The answer to the first question, a row per kind of rows that are counted."""
+    """The result of the first statement, with a row per kind of rows that are counted."""
 
     cells: tuple[tuple[str, ...], ...]
     code: Ints
@@ -80,19 +80,19 @@ class Summary:
         return {"rows": rows} | {name: self._by_code(reading, [sums]) for name, sums in mass.items()}
 
 
-def summarised(ask: Batches, questions: Questions, where: str) -> Summary:
-    """Ask the first question; a DataError where an entry is none that its column may hold, or must not be missing."""
-    reading, encoder = questions.reading, Encoder(questions.reading, where)
+def summarised(ask: Batches, queries: CountQueries, where: str) -> Summary:
+    """Run the first statement; a DataError where an entry is none that its column may hold, or must not be missing."""
+    reading, encoder = queries.reading, Encoder(queries.reading, where)
     pieces: list[tuple[Ints, Floats | None, dict[str, npt.NDArray[Any]]]] = []
     read, excluded, labels = 0, Counter[str](), 2 if reading.binary else 1
-    for answer in ask(questions.summary()):
+    for answer in ask(queries.summary()):
         n = whole_of(answer["n"])
         if not n.all():  # of no rows, where there is nothing to group by
             continue
-        rows = encoder.encode(questions.batch(answer), n)
+        rows = encoder.encode(queries.batch(answer), n)
         read, excluded = read + rows.read, excluded + Counter(dict(rows.excluded))
         left = slice(None) if rows.kept is None else rows.kept
-        keys = {*questions.keys, "state"}
+        keys = {*queries.keys, "state"}
         names = [name for name in answer.schema.names if name not in keys and "_band_" not in name]
         columns: dict[str, Any] = {name: real_of(answer[name])[left] for name in names if name != "n"}
         pieces.append((code_of(rows.cell, rows.label, labels), rows.decision, {"n": n[left], **columns}))
@@ -105,19 +105,19 @@ def summarised(ask: Batches, questions: Questions, where: str) -> Summary:
     return Summary(encoder.cells, np.concatenate(codes), decision, together, read, dict(excluded))
 
 
-def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, *, exact: bool) -> Counts:
-    """Ask the second question where there are scores, and return the counts."""
-    reading, tables, grid = questions.reading, summary.tables(questions.reading), None
+def counts_of(ask: Batches, queries: CountQueries, summary: Summary, where: str, *, exact: bool) -> Counts:
+    """Run the second statement where there are scores, and return the counts."""
+    reading, tables, grid = queries.reading, summary.tables(queries.reading), None
     if not summary.code.size:
         return tabulated(reading, (), None, {}, {}, summary.read, summary.excluded)
     if reading.columns.score:
         # what exact distances need is found in finer bins, so a table need not grow with the rows
         bins, room = fineness(summary.read, exact=exact)[0], TABLE_BYTES
-        rows_of, whole = tables["rows"][:, 0], not any(summary.excluded.values())
+        rows_of, complete = tables["rows"][:, 0], not any(summary.excluded.values())
         grid = grid_of(summary, reading, bins).halved_to(max(2 * BINS, room // (8 * rows_of.size)))
         tables = {name: np.zeros((rows_of.size, grid.size), table.dtype) for name, table in tables.items()}
         for answer, rows, into, left in counted_answers(
-            ask, questions, replace(questions, whole=whole).binned(grid), summary.cells, where
+            ask, queries, replace(queries, complete=complete).binned(grid), summary.cells, where
         ):
             place, cell = whole_of(answer["bin"])[left], into[rows.cell]
             if place.size and not (place.min() >= 0 and place.max() < grid.size and cell.min() >= 0):
@@ -129,7 +129,7 @@ def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, 
                     np.add.at(tables[name].reshape(-1), at, column[left])
         if not np.array_equal(tables["rows"].sum(axis=1), rows_of):
             raise changed(where)
-    sums = summary.sums_of(reading, losses=questions.losses)
+    sums = summary.sums_of(reading, losses=queries.losses)
     return tabulated(reading, summary.cells, grid, tables, sums, summary.read, summary.excluded)
 
 
@@ -143,12 +143,12 @@ def grid_of(summary: Summary, reading: Reading, bins: int) -> Grid:
 
 
 def counted_answers(
-    ask: Batches, questions: Questions, question: Expression, cells: Sequence[tuple[str, ...]], where: str
+    ask: Batches, queries: CountQueries, statement: Frame, cells: Sequence[tuple[str, ...]], where: str
 ) -> Iterator[tuple[pa.RecordBatch, Rows, Ints, Any]]:
     """Yield (answer, its rows, index of their cells among the given ones, which answers the rows are)."""
-    bare = replace(questions, reading=without_reals(questions.reading))
+    bare = replace(queries, reading=without_reals(queries.reading))
     encoder, keys = Encoder(bare.reading, where), bare.reading.columns.cell_keys
-    for answer in ask(question):
+    for answer in ask(statement):
         rows = encoder.encode(bare.batch(answer), whole_of(answer["n"]))
         _, into = groups_of_cells(keys, encoder.cells, keys, cells)
         yield answer, rows, into, slice(None) if rows.kept is None else rows.kept
@@ -162,27 +162,27 @@ def without_reals(reading: Reading) -> Reading:
     )
 
 
-def fetched(
+def rows_of_bins(
     ask: Batches,
-    questions: Questions,
+    queries: CountQueries,
     counts: Counts,
     slices: Sequence[Slice],
     where: str,
     columns: tuple[str, ...] | None = None,
     finer: Grid | None = None,
 ) -> KeptRows:
-    """Ask the third question: return the rows of some slices as :meth:`fairfix.data.files.Source.collected` does."""
-    reading = questions.reading
+    """Run the third statement: return the rows of some slices as :meth:`fairfix.data.files.Source.collected` does."""
+    reading = queries.reading
     if not any(counts.excluded.values()):  # the scores alone say which rows to look at
         own = replace(reading.columns, label=None, prediction=None, probability=None)
         own = own if columns is None else replace(own, strata=(), protected=columns)
         reading = replace(reading, columns=own)
-        questions = replace(questions, reading=reading, whole=True)
+        queries = replace(queries, reading=reading, complete=True)
     levels, level = groups_of_cells(counts.keys, counts.cells, reading.columns.cell_keys)
     first = np.unique(level, return_index=True)[1].astype(np.int32)
     pieces, seen = list[KeptRows](), [0] * len(slices)
     for answer, rows, into, left in counted_answers(
-        ask, questions, questions.scores(slices, finer), levels, where
+        ask, queries, queries.scores(slices, finer), levels, where
     ):
         n, cell = whole_of(answer["n"])[left], into[rows.cell]
         if cell.size and cell.min() < 0:
@@ -202,5 +202,5 @@ def fetched(
 
 
 def changed(where: str) -> DataError:
-    """Return the error that two answers are about other rows."""
+    """Return the error that two results are about different rows."""
     return DataError(CHANGED.format(place=where))

@@ -529,7 +529,7 @@ def filtered(source: Source, condition: Condition) -> Source:
     """Return the rows of a source that meet a condition; a database filters its own."""
     if not source.answers:
         return FilteredSource(source, condition)
-    from fairfix.data.database_filter import filtered_table
+    from fairfix.data.query_filter import filtered_table
 
     table: Source = filtered_table(source, condition)
     return table
@@ -540,7 +540,7 @@ def absent_values(source: Source, column: str, levels: Sequence[str]) -> Iterato
     comparison = Comparison(column, "in", tuple(levels))
     observed = {comparison: Observed()}
     if source.answers:
-        from fairfix.data.database_filter import observe
+        from fairfix.data.query_filter import observe
 
         observe(source, observed)
     else:

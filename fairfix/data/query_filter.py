@@ -1,7 +1,7 @@
-"""Row filters of databases: conditions as expressions of Ibis, with the meaning that they have in files.
+"""Row filters of engines: conditions as narwhals expressions, with the meaning that they have in files.
 
-A database compares numbers, and texts that are plain words, itself. Of other columns its different entries are asked
-for, compared here, and those that meet the condition are named in the query.
+An engine compares numbers, and texts that are plain words, itself. Of other columns fairfix reads the different
+entries, compares them here, and names those that meet the condition in the statement.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
-import ibis
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
 from fairfix.data.arrow_normalize import entries_of
 from fairfix.data.canonical import canonical
-from fairfix.data.count_queries import as_coded, as_real
+from fairfix.data.count_queries import as_level, as_real, number
 from fairfix.data.encoder import arrow_array, group_codes
+from fairfix.data.engines import EngineSource
 from fairfix.data.reading import ORDERS
 from fairfix.data.row_filter import (
     VALUED,
@@ -42,7 +42,7 @@ from fairfix.data.urls import is_dry
 from fairfix.errors import DataError
 
 MOST_ENTRIES, SHOWN = 10_000, 50
-"""Different entries of a column that are compared here, and of those that messages may show."""
+"""Most different entries of a column that are compared here, and most that messages show."""
 
 
 def filtered_table(source: Any, condition: Condition) -> Any:
@@ -56,12 +56,10 @@ def filtered_table(source: Any, condition: Condition) -> Any:
     """
     names = columns_of(condition)
     require_columns(names, source)
-    source.stream(names)  # raises where a type cannot be read
+    source.selected(names)  # raises where a type cannot be read
     made = _Filter(source, observing(condition))
-    out = copy(source)
-    out._table = source._table.filter(combined(condition, made.expression))
-    out._rows, out._unfiltered = None, source._table  # whose end closes the connection
-    if is_dry():
+    out = source.meeting(combined(condition, made.expression))
+    if source.backend and is_dry():
         return out
     made.observe()
     out.notes = tuple(check_observed(made.observed, source.name))
@@ -72,7 +70,7 @@ def filtered_table(source: Any, condition: Condition) -> Any:
 
 
 def observe(source: Any, observed: Mapping[Comparison, Observed]) -> None:
-    """Note what comparisons are about, by questions."""
+    """Note what entries comparisons meet, by statements."""
     _Filter(source, observed).observe()
 
 
@@ -80,29 +78,30 @@ def observe(source: Any, observed: Mapping[Comparison, Observed]) -> None:
 class _Filter:
     """Expressions of comparisons with the columns of a table."""
 
-    source: Any
+    source: EngineSource
     observed: Mapping[Comparison, Observed]
     _entries: dict[str, pa.Array] = field(default_factory=dict)
 
     def expression(self, comparison: Comparison) -> Any:
-        """Return what a database has for a comparison: true or false for every row."""
-        column = self.source._table[comparison.column]
-        kind = column.type()
-        own = as_real(column) if kind.is_floating() else column
+        """Return the expression of a comparison: true or false for every row."""
+        name = comparison.column
+        kind = self.source.schema.field(name).type
+        nan = self.source.backend != "sqlite"
+        own = as_real(name, kind, nan=nan) if pa.types.is_floating(kind) else nw.col(name)
         if comparison.operator == "is missing":
-            return own.isnull()
-        if kind.is_integer() or kind.is_float64():
-            limits = limits_of(comparison, whole=kind.is_integer())
+            return own.is_null()
+        if pa.types.is_integer(kind) or pa.types.is_float64(kind):
+            limits = limits_of(comparison, whole=pa.types.is_integer(kind))
             compare: Callable[[Any, Any], Any] = ORDERS.get(comparison.operator, operator.eq)
-            met = [compare(own, _number(limit)) for limit in limits]
-            return reduce(operator.or_, met).fill_null(False) if met else ibis.literal(False)
+            met = [compare(own, limit if isinstance(limit, int) else number(limit)) for limit in limits]
+            return true_of(reduce(operator.or_, met)) if met else _never(own)
         if not _compares(kind, comparison):
-            return self._of_entries(comparison, as_coded(column))
-        return own.isin(list(comparison.operands)).fill_null(False)
+            return self._of_entries(comparison)
+        return true_of(own.is_in(list(comparison.operands)))
 
-    def _of_entries(self, comparison: Comparison, column: Any) -> Any:
+    def _of_entries(self, comparison: Comparison) -> nw.Expr:
         """Return whether an entry is one of those that meet a comparison."""
-        entries = self.entries(comparison.column)
+        entries, column = self.entries(comparison.column), as_level(comparison.column, self.source.texts)
         codes, levels, missing = group_codes(entries, comparison.column)
         levels = levels if missing is None else levels[:-1]
         if comparison in self.observed:
@@ -110,15 +109,16 @@ class _Filter:
         met = np.array([*map(comparison.meets, levels), False])[codes] & ~missing_in(entries)
         chosen, others = (entries.filter(arrow_array(one)) for one in (met, ~met & ~missing_in(entries)))
         if len(chosen) > len(others):  # the shorter list is asked for
-            return column.notnull() & ~column.isin(others.to_pylist()).fill_null(False)
-        return column.isin(chosen.to_pylist()).fill_null(False) if len(chosen) else ibis.literal(False)
+            there = ~column.is_null()
+            return there & ~true_of(column.is_in(others.to_pylist())) if len(others) else there
+        return true_of(column.is_in(chosen.to_pylist())) if len(chosen) else _never(column)
 
     def entries(self, name: str) -> pa.Array:
-        """Return the different entries of a column, as they are streamed."""
+        """Return the different entries of a column, as they are read."""
         if name not in self._entries:
-            column = as_coded(self.source._table[name])
-            asked = self.source._table.select(entry=column).distinct().limit(MOST_ENTRIES + 1)
-            batches = list(self.source.ask(asked))
+            frame = self.source.frame.select(entry=as_level(name, self.source.texts))
+            different = frame.group_by("entry").agg(n=nw.len()).head(MOST_ENTRIES + 1).select("entry")
+            batches = list(self.source.ask(different))
             made = pa.concat_arrays([one.column(0) for one in batches]) if batches else pa.nulls(0)
             if len(made) > MOST_ENTRIES:
                 raise DataError(
@@ -129,31 +129,35 @@ class _Filter:
         return self._entries[name]
 
     def observe(self) -> None:
-        """Note what comparisons are about that the database has compared: a few entries, and which values are there."""
-        table = self.source._table
+        """Note what entries the comparisons meet that the engine makes: a few, and which values are there."""
         for one, seen in self.observed.items():
             if seen.kinds or one.column in self._entries:
                 continue
-            column = table[one.column]
-            there = table.filter(column.notnull())
-            few = there.select(entry=there[one.column]).distinct().limit(SHOWN)
+            there = self.source.frame.filter(~nw.col(one.column).is_null()).select(entry=nw.col(one.column))
+            few = there.group_by("entry").agg(n=nw.len()).head(SHOWN).select("entry")
             for batch in self.source.ask(few):
                 seen.add(one, [canonical(entry) for entry in entries_of(batch.column(0)) if entry == entry])
             for value in set(one.operands) - seen.matched if one.operator in VALUED else ():
-                met = table.filter(self.expression(replace(one, operator="==", operands=(value,))))
-                for answer in self.source.ask(met.aggregate(n=met.count())):
+                met = self.expression(replace(one, operator="==", operands=(value,)))
+                for answer in self.source.ask(self.source.frame.filter(met).select(n=nw.len())):
                     seen.matched |= {value} if answer["n"][0].as_py() else set()
 
 
-def _compares(kind: Any, comparison: Comparison) -> bool:
-    """Return whether a database compares a column of texts as fairfix does: with words that have one spelling."""
+def true_of(condition: nw.Expr) -> nw.Expr:
+    """Return a condition that is false where it would be null."""
+    return condition.fill_null(False)
+
+
+def _never(column: nw.Expr) -> nw.Expr:
+    """Return a condition that no row meets."""
+    return column.is_null() & ~column.is_null()
+
+
+def _compares(kind: pa.DataType, comparison: Comparison) -> bool:
+    """Tell whether an engine compares a column of texts as fairfix does: with words that have one spelling."""
     plain = all(
         kind_of(value) == "text" and not re.match(r"\d{4}-\d{2}-\d{2}", value)
         for value in comparison.operands
     )
-    return bool(kind.is_string() and plain and comparison.operator in VALUED)
-
-
-def _number(value: int | float) -> Any:
-    """Return a number of a database: a whole one as it is, another as the very double."""
-    return ibis.literal(value) if isinstance(value, int) else ibis.literal(repr(value)).cast("float64")
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(texts and plain and comparison.operator in VALUED)

@@ -1,0 +1,271 @@
+"""Engines: the counting query gives the report of the NumPy tally, on every engine and whatever the columns hold.
+
+The tally of a Parquet file is the oracle: integers and texts of both reports are equal, other numbers to 1e-9.
+An engine is one entry of ``ENGINES``; one that is not on this machine is skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fairfix
+import ibis
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.data import engines
+from fairfix.data.files import open_source
+from fairfix.errors import DataError, FairfixError, UsageError
+
+from tests.conftest import make_frame
+from tests.databases import differences, postgresql, without_source
+from tests.test_data.test_database import QUESTIONS, TYPES, WRONG, both, rows, two_passes
+from tests.test_data.test_postgresql import table
+
+__all__ = ["two_passes"]
+
+Open = Callable[[Path], Any]
+"""Opens the rows of a Parquet file in an engine."""
+
+
+@contextmanager
+def _polars() -> Iterator[Open]:
+    yield pl.scan_parquet
+
+
+@contextmanager
+def _duckdb() -> Iterator[Open]:
+    with duckdb.connect() as connection:
+        yield lambda path: connection.read_parquet(str(path))
+
+
+@contextmanager
+def _duckdb_file() -> Iterator[Open]:
+    def load(path: Path) -> str:
+        base = path.with_suffix(".base")
+        if not base.exists():
+            with duckdb.connect(str(base)) as connection:
+                connection.execute(f"CREATE TABLE t AS FROM read_parquet('{path}')")
+        return f"duckdb:///{base}#t"
+
+    yield load
+
+
+@contextmanager
+def _postgresql() -> Iterator[Open]:
+    names = iter(range(1000))
+    with postgresql() as url:
+        yield lambda path: table(url, f"t{next(names)}", pd.read_parquet(path))
+
+
+@contextmanager
+def _spark() -> Iterator[Open]:
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
+    if not shutil.which("java"):
+        pytest.skip("there is no Java, which pyspark runs in")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+    }
+    builder = sql.SparkSession.builder.master("local[2]")
+    for name, setting in settings.items():
+        builder = builder.config(name, setting)
+    session = builder.getOrCreate()
+    try:
+        yield lambda path: session.read.parquet(str(path))
+    finally:
+        session.stop()
+
+
+ENGINES = {
+    "polars": _polars,
+    "duckdb": _duckdb,
+    "duckdb file": _duckdb_file,
+    "postgresql": _postgresql,
+    "spark": _spark,
+}
+SLOW = ("spark",)
+
+each_engine = pytest.mark.parametrize(
+    "engine",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ENGINES],
+    indirect=True,
+)
+pytestmark = pytest.mark.filterwarnings("default:PySpark", "default:The copy keyword", "default:The 'future")
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Callable[[str], Open]]:
+    """Return what opens files in an engine, which starts once."""
+    with ExitStack() as stack:
+        started: dict[str, Open] = {}
+
+        def start(name: str) -> Open:
+            if name not in started:
+                started[name] = stack.enter_context(ENGINES[name]())
+            return started[name]
+
+        yield start
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, opened: Callable[[str], Open]) -> Open:
+    return opened(request.param)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(both(tmp_path_factory.mktemp("data"), rows(2000))[0])
+
+
+def assert_same_report(path: Path, data: Any, **asked: Any) -> None:
+    """Assert that the report of an engine is that of a file."""
+    of_file, of_engine = (fairfix.audit(one, **asked).to_dict() for one in (str(path), data))
+    assert not differences(without_source(of_file), without_source(of_engine))
+
+
+@each_engine
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_report_is_that_of_a_file(question: str, engine: Open, path: Path) -> None:
+    assert_same_report(path, engine(path), **QUESTIONS[question])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.parametrize("engine", ["spark"], indirect=True)
+def test_spark_answers_ibis_as_it_answers_narwhals(engine: Open, path: Path) -> None:
+    table = ibis.pyspark.connect(engine(path).sparkSession).read_parquet(str(path))
+
+    assert_same_report(path, table, **QUESTIONS["gaps"])
+
+
+@each_engine
+def test_the_report_of_few_rows_is_that_of_a_file(engine: Open, path: Path) -> None:
+    assert_same_report(path, engine(path), **QUESTIONS["weights and strata"])
+
+
+CONDITIONS = [
+    "score>=0.25", "member==1 or member==0", "race in ('a','b')", "race!='a' and town in ('n','s')", "weight<=1.5",
+    "single>=0.7", "single==0.256", "old is missing", "not (old is missing)", "amount>1", "draw==0.5",
+    "word in ('repaid')",
+]  # fmt: skip
+
+
+@each_engine
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_rows_that_meet_a_condition_are_those_of_a_file(condition: str, engine: Open, path: Path) -> None:
+    messages = []
+    for data in (str(path), engine(path)):
+        try:
+            messages.append(without_source(fairfix.audit(data, protected="race", where=condition).to_dict()))
+        except FairfixError as error:
+            messages.append({"error": str(error).partition(" of ")[0]})
+    assert not differences(*messages)
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("engine", ["polars", "duckdb"], indirect=True)
+def test_values_of_every_type_mean_what_they_mean_in_a_file(
+    kind: str, many: bool, engine: Open, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if many:
+        request.getfixturevalue("two_passes")
+    path = tmp_path / "types.parquet"
+    made = f"SELECT {TYPES[kind]} AS g, i % 2 AS label, (i * i % 97) / 97.0::DOUBLE AS score FROM range(900) AS t(i)"
+    duckdb.connect().execute(f"COPY ({made}) TO '{path}' (FORMAT parquet)")
+
+    assert_same_report(path, engine(path), protected="g", missing="g=group", bands={"g": "values"})
+
+
+@each_engine
+@pytest.mark.usefixtures("two_passes")
+def test_one_value_is_one_group_in_every_type(engine: Open, tmp_path: Path) -> None:
+    """Whether a column has 1, 1.0, "1" or "1.0", and 0 or -0.0."""
+    n = 1200
+    frame = make_frame(n)[["label", "score"]]
+    code = np.arange(n) % 2
+    frame["whole"], frame["real"] = code, np.where(code, 1.0, np.where(np.arange(n) % 4, 0.0, -0.0))
+    frame["text"] = np.where(code, "1", "0")
+    frame["dotted"] = np.where(code, "1.0", "-0.0")
+    frame["truth"], frame["word"] = code == 1, np.where(code, "True", "False")
+    path = Path(both(tmp_path, frame)[0])
+    data = engine(path)
+    groups = {}
+    for name in ("whole", "real", "text", "dotted", "truth", "word"):
+        of_file, of_engine = (
+            fairfix.audit(one, protected=name).to_dict()["attributes"][0]["groups"]
+            for one in (str(path), data)
+        )
+        assert not differences(of_file, of_engine)
+        groups[name] = of_engine
+    for like, names in (("whole", ("real",)), ("truth", ("word",))):
+        for name in names:
+            assert not differences(groups[like], groups[name]), name
+
+
+@each_engine
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_refused_is_named(case: str, engine: Open, tmp_path: Path) -> None:
+    """By its part and its column, as in a file."""
+    column, entry, more = WRONG[case]
+    frame = make_frame(900)
+    frame["x"] = 0.5 if case == "probability" else frame.x
+    frame[column] = frame[column].astype(object) if entry is None else frame[column]
+    frame.loc[frame.index[700], column] = entry
+    path = Path(both(tmp_path, frame)[0])
+    errors = []
+    for data in (str(path), engine(path)):
+        with pytest.raises(FairfixError) as refused:
+            fairfix.audit(data, **{"protected": "race", **more})
+        errors.append(re.findall(r"column '(\w+)'", str(refused.value))[:1])
+
+    assert errors[0] == errors[1]
+
+
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.parametrize("engine", ["polars", "duckdb"], indirect=True)
+def test_many_rows_stay_where_they_are(engine: Open, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines.LazySource, "parts", lambda *_: pytest.fail("rows were asked for"))
+
+    assert fairfix.audit(engine(path), protected="race", where="score>=0.1").report is not None
+
+
+@pytest.mark.usefixtures("two_passes")
+def test_a_frame_that_changes_is_refused(path: Path) -> None:
+    """Results about different rows are not put together."""
+    calls = iter(range(100))
+
+    def changing(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.head(frame.height - next(calls))
+
+    with pytest.raises(DataError, match="changed"):
+        fairfix.audit(pl.scan_parquet(path).map_batches(changing), protected="race")
+
+
+def test_a_lazy_frame_gives_its_rows_in_order(path: Path) -> None:
+    source = open_source(pl.scan_parquet(path))
+    (part,) = source.parts(["score", "race"])
+    read = pa.Table.from_batches(part.batches())
+
+    assert read.equals(pq.read_table(path, columns=["score", "race"]).cast(read.schema))
+
+
+def test_an_engine_needs_no_cluster(path: Path) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed")
+
+    with pytest.raises(UsageError, match="`cluster`"):
+        fairfix.audit(pl.scan_parquet(path), protected="race", cluster="local:1")
