@@ -227,6 +227,7 @@ def fit_network(
     hidden: int | None = None,
     batch: int = BATCH,
     span: Floats | None = None,
+    start: Network | None = None,
 ) -> NetworkFit:
     """Return a network that is trained until rows it does not learn from say that it gets no better.
 
@@ -260,6 +261,9 @@ def fit_network(
         Rows drawn for a step, at most.
     span
         Orthonormal basis of directions along which the logits are constant, shape (d, r); None for none.
+    start
+        The network to begin with, such as that of another ``rho``, whose hidden layer has the same size; None for a
+        random one.
     """
     if not 0 <= rho < math.inf:
         raise ValueError(f"rho must be finite and not negative: {rho}")
@@ -292,6 +296,8 @@ def fit_network(
             span=span,
         )
         listed = candidates.take(judged)
+        if start is not None:
+            trainer.parameters = start.vector
         best, value, steps = trainer.parameters, objective(trainer.network), 0
         for rate in FREE_RATES if steps_on else RATES:
             trainer.parameters, adam, still = best, Adam(rate, best.size), 0

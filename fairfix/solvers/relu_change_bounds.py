@@ -23,7 +23,7 @@ A. Raghunathan, J. Steinhardt and P. Liang, *Certified defenses against adversar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,9 @@ RADII = 2.0 ** (np.arange(-3, 9) / 2.0)
 
 TURNS = 3
 """Steps that the search takes at each length, each along the slope where the last one led."""
+
+SHORT = 1e-2
+"""Share of a step's squared length above which what the bounds cut off goes to other columns."""
 
 TIE = 1e-9
 """Relative distance from the exact multiplier at which rows take their places: ties go either way."""
@@ -136,11 +139,17 @@ class Ascent:
 
     def cost(self, steps: Floats) -> Floats:
         """Return ``u' Sigma u`` of each row."""
-        return np.asarray(np.einsum("ij,ij->i", times(steps, self.metric), steps))
+        if self.metric.ndim == 1:
+            return np.asarray(np.square(steps) @ self.metric)
+        return np.asarray(np.einsum("ij,ij->i", steps @ self.metric, steps))
 
     def inside(self, starts: Floats, steps: Floats) -> Floats:
         """Return the rows with their steps, cut at the bounds; what does not move stays to the bit."""
-        return np.where(steps == 0.0, starts, np.clip(starts + steps, self.bounds[0], self.bounds[1]))
+        rows = starts + steps
+        np.maximum(rows, self.bounds[0], out=rows)
+        np.minimum(rows, self.bounds[1], out=rows)
+        np.copyto(rows, starts, where=steps == 0.0)
+        return np.asarray(rows)
 
     def moved(
         self, network: Network, X: Floats, sums: Floats, s: Floats, listed: Listed, share: Floats
@@ -160,11 +169,12 @@ class Ascent:
         gain = np.sqrt(self.eps * np.einsum("ij,ij->i", steepest, slopes))
         # where variants change less than a step does, the other way may change more
         either = np.flatnonzero(np.abs(there - s) < gain)
-        for length in (length * math.sqrt(self.eps) for length in LENGTHS):
-            places.append(self.stretched(starts, pull, length))
-            if either.size:
+        lengths = math.sqrt(self.eps) * np.array(LENGTHS)
+        places += self.stretched(starts, pull, lengths)
+        if either.size:
+            for back in self.stretched(starts[either], -pull[either], lengths):
                 places.append(starts.copy())
-                places[-1][either] = self.stretched(starts[either], -pull[either], length)
+                places[-1][either] = back
         for rows in places:
             visited.add(starts, rows, network.logit(rows))
         return visited.plan(share).near
@@ -181,18 +191,30 @@ class Ascent:
         for length in lengths * math.sqrt(self.eps):
             for _ in range(turns):
                 pull = times(sign[:, None] * network.slopes(here)[1], self.inverse)
-                here = self.stretched(starts, pull, length)
+                (here,) = self.stretched(starts, pull, [length])
                 visited.add(starts, here, network.logit(here))
 
-    def stretched(self, starts: Floats, pull: Floats, length: float) -> Floats:
-        """Return rows a step of a length along a direction: what the bounds cut off, other columns take over."""
-        rows, free = starts, pull
-        for _ in range(3):
-            left, more = length**2 - self.cost(rows - starts), self.cost(free)
-            steps = np.sqrt(np.maximum(left, 0.0) / np.where(more > 0, more, np.inf))[:, None] * free
-            rows = self.inside(rows, steps)
-            free = np.where((rows <= self.bounds[0]) | (rows >= self.bounds[1]), 0.0, pull)
-        return rows
+    def stretched(self, starts: Floats, pull: Floats, lengths: Iterable[float]) -> list[Floats]:
+        """Return rows steps of some lengths along a direction: what the bounds cut off, other columns take over."""
+        low, high = self.bounds
+        free = np.where(np.where(pull > 0, starts < high, starts > low), pull, 0.0)
+        steepest, out = self.cost(free), []
+        for length in lengths:
+            scale = length / np.sqrt(np.where(steepest > 0, steepest, np.inf))
+            rows, short = self.inside(starts, scale[:, None] * free), np.arange(len(starts))
+            for _ in range(2):
+                gone = rows[short] - starts[short]
+                left = length**2 - self.cost(gone)
+                far = left > SHORT * length**2
+                short, gone, left = short[far], gone[far], left[far]
+                here, way = rows[short], free[short]
+                way[(here <= low) | (here >= high)] = 0.0
+                both = np.einsum("ij,ij->i", times(gone, self.metric), way)
+                reach = both + np.sqrt(both**2 + self.cost(way) * left)
+                scale = left / np.where(reach > 0, reach, np.inf)
+                rows[short] = self.inside(here, scale[:, None] * way)
+            out.append(rows)
+        return out
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from fairfix.models.members import LinearMember, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Caution
+from fairfix.solvers.network_fit import fit_network
 from fairfix.tasks.fit_and_evaluate import repair_table
 from scipy import stats
 from sklearn.compose import make_column_transformer
@@ -62,6 +64,26 @@ def share(values: np.ndarray) -> float:
     """Return the share of rows whose decision changes."""
     decided = values >= 0.5
     return float(np.mean(decided.any(0) & ~decided.all(0)))
+
+
+def test_networks_of_a_grid_begin_with_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of the grid begins at random; each other one where the last one ended."""
+    found: list[tuple[Any, Any]] = []
+
+    def fitted(*given: Any, start: Any, **more: Any) -> Any:
+        found.append((start, fit_network(*given, start=start, **more)))
+        return found[-1][1]
+
+    monkeypatch.setattr(regularized, "fit_network", fitted)
+    monkeypatch.setattr("fairfix.solvers.network_fit.MOST_STEPS", 100)
+    auto = Sensei(solver="regularizer", learner="network(hidden=4)", slack=0.0)
+    with pytest.warns(ConvergenceWarning):
+        fit(auto, table_of(couples()), protected_as_feature=True)
+
+    assert len(found) == len(regularized.GRID)
+    assert found[0][0] is None
+    for (_, before), (start, _) in pairwise(found):
+        assert start.vector.tobytes() == before.network.vector.tobytes()
 
 
 @pytest.mark.parametrize("learner", ["linear", "trees"])

@@ -144,6 +144,31 @@ def test_free_steps_are_the_best_for_linear_logits(eps: float, still: bool) -> N
     assert (free_steps(delta, np.zeros((40, 4)), metric, share, eps) == 0).all()
 
 
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_stretched_step_has_its_length_where_the_bounds_leave_room(dense: bool) -> None:
+    """It keeps the bounds and its cost, goes the way it is pulled, and is short only where nothing more can move."""
+    rng = np.random.default_rng(4)
+    bounds = np.array([[-1.0, 0.0, -0.2], [1.0, 1.0, 3.0]])
+    starts = rng.uniform(*bounds, size=(300, 3))
+    starts[:, 1] = starts[:, 1] > 0.5  # at a bound, as one of two values is
+    pull, inverse = rng.normal(size=(300, 3)), np.diag([1.0, 2.0, 0.5])
+    pull[:20, 0] = 0.0
+    if dense:
+        turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        bounds, inverse = 100.0 * np.array([[-1.0] * 3, [1.0] * 3]), turn @ inverse @ turn.T
+    ascent = Ascent.of(starts, 0.1, bounds, inverse)
+    lengths = (0.05, 0.4, 2.0)
+    for length, rows in zip(lengths, ascent.stretched(starts, pull, lengths), strict=True):
+        spent = np.einsum("ij,jk,ik->i", rows - starts, np.linalg.inv(inverse), rows - starts)
+        stuck = np.where(pull > 0, rows >= bounds[1], (rows <= bounds[0]) | (pull == 0)).all(axis=1)
+        assert ((rows >= bounds[0]) & (rows <= bounds[1])).all()
+        assert ((rows - starts) * pull >= 0).all()
+        assert (spent <= length**2 * (1 + 1e-9)).all()
+        assert (spent[~stuck] >= 0.99 * length**2).all()
+        assert (~stuck).any()
+        assert dense or length < 2 or stuck.any()
+
+
 @pytest.mark.parametrize("eps", [0.0, 0.01, 0.3, 3.0])
 @pytest.mark.parametrize("listed", [True, False])
 def test_the_regularizer_of_a_network_is_between_its_bounds(eps: float, listed: bool) -> None:
@@ -274,6 +299,21 @@ def test_training_stops_by_rows_that_it_does_not_learn_from() -> None:
     assert found.objective == pytest.approx(float(np.mean(np.logaddexp(0, s) - y[judged] * s)))
     assert found.objective < 0.6
     assert (heavy.network.W1**2).sum() < 0.5 * (found.network.W1**2).sum()
+
+
+def test_training_begins_with_the_network_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first step it is that network, to the bit; afterwards it is no worse, by the weight in force."""
+    X, y = data(4, 400)
+    judged, moves = np.arange(0, 400, 5), flips_of(X)
+    asked: dict[str, Any] = {"rho": 3.0, "hidden": 8, "batch": 100}
+    first = fit_network(X, y, None, moves, judged, seed=1, **asked)
+    again = fit_network(X, y, None, moves, judged, seed=2, start=first.network, **asked)
+    monkeypatch.setattr("fairfix.solvers.network_fit.MOST_STEPS", 0)
+    still = fit_network(X, y, None, moves, judged, seed=2, start=first.network, **asked)
+
+    assert still.network.vector.tobytes() == first.network.vector.tobytes()
+    assert still.objective == pytest.approx(first.objective, rel=1e-12)
+    assert again.objective <= still.objective
 
 
 def trained(

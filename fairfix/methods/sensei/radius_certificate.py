@@ -41,6 +41,12 @@ MEASURED = 2000
 """Rows of which a network's crossings are bounded, at most: four seconds, by 100 ReLUs."""
 
 
+def network_of(member: NetworkMember) -> Network:
+    """Return the network of a member."""
+    out = member.out.reshape(member.hidden_bias.size, -1)
+    return Network(member.hidden, member.hidden_bias, out, member.out_bias)
+
+
 @dataclass(frozen=True, eq=False)
 class Moves:
     """A model of two classes, with how far rows are moved: the mean squared distance and the inverse of its metric."""
@@ -55,10 +61,9 @@ class Moves:
         """Return the least cost at which each row is decided otherwise, or a lower bound of it, shape (n,)."""
         level, one = float(logit(self.cut)), self.member
         if isinstance(one, NetworkMember):
-            network = Network(one.hidden, one.hidden_bias, one.out[:, None], one.out_bias)
             metric = self.metric_inverse
             return network_crossings(
-                network, changed.X, changed, level=level, eps=self.radius, metric_inverse=metric
+                network_of(one), changed.X, changed, level=level, eps=self.radius, metric_inverse=metric
             )
         every, rows = one.coef[:, 0], np.arange(len(changed.X))
         listed = [changed.X, *(changed.variant(k, rows) for k in range(changed.many))]

@@ -33,7 +33,7 @@ from fairfix.methods.learned import FOLDS, label_of, named
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.counterfactual_rows import FlippedRows
 from fairfix.methods.sensei.exact import beside_plain, proposed
-from fairfix.methods.sensei.radius_certificate import Moves
+from fairfix.methods.sensei.radius_certificate import Moves, network_of
 from fairfix.methods.sensei.sensitive_subspace import rows_of_pairs, span_of
 from fairfix.models.features import Features
 from fairfix.models.learners import dealt, hashed, placed
@@ -71,8 +71,10 @@ class Regularized(Solver):
     tasks = ("classification", "multiclass")
     uses_labels = True
 
-    def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
-        """Return the model for one weight of the regularizer."""
+    def member(
+        self, data: Training, rho: float, seed: int, near: Member | None = None
+    ) -> tuple[Member, FitTrace]:
+        """Return the model for one weight of the regularizer; ``near``: that of another weight, to begin with."""
         raise NotImplementedError
 
     def weights_of(self, data: Training) -> Floats:
@@ -177,9 +179,9 @@ class Regularized(Solver):
                 "people, or a number for `rho`"
             )
         usable = away.size > 0 and len(np.unique(fit.y[fit.weight > 0])) == (data.classes or 2)
-        grid, judged = data.grid, None
+        grid, judged, member = data.grid, None, None
         for rho in grid if usable else ():
-            member, trace = self.member(fit, rho, seed)
+            member, trace = self.member(fit, rho, seed, member)
             changing = list(_changing(member, data, away, cut))
             flips = (part for one in changing for part in one.quantities)
             judged = rho, member, replace(trace, quantities=(*trace.quantities, *flips))
@@ -230,8 +232,10 @@ class Linear(Regularized):
         "learner": named("linear"),
     }
 
-    def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
-        """Return the optimum, with its certificate."""
+    def member(
+        self, data: Training, rho: float, seed: int, near: Member | None = None
+    ) -> tuple[Member, FitTrace]:
+        """Return the optimum, with its certificate, wherever the search begins."""
         one = fit_linear(
             data.X,
             data.y,
@@ -276,7 +280,9 @@ class Network(Regularized):
         "solver": only("regularizer"),
     }
 
-    def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
+    def member(
+        self, data: Training, rho: float, seed: int, near: Member | None = None
+    ) -> tuple[Member, FitTrace]:
         """Return the network, stopped by rows that it is not trained on."""
         method = self.method
         radius, judged = method.radius, np.flatnonzero(set_aside(data, seed + 1))
@@ -299,6 +305,7 @@ class Network(Regularized):
             hidden=None if hidden == "auto" else int(hidden),
             batch=int(method.setting("batch")),
             span=basis_of(data.constant_along),
+            start=network_of(near) if isinstance(near, NetworkMember) else None,
             **free,
         )
         net, converged, notes = fit.network, fit.converged, list[Note]()
