@@ -14,6 +14,9 @@ Bools = npt.NDArray[np.bool_]
 CUT = 1e-9
 """Directions whose singular value is below this share of the greatest depend on the others."""
 
+FEW, TINY = 4096, 1e-290
+"""Numbers that are sorted faster as floats, and a span whose inverse may be infinite."""
+
 
 def shares_of(weight: Floats | None, rows: int) -> Floats:
     """Return weights of sum 1, shape (n,), from weights that are not negative; None for 1 each."""
@@ -32,6 +35,23 @@ def positive_weights(weight: npt.ArrayLike | None, shape: tuple[int, ...]) -> Fl
     if not (w.min() > 0 and np.isfinite(w.max())):
         raise ValueError("weights must be positive and finite: leave out points of weight 0")
     return w
+
+
+def ascending(numbers: Floats) -> Ints:
+    """Return the order of finite numbers, equal ones as they come, shape (n,).
+
+    A radix sort of 32 bits between the least and the greatest leaves next to nothing to the sort of floats, which
+    takes several times as long.
+    """
+    if numbers.size > FEW:
+        low = float(numbers.min())
+        span = float(numbers.max()) - low
+        if TINY < span < np.inf:
+            key = ((numbers - low) * ((2**32 - 1) / span)).astype(np.uint32)
+            order = np.argsort(key.astype(np.uint16), kind="stable")
+            order = order[np.argsort((key >> 16).astype(np.uint16)[order], kind="stable")]
+            return order[np.argsort(numbers[order], kind="stable")]
+    return np.argsort(numbers, kind="stable")
 
 
 def run_starts(array: npt.NDArray[np.generic]) -> Ints:

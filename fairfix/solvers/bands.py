@@ -108,15 +108,15 @@ class Bands:
             raise ValueError(f"groups and slopes must have one shape, got {code.shape} and {z.shape}")
         w = positive_weights(weights, code.shape[:1])
         w = w / w.sum()
-        places, parts = np.arange(len(code)), []
-        for own, steep in zip(code.T, z.T, strict=True):
-            size = int(own.max()) + 1
-            parts.append(sparse.csr_array((steep, (own, places)), (size, len(code))))
-        mass = np.concatenate([np.bincount(own, w) for own in code.T])
+        sizes = code.max(axis=0) + 1
+        rows = (code + np.cumsum(sizes) - sizes).ravel()
+        mass: Floats = np.bincount(rows, np.repeat(w, code.shape[1]), int(sizes.sum())).astype(np.float64)
         if not mass.all():
             raise ValueError("every group needs a point")
-        kind = np.repeat(np.arange(len(parts)), [part.shape[0] for part in parts])
-        return cls._of(w, _below(parts), mass, slack / 2, kind, centre, ratio)
+        ends = np.arange(0, rows.size + 1, code.shape[1])
+        by_row = sparse.csc_array((z.ravel(), rows, ends), (mass.size, len(code)))
+        kind = np.repeat(np.arange(sizes.size), sizes)
+        return cls._of(w, by_row, mass, slack / 2, kind, centre, ratio)
 
     @classmethod
     def of_parts(
@@ -175,14 +175,16 @@ class Bands:
         if not 0 <= ratio <= 1:
             raise ValueError(f"ratio must be in [0, 1], got {ratio!r}")
         z = sparse.csr_array(z)
-        # no mean is further from another than all of its slopes allow, so a wider band is no constraint
-        widest = 2.0 * float((abs(z) @ w / mass).max())
+        if (
+            half > 1
+        ):  # no mean is further from another than all of its slopes allow: a wider band is no constraint
+            half = min(half, 1.0 + 2.0 * float((abs(z) @ w / mass).max()))
         given = centre is not None
         return cls(
             locked(w),
             z,
             locked(mass),
-            locked(np.full(mass.size, min(half, widest + 1.0))),
+            locked(np.full(mass.size, half)),
             np.full(mass.size, -1) if given else kind,
             np.full(mass.size, centre if given else 0.0),
             ratio,

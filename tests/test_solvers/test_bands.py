@@ -13,6 +13,8 @@ from fairfix.solvers.band_ramps import solve_ramps
 from fairfix.solvers.band_thresholds import solve_thresholds
 from fairfix.solvers.bands import Bands
 from fairfix.solvers.ramp import Cell, solve
+from fairfix.solvers.threshold_curves import Curve, mean_of, nearest
+from scipy.optimize import linprog
 
 from tests.strategies import examples
 
@@ -152,6 +154,103 @@ def test_thresholds_are_optimal(family: str) -> None:
             assert (np.diff(shares[order])[ties] == 0).all()
         assert bands.weights @ (f * shares) == pytest.approx(best.value, abs=1e-12)
         assert best.value == pytest.approx(whole_program(f, bands, world.cells), abs=1e-8)
+
+
+class Degenerate:
+    """Many groups or few, with constants, ties, labels that are sure, and groups of one point."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        many = int(rng.choice([2, 3, 5, 20, 60]))
+        n = many + int(rng.integers(0, 300))
+        self.groups = np.concatenate([np.arange(many), rng.integers(0, many, n - many)])
+        self.weights = np.ones(n) if seed % 2 else rng.choice([1.0, 0.2, 3.0], n)
+        eta = np.round(rng.beta(2, 2, n) * (0.6 + 0.4 * (self.groups % 2)), int(rng.choice([1, 2, 6])))
+        eta = (eta, eta, np.full(n, 0.7), rng.choice([0.0, 1.0, 0.6], n))[seed % 4].clip(0.0, 1.0)
+        eta[:many] = 0.5
+        eta[(self.groups == 0) & (seed % 4 == 1)] = 0.5
+        base = np.bincount(self.groups, self.weights * eta) / np.bincount(self.groups, self.weights)
+        base = base[self.groups]
+        self.slopes = np.stack([eta / base, (1 - eta) / (1 - base)], axis=1)
+        self.scores = 2 * eta - 1 + float(rng.choice([0.0, -0.4, 0.3]))
+        self.slack = float(rng.choice([0.0, 0.02, 0.1]))
+
+
+CLOSED: dict[str, Callable[[Degenerate], Bands]] = {
+    "parity": lambda w: Bands.of_groups(w.groups, w.slack, w.weights),
+    "given centre": lambda w: Bands.of_groups(w.groups, w.slack, w.weights, centre=0.4),
+    "ratio": lambda w: Bands.of_groups(w.groups, 0.0, w.weights, ratio=0.8),
+    "one rate": lambda w: Bands.of_groups(w.groups, w.slack, w.weights, w.slopes[:, 0]),
+    "ratio of a rate": lambda w: Bands.of_groups(w.groups, w.slack, w.weights, w.slopes[:, 1], ratio=0.6),
+    "odds": lambda w: Bands.of_groups(np.stack([w.groups] * 2, axis=1), 0.0, w.weights, w.slopes),
+}
+
+
+@pytest.mark.parametrize("family", CLOSED)
+def test_thresholds_without_a_program_are_those_of_the_program(family: str) -> None:
+    """One band, and two of no width, need no linear program; a band that binds nothing asks for one."""
+    programs = 0
+    for seed in range(examples(40)):
+        world = Degenerate(seed)
+        bands = CLOSED[family](world)
+        beside = bands | Bands.of_groups(np.zeros(world.groups.size, dtype=int), 2.0, world.weights)
+        best, other = (solve_thresholds(world.scores, own, world.groups) for own in (bands, beside))
+        programs += other.rounds > 0
+
+        assert best.converged, (seed, best)
+        assert best.rounds == 0 or (family == "odds" and np.ptp(world.scores) == 0), seed
+        assert far(bands, means_of(bands, best.shares), best.centres) <= 1e-9, seed
+        assert best.value == pytest.approx(other.value, abs=1e-9), seed
+        np.testing.assert_allclose(best.shares, other.shares, atol=1e-6, err_msg=str(seed))
+    assert programs > 0
+
+
+def test_the_nearest_mixture_has_the_least_mean_square() -> None:
+    """Among all mixtures of thresholds with two given means, by a linear program."""
+    for seed in range(examples(60)):
+        world = World(seed)
+        rng, n = np.random.default_rng(seed), world.scores.size
+        alone = np.zeros(n, dtype=int)
+        base = np.average(world.eta, weights=world.weights)
+        slopes = np.stack([world.eta / base, (1 - world.eta) / (1 - base)], axis=1)
+        bands = Bands.of_groups(np.stack([alone] * 2, axis=1), 0.0, world.weights, slopes)
+        curve = Curve.of(world.scores, bands, bands.slopes.tocsc(), np.arange(n))
+        parts = rng.dirichlet(np.full(curve.ends.size, 0.1))
+        means = curve.adds @ parts
+        best = nearest(curve, means)
+        assert best is not None
+        square = (curve.taken / curve.taken[-1]) ** 2
+        rules = np.vstack([curve.adds, np.ones(curve.ends.size)])
+        least = linprog(square, A_eq=rules, b_eq=np.append(means, 1.0)).fun
+
+        np.testing.assert_allclose(mean_of(curve.adds, best), means, atol=1e-10)
+        assert sum(best.values()) == pytest.approx(1.0, abs=1e-12)
+        assert min(best.values()) > 0
+        assert float(mean_of(square, best)) == pytest.approx(least, abs=1e-8), seed
+
+
+def test_cells_whose_points_add_nothing_to_a_mean() -> None:
+    """Cells of sure labels, of two attributes: a rate of each attribute counts their points by nothing."""
+    rng = np.random.default_rng(0)
+    both = np.stack([np.repeat([0, 1], 40), np.tile([0, 1], 40)], axis=1)
+    cells = both @ [2, 1]
+    for sure in (0.0, 1.0):
+        eta = np.where(cells == 3, sure, rng.beta(2, 2, 80))
+        for zero in (0, 1):
+            counted = 1 - eta if zero else eta
+            slopes = np.stack(
+                [counted / (np.bincount(k, counted) / np.bincount(k))[k] for k in both.T], axis=1
+            )
+            bands = Bands.of_groups(both, 0.01, slopes=slopes)
+            best = solve_thresholds(2 * eta - 1, bands, cells)
+            assert best.converged
+            assert best.value == pytest.approx(whole_program(2 * eta - 1, bands, cells), abs=1e-8)
+
+
+def test_points_of_a_cell_are_in_the_same_rows() -> None:
+    for groups in ([0, 1, 1], [[0, 0], [1, 0], [1, 1]]):
+        with pytest.raises(ValueError, match="same rows"):
+            solve_thresholds([0.1, 0.2, 0.3], Bands.of_groups(groups, 0.1), [0, 0, 1])
 
 
 def whole_program(f: Floats, bands: Bands, cells: Floats) -> float:
