@@ -81,7 +81,7 @@ def trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(HOUSE.rglob("*.py"))}
 
 
-SCRIPT = "models/export/standalone.py"
+SCRIPT = "models/standalone.py"
 """What is given away to run where fairfix is not."""
 
 

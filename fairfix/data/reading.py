@@ -282,7 +282,8 @@ def to_probability(score: Floats, scale: ScoreScale) -> Floats:
     if scale == "margin":
         return (1.0 + score) / 2.0
     if scale == "logit":
-        return 1.0 / (1.0 + np.exp(-np.clip(score, -745.0, 745.0)))
+        with np.errstate(over="ignore"):  # beyond 709, where the probability is 0
+            return 1.0 / (1.0 + np.exp(-np.clip(score, -745.0, 745.0)))
     raise DataError(
         "a raw score is not a probability; set `score_scale=probability`, percent, margin or logit"
     )

@@ -221,19 +221,14 @@ class OneRow(Table):
         levels: tuple[str, ...],
         score: float | None,
         entries: Mapping[str, Any],
-        places: dict[int, Any],
         draw_for: Callable[[OneRow], float],
     ) -> None:
-        """Take the levels of the row's cell, its score, its values by column, a dict that rows share, what draws."""
-        vars(self).update(
-            reading=reading, levels=levels, score=score, entries=entries, places=places, draw_for=draw_for
-        )
+        """Take the levels of the row's cell, its score, its values by column, and what draws."""
+        vars(self).update(reading=reading, levels=levels, score=score, entries=entries, draw_for=draw_for)
 
     levels: tuple[str, ...]
     score: float | None
     entries: Mapping[str, Any]
-    places: dict[int, Any]
-    """Where each level is among all levels of a rule, by their identity; made for the first row."""
     draw_for: Callable[[OneRow], float]
     features = pa.table({})
 
@@ -243,28 +238,26 @@ class OneRow(Table):
         score = None if self.score is None else np.array([self.score])
         return Rows(_frozen(np.zeros(1, dtype=np.int64)), (self.levels,), None, score, None, None, 1)
 
-    @property
-    def draws(self) -> Floats:
-        """The draw of the row, shape (1,): 0 until somebody has drawn."""
-        return np.array([vars(self).get("own_draw", 0.0)])
-
     def draw_alone(self) -> float:
-        """Draw for the row."""
-        vars(self)["own_draw"] = self.draw_for(self)
+        """Return the row's draw."""
+        if not self.is_drawn:
+            vars(self)["own_draw"] = self.draw_for(self)
         return float(vars(self)["own_draw"])
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether somebody has asked for the draw."""
+        return "own_draw" in vars(self)
+
+    def once(self, scores: Callable[[Table], Floats]) -> Floats:
+        """Return scores of the row, which are computed at the first call."""
+        made: dict[int, Floats] = vars(self).setdefault("scores", {})
+        if id(scores) not in made:
+            made[id(scores)] = scores(self)
+        return made[id(scores)]
 
     def __len__(self) -> int:
         return 1
-
-    def code(self, columns: tuple[str, ...], levels: tuple[tuple[str, ...], ...]) -> int:
-        """Return the index of the row's group among ``levels``, -1 for a group that is not there."""
-        place = self.places.get(id(levels))
-        if place is None or place[0] is not levels or place[1] != columns:
-            at = [self.reading.columns.cell_keys.index(name) for name in columns]
-            index = {level: k for k, level in enumerate(levels)}
-            place = self.places[id(levels)] = (levels, columns, at, index)
-        own = self.levels
-        return int(place[3].get(tuple([own[i] for i in place[2]]), -1))
 
     @property
     def own_probability(self) -> float:

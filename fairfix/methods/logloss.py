@@ -58,7 +58,7 @@ from fairfix.models.estimators import Learner
 from fairfix.models.learners import fit_classes
 from fairfix.models.members import LinearMember, Member
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.score_models import EstimatedLogit, Scorer, TruncatedLogit, Unrepaired, of_own_group
+from fairfix.models.score_models import EstimatedLogit, Scorer, TruncatedLogit, Unrepaired
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.solvers.robust_log_loss import (
     ConstraintGroups,
@@ -578,3 +578,17 @@ def _log_loss(chance: Floats, label: Any, weight: Floats | None) -> float:
     with np.errstate(divide="ignore"):
         loss = -np.log(np.where(label == 1, chance, 1.0 - chance))
     return float(np.average(loss, weights=weight))
+
+
+def of_own_group(by_class: Floats, owners: Ints, code: Ints) -> Floats:
+    """Return the probabilities of classes given that a row is of its own group, shape (n, C): 0 for those of others.
+
+    ``by_class``: probabilities of the classes, shape (n, C). ``owners``: group of each class, shape (C,). ``code``:
+    group of each row, shape (n,).
+    """
+    inside = owners == code[:, None]
+    kept = np.where(inside, by_class, 0.0)
+    total = kept.sum(axis=1)
+    lost = total == 0.0  # so unlikely of that group that the probabilities are too small for floats
+    kept[lost], total[lost] = inside[lost], np.maximum(inside[lost].sum(axis=1), 1)
+    return np.asarray(kept / total[:, None])

@@ -16,6 +16,7 @@ from fairfix.data.encoder import arrow_array
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.models.predictors import RepairedPredictor, unseen_error
+from fairfix.models.program import Program
 from fairfix.models.score_models import OfScorers, Scorer, ScorerPart
 
 LONGEST_NUMBER = 18
@@ -55,9 +56,15 @@ class ClassChances(OfScorers):
         """Return the chance of each class, shape (n, K)."""
         return self.scorer(table)
 
-    def predict(self, table: Table) -> Floats:
-        """Return the number of each row's class among the names, shape (n,)."""
-        return np.asarray(self.class_probabilities(table).argmax(axis=1), dtype=np.float64)
+    def write(self, program: Program) -> int:
+        """Write the number of the likeliest class among the names; of equals the first."""
+        most, *others = program.class_scores(self.scorer)
+        place = program.constant(0.0)
+        for k, chance in enumerate(others, 1):
+            higher = program.add("below", most, chance)
+            place = program.add("choose", higher, program.constant(float(k)), place)
+            most = program.add("maximum", most, chance)
+        return place
 
     def unseen(self, table: Table) -> Bools:
         """Return which rows are of a group that is looked at and that the fit has not seen, shape (n,)."""

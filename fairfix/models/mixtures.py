@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -22,11 +22,12 @@ from fairfix.data.codec import (
     truth,
     whole,
 )
-from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.counts import Floats
 from fairfix.data.table import Table
+from fairfix.models.program import Program, tree_settings
 from fairfix.models.score_models import OfScorers, Scorer, ScorerPart, ScorersPart
-from fairfix.solvers.group_blind_rates import BlindMixture, Chances, EqualRates
-from fairfix.solvers.plugin_rule import PluginRule
+from fairfix.solvers.group_blind_rates import LEAST, BlindMixture, Chances, EqualRates
+from fairfix.solvers.plugin_rule import LAST_DRAW, PluginRule
 
 CERTAIN = 1.0 - 1e-9
 """A sum of shares above this is 1, but for rounding."""
@@ -69,30 +70,43 @@ class PluginScore(OfScorers):
         """Whether some rows get a value that is drawn."""
         return bool(self.rule.moves and self.rule.spread.any())
 
-    def predict(self, table: Table) -> Floats:
-        """Return the value of each row."""
-        return self.of_scores(table, self.label(table), self._group_probabilities(table))
+    def _cell(self, program: Program) -> int:
+        """Write the cell of each row: the leaf that its expected label and its probabilities of groups lead to."""
+        rule, inner = self.rule, self.rule.below >= 0
+        inputs = [program.scorer(self.label), *(program.class_scores(self.group) if rule.groups else ())]
+        nodes = np.arange(rule.part.size)
+        tree = {  # a node is its own child where it is a leaf; the value of a leaf is its cell
+            "feature": np.where(inner, rule.part, 0),
+            "threshold": rule.cut,
+            "left": np.where(inner, rule.below, nodes),
+            "right": np.where(inner, rule.below + 1, nodes),
+            "value": np.where(inner, 0, rule.part).astype(np.float64),
+            "missing_left": np.zeros(nodes.size, dtype=bool),
+        }
+        return program.add("trees", *inputs, **tree_settings(tree, [0], 0.0))
 
-    def redrawn(self, table: Table) -> Callable[[Table, Ints], Floats]:
-        """Return what predicts rows of a table under new draws."""
-        eta, pi = self.label(table), self._group_probabilities(table)
-        return lambda rows, own: self.of_scores(rows, eta[own], pi[own])
+    def write(self, program: Program) -> int:
+        """Write the value: a draw from the cell's distribution."""
+        rule = self.rule
+        if not rule.moves:
+            return program.scorer(self.label)
+        cell, first = (
+            self._cell(program),
+            np.searchsorted(rule.upto, np.arange(rule.spread.size), side="right"),
+        )
+        alone = program.take(rule.values[first], cell)
+        if not rule.spread.any():
+            return alone
+        draw = program.add("minimum", program.draw, program.constant(LAST_DRAW))
+        place = program.search(rule.upto, program.add("add", cell, draw), right=True)
+        drawn = program.take([*rule.values, math.nan], place)
+        return program.select(program.take(rule.spread.astype(np.float64), cell), [alone, drawn])
 
-    def of_scores(self, table: Table, eta: Floats, pi: Floats) -> Floats:
-        """Return the value of each row from its expected label (n,) and its probabilities of groups (n, K)."""
-        draw = table.draws if self.randomized else np.zeros(len(table))
-        return self.rule.score(eta, pi, draw)
-
-    def drawn(self, table: Table) -> Bools:
-        """Return which rows have a value that hangs on a draw."""
+    def write_drawn(self, program: Program) -> int | None:
+        """Write whether the cell has more than one value."""
         if not self.randomized:
-            return np.zeros(len(table), dtype=bool)
-        return self.rule.drawn(self.label(table), self._group_probabilities(table))
-
-    def _group_probabilities(self, table: Table) -> Floats:
-        if not self.rule.groups:
-            return np.zeros((len(table), 0))
-        return self.group(table)
+            return None
+        return program.take(self.rule.spread.astype(np.float64), self._cell(program))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,25 +139,16 @@ class ModelMixture(OfScorers):
         """Whether rows draw a model."""
         return len(self.models) > 1 and not self.averaged
 
-    def predict(self, table: Table) -> Floats:
-        """Return the value of each row."""
-        return self.of_scores(table, np.stack([model(table) for model in self.models]))
-
-    def redrawn(self, table: Table) -> Callable[[Table, Ints], Floats]:
-        """Return what predicts rows of a table under new draws."""
-        scores = np.stack([model(table) for model in self.models])
-        return lambda rows, own: self.of_scores(rows, scores[:, own])
-
-    def of_scores(self, table: Table, scores: Floats) -> Floats:
-        """Return what each row gets of the models' scores, shape (M, n)."""
+    def write(self, program: Program) -> int:
+        """Write the average, or the score of the model that is drawn."""
+        scores = [program.scorer(model) for model in self.models]
         if not self.randomized:
-            return np.asarray(self.weights @ scores)
-        drawn = np.searchsorted(np.cumsum(self.weights)[:-1], table.draws, side="right")
-        return np.asarray(scores[drawn, np.arange(len(table))])
+            return program.dot(scores, self.weights)
+        return program.select(program.search(np.cumsum(self.weights)[:-1], program.draw, right=True), scores)
 
-    def drawn(self, table: Table) -> Bools:
-        """Return which rows have a value that hangs on a draw: all, where models are drawn."""
-        return np.full(len(table), self.randomized)
+    def write_drawn(self, program: Program) -> int | None:
+        """Write that all values are drawn, where models are."""
+        return program.constant(1.0) if self.randomized else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,16 +186,14 @@ class DecisionMixture(OfScorers):
         shares = [*self.weights.tolist(), self.always]
         return any(1.0 - CERTAIN < share < CERTAIN for share in shares)
 
-    def predict(self, table: Table) -> Floats:
-        """Return the chance of each row to be accepted."""
-        return self.of_scores([model(table) for model in self.models], len(table))
-
-    def of_scores(self, scores: Sequence[Floats], rows: int) -> Floats:
-        """Return the chance of rows by the models' scores, shape (n,) each."""
-        out = np.full(rows, self.always)
-        for score, least, weight in zip(scores, self.thresholds, self.weights, strict=True):
-            out += np.where(score >= least, weight, 0.0)
-        return np.where(out > CERTAIN, 1.0, out)
+    def write(self, program: Program) -> int:
+        """Write the chance to be accepted: the weights of the models that accept."""
+        one, zero, parts = program.constant(1.0), program.constant(0.0), [program.constant(self.always)]
+        for model, least in zip(self.models, self.thresholds.tolist(), strict=True):
+            accepted = program.add("at_most", program.constant(least), program.scorer(model))
+            parts.append(program.add("choose", accepted, one, zero))
+        total = program.dot(parts, [1.0, *self.weights])
+        return program.add("choose", program.add("at_most", total, program.constant(CERTAIN)), total, one)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,9 +266,26 @@ class BlindRule(OfScorers):
         """Whether decisions are drawn."""
         return self.mixture.randomized
 
-    def predict(self, table: Table) -> Floats:
-        """Return the chance of a positive decision of each row."""
-        return self.mixture.chance(*probabilities_of(table, self.label, self.groups))
+    def write(self, program: Program) -> int:
+        """Write the chance to be accepted: the shares of the rules whose score is above 0."""
+        zero, one = program.constant(0.0), program.constant(1.0)
+        (pi_0, pi_1), yes = self.mixture.rule.prior, program.scorer(self.label)
+        no = program.add("subtract", one, yes)
+        odds = (program.add("divide", own, program.constant(pi)) for own, pi in ((yes, pi_1), (no, pi_0)))
+        gain = program.add("multiply", program.constant(0.5), program.add("subtract", *odds))
+        gaps = []
+        for scorers, cells in zip(self.groups, self.mixture.rule.cells, strict=True):
+            for scorer, sizes, own, pi in zip(scorers, cells, (yes, no), (pi_1, pi_0), strict=True):
+                for chance, size in zip(program.class_scores(scorer), sizes.tolist(), strict=True):
+                    ratio = program.add("divide", chance, program.constant(size))
+                    gaps.append(program.add("multiply", own, program.affine(ratio, 1.0, -1.0 / pi)))
+        parts = [program.constant(self.mixture.always)]
+        for prices in self.mixture.prices:
+            accepted = program.add("below", zero, program.dot([gain, *gaps], [1.0, *prices]))
+            parts.append(program.add("choose", accepted, one, zero))
+        total = program.dot(parts, [1.0, *self.mixture.shares])
+        sure = program.add("below", program.constant(1.0 - LEAST), total)
+        return program.add("choose", sure, one, total)
 
 
 def probabilities_of(

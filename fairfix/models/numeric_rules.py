@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,10 +12,11 @@ import numpy as np
 
 from fairfix.data.codec import ABOVE_0, Array, Part, Setting, list_of, real, text
 from fairfix.data.counts import Bools, Floats
-from fairfix.data.memberships import memberships
+from fairfix.data.memberships import ROUNDED, memberships
 from fairfix.data.scales import Scale, scaled
 from fairfix.data.table import Table
 from fairfix.models.predictors import CURVES, RepairedPredictor
+from fairfix.models.program import Program
 from fairfix.solvers.piecewise import Piecewise
 
 
@@ -47,6 +50,31 @@ class OfMemberships(RepairedPredictor):
         """Whether it looks at the group: at what is known of it."""
         return True
 
+    def predict(self, table: Table) -> Floats:
+        """Return the probability of each row; a DataError where probabilities of membership are none."""
+        memberships(table, self.columns)
+        return super().predict(table)
+
+    def write(self, program: Program) -> int:
+        """Write the rule; missing where probabilities of membership are none."""
+        parts = [program.number(name) for name in self.columns]
+        total, zero, one = program.total(parts), program.constant(0.0), program.constant(1.0)
+        whole = program.add("maximum", total, program.constant(0.5))  # sums are near 1; none divides by 0
+        ends = [(part, zero, program.constant(1.0 + ROUNDED)) for part in parts]
+        over = program.add("subtract", total, one)
+        ends.append((over, program.constant(-ROUNDED), program.constant(ROUNDED)))
+        wrong = []
+        for part, low, high in ends:
+            below = program.add("choose", program.add("at_most", part, high), zero, one)
+            wrong.append(program.add("choose", program.add("at_most", low, part), below, one))
+        out = self.of_memberships(program, [program.add("divide", part, whole) for part in parts])
+        sound = program.add("at_most", program.total(wrong), zero)
+        return program.add("choose", sound, out, program.constant(math.nan))
+
+    @abstractmethod
+    def of_memberships(self, program: Program, z: Sequence[int]) -> int:
+        """Write the rule for the steps of probabilities of membership, which sum to 1."""
+
 
 @dataclass(frozen=True, eq=False)
 class SoftRamp(OfMemberships):
@@ -68,13 +96,9 @@ class SoftRamp(OfMemberships):
     gamma: float
     """Width of the ramp."""
 
-    def predict(self, table: Table) -> Floats:
-        """Return the ramp of each row; a DataError where probabilities of membership are none."""
-        z = memberships(table, self.columns)
-        price = np.zeros(len(z))
-        for part, offset in zip(z.T, self.offsets.tolist(), strict=True):  # in this order, as exports add up
-            price += part * offset
-        return np.clip((2.0 * table.probability - 1.0 - price) / self.gamma, 0.0, 1.0)
+    def of_memberships(self, program: Program, z: Sequence[int]) -> int:
+        """Write the ramp."""
+        return program.ramp(program.ranking, program.dot(z, self.offsets), self.gamma)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,23 +128,14 @@ class SoftRates(OfMemberships):
     gamma: float
     """Width of the ramp."""
 
-    def predict(self, table: Table) -> Floats:
-        """Return the ramp of each row; a DataError where probabilities of membership are none."""
-        z = memberships(table, self.columns)
-        g = 2.0 * mean_curve(self.curves, z, 2.0 * table.probability - 1.0) - 1.0
-        price, rise = np.zeros(len(z)), np.zeros(len(z))
-        for part, offset, slope in zip(z.T, self.offsets.tolist(), self.slopes.tolist(), strict=True):
-            price += part * offset
-            rise += part * slope
-        return np.clip((g - price - rise * g) / self.gamma, 0.0, 1.0)
-
-
-def mean_curve(curves: Sequence[Piecewise], z: Floats, score: Floats) -> Floats:
-    """Return the mean of curves at scores, (n,), weighted by probabilities of sum 1, (n, K), within [0, 1]."""
-    mean: Floats = np.zeros(score.size)
-    for curve, part in zip(curves, z.T, strict=True):  # in this order, as exports add up
-        mean += part * curve(score)
-    return np.clip(mean, 0.0, 1.0)  # shares that sum to 1 may do so but for rounding
+    def of_memberships(self, program: Program, z: Sequence[int]) -> int:
+        """Write the ramp."""
+        curves = [program.curve(one, program.ranking) for one in self.curves]
+        each = [program.add("multiply", part, one) for part, one in zip(z, curves, strict=True)]
+        eta = program.clip(program.total(each), 0.0, 1.0)  # within, but for rounding
+        g = program.affine(eta, 2.0, -1.0)
+        price, rise = program.dot(z, self.offsets), program.dot(z, self.slopes)
+        return program.ramp(program.add("subtract", g, price), program.add("multiply", rise, g), self.gamma)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +197,17 @@ class NumberRamp(RepairedPredictor):
         """Return which rows lack a number, shape (n,)."""
         return np.asarray(np.isnan(scaled(table, self.scales)).any(axis=1))
 
-    def predict(self, table: Table) -> Floats:
-        """Return the ramp of each row; NaN where a number is missing."""
-        price: Floats = np.full(len(table), self.offset)
-        for part, own in zip(
-            scaled(table, self.scales).T, self.prices.tolist(), strict=True
-        ):  # as exports add up
-            price += part * own
-        return np.clip((2.0 * table.probability - 1.0 - price) / self.gamma, 0.0, 1.0)
+    def write(self, program: Program) -> int:
+        """Write the ramp; missing where a number is."""
+        entries = [program.number(name) for name in self.columns]
+        parts = []
+        for entry, one in zip(entries, self.scales, strict=True):
+            inside = program.clip(entry, one.low, one.high)
+            moved = program.add("subtract", inside, program.constant(one.mean))
+            parts.append(program.add("divide", moved, program.constant(one.deviation)))
+        price = program.dot([program.constant(self.offset), *parts], [1.0, *self.prices])
+        out = program.ramp(program.ranking, price, self.gamma)
+        for entry in entries:  # whatever a language makes of the greater of a number and none
+            gone = program.add("is_missing", entry)
+            out = program.add("choose", gone, program.constant(math.nan), out)
+        return out

@@ -1,10 +1,11 @@
 """Predictors: what a repair leaves behind, applied to rows; here their base, and rules on the model's own score.
 
 A predictor maps a row to a number, exactly and deterministically: the probability of a positive decision, or a
-value. It is made of arrays and plain settings, so it can be saved as data (:mod:`fairfix.data.codec`). A rule that
-randomises decides per person, by a draw from the row's identity (:mod:`fairfix.data.row_hash`). Predictors that look at
-scorers are in :mod:`fairfix.models.score_models` and :mod:`fairfix.models.mixtures`, those that look at numbers of the
-row in :mod:`fairfix.models.numeric_rules`.
+value. It is made of arrays and plain settings, so it can be saved as data (:mod:`fairfix.data.codec`). It writes its
+rule once, as a program (:mod:`fairfix.models.program`) that prediction, serving and exports run. A rule that randomises
+decides per person, by a draw from the row's identity (:mod:`fairfix.data.row_hash`). Predictors that look at scorers
+are in :mod:`fairfix.models.score_models` and :mod:`fairfix.models.mixtures`, those that look at numbers of the row in
+:mod:`fairfix.models.numeric_rules`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -21,12 +23,13 @@ from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, l
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.reading import Reading, from_ranking
 from fairfix.data.scales import Scale
-from fairfix.data.table import OneRow, Table
+from fairfix.data.table import Table
 from fairfix.errors import DataError
+from fairfix.models.array_interpreter import Block, TableInputs, run
+from fairfix.models.program import Program, Rule, Step
 from fairfix.models.trace import FitTrace
-from fairfix.solvers.monotone import sigmoid_inverse, sigmoid_of
+from fairfix.solvers.monotone import sigmoid_inverse
 from fairfix.solvers.piecewise import Piecewise
-from fairfix.solvers.ramp import ramp
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,22 +103,47 @@ class RepairedPredictor(Saved):
         return True
 
     @abstractmethod
+    def write(self, program: Program) -> int:
+        """Write the rule into a program; return the step of P(decision = 1) or the value.
+
+        It is missing for rows of a group not seen in the fit.
+        """
+
+    def write_drawn(self, program: Program) -> int | None:
+        """Write whether a value hangs on the row's draw, as 0 and 1; None where no value does."""
+        return None
+
+    @cached_property
+    def compiled_rule(self) -> Rule:
+        """The rule, as it is run."""
+        program = Program()
+        return program.rule(self.write(program))
+
+    @cached_property
+    def _drawn(self) -> Rule | None:
+        program = Program()
+        result = self.write_drawn(program)
+        return None if result is None else program.rule(result)
+
     def predict(self, table: Table) -> Floats:
         """Return P(decision = 1) or the value per row, shape (n,); NaN for rows of a group not seen in the fit."""
+        return run(self.compiled_rule, TableInputs(table), len(table))
 
     def redrawn(self, table: Table) -> Callable[[Table, Ints], Floats]:
         """Return what predicts rows of a table, which may repeat, under new draws: of these rows and their numbers.
 
-        What hangs on no draw is looked at once where that takes long.
+        Scores are computed once.
         """
-        return lambda rows, _: self.predict(rows)
+        return self._redrawn(TableInputs(table))
 
-    def of_row(self, row: OneRow) -> tuple[float, bool]:
-        """Return what :meth:`predict` and :meth:`drawn` do of a single row, to the bit."""
-        drawn = self.randomized and self.gives == "value" and bool(self.drawn(row)[0])
-        if drawn:
-            row.draw_alone()
-        return float(self.predict(row)[0]), drawn
+    def _redrawn(self, inputs: TableInputs) -> Callable[[Table, Ints], Floats]:
+        def predicted(rows: Table, own: Ints) -> Floats:
+            def again(step: Step, block: Block) -> Any:
+                return rows.draws[block] if step.operation == "draw" else inputs(step, own[block])
+
+            return run(self.compiled_rule, again, len(rows))
+
+        return predicted
 
     def unseen(self, table: Table) -> Bools:
         """Return which rows are of a group that the fit has not seen, shape (n,): only these have no prediction."""
@@ -123,7 +151,9 @@ class RepairedPredictor(Saved):
 
     def drawn(self, table: Table) -> Bools:
         """Return which rows have a value that hangs on ``table.draws``, shape (n,)."""
-        return np.zeros(len(table), dtype=bool)
+        if self._drawn is None:
+            return np.zeros(len(table), dtype=bool)
+        return np.asarray(run(self._drawn, TableInputs(table), len(table)) == 1.0)
 
     def unrepaired(self, table: Table) -> Floats:
         """Return what the base would give each row, shape (n,): its decision at the threshold, as 0 or 1."""
@@ -184,13 +214,34 @@ class OfGroups(RepairedPredictor):
         """Return which rows are of a group without a rule, shape (n,)."""
         return np.asarray(table.codes(self.columns, self.levels) < 0)
 
-    def by_group(self, table: Table, rule: Callable[[int, Ints], Floats | Bools]) -> Floats:
-        """Return what ``rule(k, rows)`` gives row numbers of each group ``k``, shape (n,); NaN for groups not seen."""
-        code, out = table.codes(self.columns, self.levels), np.full(len(table), np.nan)
+    def by_group(self, program: Program, branch: Callable[[int], int]) -> int:
+        """Return the step of what ``branch(k)`` gives rows of each group ``k``; missing for groups not seen."""
+        if not self.columns:
+            return branch(0)
+        branches = [program.constant(math.nan), *map(branch, range(len(self.levels)))]
+        return program.select(program.group(self.columns, self.levels), branches)
+
+    def number_of_group(self, program: Program, numbers: Floats) -> int:
+        """Return the step of each group's number, of shape (K,); missing for groups not seen."""
+        return program.take([math.nan, *numbers], program.group(self.columns, self.levels))
+
+    def in_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats]:
+        """Return the groups, and what each row would get in each of them, shape (n, K)."""
+        inputs, codes = TableInputs(table), np.empty(len(table), dtype=np.int64)
+
+        def there(step: Step, block: Block) -> Any:
+            return codes[block] if step.operation == "group" else inputs(step, block)
+
+        each = []
         for k in range(len(self.levels)):
-            inside = np.flatnonzero(code == k)
-            out[inside] = rule(k, inside)
-        return out
+            codes[:] = k + 1
+            each.append(run(self.compiled_rule, there, len(table)))
+        return self.levels, np.stack(each, axis=-1)
+
+    def of_group(self, k: int, score: Floats) -> Floats:
+        """Return P(decision = 1) at scores ``2 p - 1`` of one group, same shape, where nothing else is looked at."""
+        given = {"group": np.full(score.size, k + 1), "ranking": score}
+        return run(self.compiled_rule, lambda step, block: given[step.operation][block], score.size)
 
 
 def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str, base: str) -> DataError:
@@ -252,34 +303,17 @@ class GroupwiseRamp(OfGroups):
         """At most 1 each: a ramp only rises."""
         return np.ones(len(self.levels))
 
-    def predict(self, table: Table) -> Floats:
-        """Return the ramp of each row's group at its score; NaN for groups not seen in the fit."""
-        code, cell = table.cell_codes(self.columns, self.levels), table.rows.cell
-        share = 2.0 * table.probability - 1.0
-        for part in (self.offsets, self.remainders):  # in place, in the order of ramp()
-            if part.any():  # else nothing would change
-                share -= np.append(part, np.nan)[code][cell]
-        if (code < 0).any():
-            share[(code < 0)[cell]] = np.nan
-        share /= self.gamma
-        return np.clip(share, 0.0, 1.0, out=share)
+    def write(self, program: Program) -> int:
+        """Write the ramp of each row's group at its score."""
+        score = program.add("subtract", program.ranking, self.number_of_group(program, self.offsets))
+        if self.remainders.any():
+            score = program.add("subtract", score, self.number_of_group(program, self.remainders))
+        return program.clip(program.add("divide", score, program.constant(self.gamma)), 0.0, 1.0)
 
     def knots(self, reading: Reading) -> Sequence[Floats]:
         """Return where each group's ramp begins and ends."""
         begin = self.offsets + self.remainders
         return [*from_ranking(np.stack([begin, begin + self.gamma], axis=1), reading.score_scale)]
-
-    def of_group(self, k: int, score: Floats) -> Floats:
-        """Return the ramp of one group at scores ``2 p - 1``, same shape."""
-        return ramp(score, float(self.offsets[k]), self.gamma, float(self.remainders[k]))
-
-    def of_row(self, row: OneRow) -> tuple[float, bool]:
-        """Return the ramp at the score of a single row; NaN for a group not seen in the fit."""
-        code = row.code(self.columns, self.levels)
-        if code < 0:
-            return math.nan, False
-        share = 2.0 * row.own_probability - 1.0 - float(self.offsets[code]) - float(self.remainders[code])
-        return min(max(share / self.gamma, 0.0), 1.0), False
 
 
 class OfCurves(OfGroups):
@@ -292,31 +326,13 @@ class OfCurves(OfGroups):
         """Whether some curve takes a value strictly between 0 and 1."""
         return not all(curve.sharp for curve in self.curves)
 
+    def write(self, program: Program) -> int:
+        """Write the curve of each row's group at its score."""
+        return self.by_group(program, lambda k: program.curve(self.curves[k], self.ranked(program, k)))
+
     @abstractmethod
-    def ranking(self, table: Table) -> Floats:
-        """Return the score ``2 p - 1`` of each row, shape (n,)."""
-
-    def predict(self, table: Table) -> Floats:
-        """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
-        score = self.ranking(table)
-        return self.by_group(table, lambda k, rows: self.of_group(k, score[rows]))
-
-    def of_row(self, row: OneRow) -> tuple[float, bool]:
-        """Return the curve of a single row's group at its score; NaN for a group not seen in the fit."""
-        code = row.code(self.columns, self.levels)
-        return (math.nan if code < 0 else self.at_point(code, self.row_ranking(row))), False
-
-    def row_ranking(self, row: OneRow) -> float:
-        """Return the score ``2 p - 1`` of a single row."""
-        return float(self.ranking(row)[0])
-
-    def of_group(self, k: int, score: Floats) -> Floats:
-        """Return P(decision = 1) at scores ``2 p - 1`` of one group, same shape."""
-        return self.curves[k](score)
-
-    def at_point(self, k: int, score: float) -> float:
-        """Return P(decision = 1) at one score ``2 p - 1`` of one group."""
-        return self.curves[k].at_point(score)
+    def ranked(self, program: Program, k: int) -> int:
+        """Write the score ``2 p - 1`` that the curve of group ``k`` looks at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,15 +364,13 @@ class GroupwiseCurve(OfCurves):
         """Those of the curves; a map before them rises or falls, which changes none."""
         return np.array([curve.variation for curve in self.curves])
 
-    def ranking(self, table: Table) -> Floats:
-        """Return the model's own score of each row."""
-        return table.ranking
-
-    def of_group(self, k: int, score: Floats) -> Floats:
-        """Return P(decision = 1) at scores ``2 p - 1`` of one group, same shape."""
-        if self.sigmoid is not None:
-            score = 2.0 * sigmoid_of(score, *map(float, self.sigmoid[k])) - 1.0
-        return self.curves[k](score)
+    def ranked(self, program: Program, k: int) -> int:
+        """Write the model's own score, recalibrated where there is a map."""
+        if self.sigmoid is None:
+            return program.ranking
+        slope, shift = self.sigmoid[k].tolist()
+        logit = program.add("score_logit", program.ranking)
+        return program.affine(program.add("expit", program.affine(logit, slope, shift)), 2.0, -1.0)
 
     def knots(self, reading: Reading) -> Sequence[Floats]:
         """Return the knots of each group's curve."""
@@ -364,16 +378,6 @@ class GroupwiseCurve(OfCurves):
         if self.sigmoid is not None:
             knots = [sigmoid_inverse(x, *ab) for x, ab in zip(knots, self.sigmoid.tolist(), strict=True)]
         return [from_ranking(x, reading.score_scale) for x in knots]
-
-    def row_ranking(self, row: OneRow) -> float:
-        """Return the model's own score of a single row."""
-        return row.own_ranking
-
-    def at_point(self, k: int, score: float) -> float:
-        """Return P(decision = 1) at one score ``2 p - 1`` of one group."""
-        if self.sigmoid is not None:
-            score = 2.0 * float(sigmoid_of(score, *map(float, self.sigmoid[k]))) - 1.0
-        return self.curves[k].at_point(score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,22 +425,11 @@ class BinnedRule(OfGroups):
         """Return the bin of each score, same shape."""
         return np.searchsorted(self.edges, score, side="right")
 
-    def predict(self, table: Table) -> Floats:
-        """Return the chance of each row's group in the bin of its score; NaN for groups not seen in the fit."""
-        assert table.rows.score is not None
-        place = self.bins(table.rows.score)
-        return self.by_group(table, lambda k, rows: self.probabilities[k, place[rows]])
-
-    def of_row(self, row: OneRow) -> tuple[float, bool]:
-        """Return the chance of a single row's group in the bin of its score; NaN for a group not seen in the fit."""
-        code = row.code(self.columns, self.levels)
-        if code < 0 or row.score is None:
-            return math.nan, False
-        return float(self.probabilities[code, self.edges.searchsorted(row.score, "right")]), False
+    def write(self, program: Program) -> int:
+        """Write the chance of each row's group in the bin of its score."""
+        place = program.search(self.edges, program.score, right=True)
+        return self.by_group(program, lambda k: program.take(self.probabilities[k], place))
 
     def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
         """Return each group's chance at the scores, unless there is one rule."""
-        if not self.columns:
-            return None
-        assert table.rows.score is not None
-        return self.levels, self.probabilities[:, self.bins(table.rows.score)].T
+        return self.in_each_group(table) if self.columns else None

@@ -8,10 +8,8 @@ together and never mixes them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -33,16 +31,17 @@ from fairfix.data.codec import (
     record,
     truth,
 )
-from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.reading import Reading, from_ranking
 from fairfix.data.table import OneRow, Table
+from fairfix.models.array_interpreter import TableInputs, run
 from fairfix.models.features import Feature, Features
 from fairfix.models.members import Member
 from fairfix.models.predictors import CURVES, GROUPS, OfCurves, OfGroups, RepairedPredictor, decided
+from fairfix.models.program import Program
 from fairfix.models.spline_basis import KINDS
 from fairfix.solvers.piecewise import Piecewise
-from fairfix.solvers.quantile_matching import Levels, Tube
-from fairfix.solvers.robust_log_loss import marginal, truncated
+from fairfix.solvers.quantile_matching import EDGE, Levels, Tube
 
 MODEL_SCORE = Features((Feature("score", "score"),))
 """What is looked at where the model's score is taken as it is."""
@@ -179,6 +178,17 @@ class OfScorers(RepairedPredictor):
         columns = [one for scorer in self.scorers for one in scorer.features.columns]
         return {one.name: one.kind for one in columns if one.kind not in ("group", "score")}
 
+    def of_scores(self, table: Table, *scores: Floats) -> Floats:
+        """Return what the rows of a table get where the scorers, in order, give these scores, (n,) or (n, K) each."""
+        return run(self.compiled_rule, TableInputs(table, self._given(scores)), len(table))
+
+    def redrawn_of_scores(self, table: Table, *scores: Floats) -> Callable[[Table, Ints], Floats]:
+        """Return what predicts rows of a table under new draws, where the scorers give these scores."""
+        return self._redrawn(TableInputs(table, self._given(scores)))
+
+    def _given(self, scores: Sequence[Floats]) -> dict[int, Floats]:
+        return {id(one): given for one, given in zip(self.scorers, scores, strict=False)}
+
     def unrepaired(self, table: Table) -> Floats:
         """Return the first scorer's score of each row, decided at the threshold where predictions are decisions."""
         if self.gives == "value":
@@ -195,9 +205,9 @@ class Unrepaired(OfScorers):
 
     scorer: Scorer
 
-    def predict(self, table: Table) -> Floats:
-        """Return the score of each row."""
-        return self.scorer(table)
+    def write(self, program: Program) -> int:
+        """Write the score."""
+        return program.scorer(self.scorer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,37 +284,54 @@ class GroupTube(GroupedScore):
         """Return what of each row is moved, shape (n,): its score."""
         return self.scorer(table)
 
-    def predict(self, table: Table) -> Floats:
-        """Return the value of each row; NaN for groups not seen in the fit."""
-        return self.of_scores(table, self.moved(table))
+    def write_moved(self, program: Program) -> int:
+        """Write what of each row is moved."""
+        return program.scorer(self.scorer)
 
-    def redrawn(self, table: Table) -> Callable[[Table, Ints], Floats]:
-        """Return what predicts rows of a table under new draws."""
-        score = self.moved(table)
-        return lambda rows, own: self.of_scores(rows, score[own])
+    def write(self, program: Program) -> int:
+        """Write the value; a score between two atoms lies as far between the values at their ends."""
+        score = self.write_moved(program)
+        if self.tube.outputs is None:
+            return self.by_group(program, lambda k: score)
+        return self.by_group(program, lambda k: self._of_atoms(program, k, score)[0])
 
-    def of_scores(self, table: Table, score: Floats) -> Floats:
-        """Return the value of each row from its score, shape (n,)."""
-        draw = table.draws if self.randomized else np.zeros(len(table))
-        return self.by_group(table, lambda k, rows: self.tube.of_group(k, score[rows], draw[rows]))
+    def write_drawn(self, program: Program) -> int | None:
+        """Write whether the levels of a row reach over several values."""
+        if self.tube.outputs is None:
+            return None
+        score = self.write_moved(program)
+        return self.by_group(program, lambda k: self._of_atoms(program, k, score)[1])
 
-    def drawn(self, table: Table) -> Bools:
-        """Return which rows have a value that hangs on a draw: those whose levels reach over several values."""
-        score = self.moved(table)
-        return np.asarray(
-            self.by_group(table, lambda k, rows: self.tube.hangs_on_draw(k, score[rows])) == 1.0
+    def _of_atoms(self, program: Program, k: int, score: int) -> tuple[int, int]:
+        """Write the value in group ``k``, and whether it is drawn."""
+        one, ends, outputs, steps = self.tube.levels[k], self.tube.ends[k], self.tube.outputs, self.tube.steps
+        assert outputs is not None
+        place = program.search(one.first, score, right=True)  # 0 and 1 both mean the first atom
+
+        def of_atom(numbers: Floats) -> int:
+            return program.take([numbers[0], *numbers], place)
+
+        def value_at(level: int) -> int:
+            return program.take([*outputs, outputs[-1]], program.search(steps[k], level, right=True))
+
+        span = np.append(one.first[1:] - one.last[:-1], 0.0)
+        wide_span = of_atom(np.where(span > 0, span, 1.0))
+        way = program.add("divide", program.add("subtract", score, of_atom(one.last)), wide_span)
+        part = program.add("multiply", program.clip(way, 0.0, 1.0), of_atom((span > 0).astype(np.float64)))
+        draw = program.clip(program.draw, EDGE, 1.0 - EDGE)
+        level = program.add(
+            "add", of_atom(one.low), program.add("multiply", draw, of_atom(one.high - one.low))
         )
-
-    def of_row(self, row: OneRow) -> tuple[float, bool]:
-        """Return the value of a single row, NaN for a group not seen in the fit, and whether it is drawn."""
-        code = row.code(self.columns, self.levels)
-        return (
-            (math.nan, False) if code < 0 else self.tube.at_point(code, self.row_moved(row), row.draw_alone)
-        )
-
-    def row_moved(self, row: OneRow) -> float:
-        """Return what of a single row is moved."""
-        return self.scorer.of_row(row)
+        hangs, least = ends.least < ends.most, of_atom(ends.least)
+        open_ = of_atom(hangs.astype(np.float64))
+        on_atom = program.select(open_, [least, value_at(level)]) if hangs.any() else least
+        right = np.append(ends.least[1:], ends.last[-1])
+        rise = program.add("multiply", part, of_atom(right - ends.last))
+        between = program.add("add", of_atom(ends.last), rise)
+        inside = program.add("at_most", part, program.constant(0.0))
+        zero, one_ = program.constant(0.0), program.constant(1.0)
+        off = program.add("choose", inside, zero, one_)
+        return program.select(off, [on_atom, between]), program.add("choose", inside, open_, zero)
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,10 +396,9 @@ class BinnedTube(GroupTube):
         assert table.rows.score is not None
         return self.bins(table.rows.score).astype(np.float64)
 
-    def row_moved(self, row: OneRow) -> float:
-        """Return the bin of the score of a single row."""
-        assert row.score is not None
-        return float(self.edges.searchsorted(row.score, "right"))
+    def write_moved(self, program: Program) -> int:
+        """Write the bin of each score."""
+        return program.search(self.edges, program.score, right=True)
 
     def share_from(self, cut: float) -> Floats:
         """Return the chance of a value of ``cut`` or more in each group and bin, shape (K, B)."""
@@ -437,31 +463,38 @@ class TruncatedLogit(GroupedScore):
         """Whether decisions are drawn."""
         return not self.rounded
 
-    def predict(self, table: Table) -> Floats:
-        """Return the probability of each row; NaN for groups not seen in the fit."""
-        return self.of_scores(table, self.scorer(table))
+    def write(self, program: Program) -> int:
+        """Write the probability: of the row's label unknown, where prices of labels differ (eqs. 14 to 16)."""
+        score, (zero, one) = program.scorer(self.scorer), self.prices
+        of_1 = self._truncated(program, score, one)
+        if np.array_equal(zero, one):
+            return of_1
+        of_0, whole = self._truncated(program, score, zero), program.constant(1.0)
 
-    def of_scores(self, table: Table, score: Floats) -> Floats:
-        """Return the probability of each row from its logistic score, shape (n,)."""
-        code = table.codes(self.columns, self.levels)
-        zero, one = np.concatenate([self.prices, np.full((2, 1), np.nan)], axis=1)[:, code]
-        same = np.array_equal(self.prices[0], self.prices[1])
-        return np.where(code < 0, np.nan, truncated(score, one) if same else marginal(score, zero, one)[0])
+        def adversary(chance: int, price: Floats) -> int:
+            left = program.add("subtract", whole, chance)
+            factor = program.add("multiply", self.number_of_group(program, price), left)
+            return program.clip(program.add("multiply", chance, program.add("add", whole, factor)), 0.0, 1.0)
 
-    def of_row(self, row: OneRow) -> tuple[float, bool]:
-        """Return the probability of a single row, and that it is drawn."""
-        code, (zero, one) = row.code(self.columns, self.levels), self._prices
-        if code < 0 or zero != one:
-            return super().of_row(row)
-        price, score = one[code], self.scorer.of_row(row)
-        least, most = 1.0 + 1.0 / min(price, -1.0), 1.0 / max(price, 1.0)
-        return min(max(score, least), most), False
+        q_0, q_1 = adversary(of_0, zero), adversary(of_1, one)
+        total = program.add("add", program.add("subtract", whole, q_1), q_0)
+        certain = program.add(
+            "at_most", total, program.constant(1e-12)
+        )  # both are sure of the label they get
+        safe = program.add("choose", certain, whole, total)  # a database stops at a division by 0
+        label = program.add("choose", certain, score, program.add("divide", q_0, safe))
+        label = program.clip(label, 0.0, 1.0)
+        parts = (
+            program.add("multiply", label, of_1),
+            program.add("multiply", program.add("subtract", whole, label), of_0),
+        )
+        return program.clip(program.add("add", *parts), 0.0, 1.0)
 
-    @cached_property
-    def _prices(self) -> tuple[list[float], list[float]]:
-        """The prices as lists."""
-        zero, one = self.prices.tolist()
-        return zero, one
+    def _truncated(self, program: Program, score: int, price: Floats) -> int:
+        """Write the score between the ends of each group's price, shape (K,)."""
+        floor, cap = 1.0 + 1.0 / np.minimum(price, -1.0), 1.0 / np.maximum(price, 1.0)
+        lifted = program.add("maximum", score, self.number_of_group(program, floor))
+        return program.add("minimum", lifted, self.number_of_group(program, cap))
 
 
 @dataclass(frozen=True, eq=False)
@@ -505,35 +538,26 @@ class EstimatedLogit(TruncatedLogit):
         """Group columns that prediction looks at."""
         return tuple(dict.fromkeys((*super().inputs, *self.classifier.features.groups)))
 
-    def of_scores(self, table: Table, score: Floats) -> Floats:
-        """Return the probability of each row from its logistic score, shape (n,)."""
-        code = table.codes(self.columns, self.levels)
-        own = of_own_group(self.classifier(table), self.owners, code)
-        price = np.zeros(len(table))
-        for chance, one in zip(
-            own.T, self.prices, strict=True
-        ):  # a row's sum does not hang on the rows beside it
-            price += chance * one
-        return np.where(code < 0, np.nan, truncated(score, price))
+    def write(self, program: Program) -> int:
+        """Write the probability: the score between the ends of the mean price of the row's classes."""
+        score, by_class = program.scorer(self.scorer), program.class_scores(self.classifier)
+        zero, one = program.constant(0.0), program.constant(1.0)
 
-    def of_row(self, row: OneRow) -> tuple[float, bool]:
-        """Return the probability of a single row, and that it is drawn."""
-        return RepairedPredictor.of_row(self, row)
+        def priced(k: int) -> int:
+            own = np.flatnonzero(self.owners == k)
+            of_group, prices = [by_class[j] for j in own], self.prices[own]
+            total = program.total(of_group)
+            nothing = program.add("equal", total, zero)  # chances that are too small for floats
+            safe = program.add("choose", nothing, one, total)  # a database stops at a division by 0
+            each = [program.add("divide", chance, safe) for chance in of_group]
+            alike = float(sum(price / own.size for price in prices.tolist()))
+            return program.add("choose", nothing, program.constant(alike), program.dot(each, prices))
 
-
-def of_own_group(by_class: Floats, owners: Ints, code: Ints) -> Floats:
-    """Return the chances of classes given that a row is of its own group, shape (n, C): 0 for those of others.
-
-    ``by_class``: chances of the classes, shape (n, C). ``owners``: group of each class, shape (C,). ``code``: group of
-    each row, shape (n,), or -1, for which all is 0.
-    """
-    inside = owners == code[:, None]
-    kept, total = np.where(inside, by_class, 0.0), np.zeros(len(by_class))
-    for column in kept.T:
-        total += column
-    lost = total == 0.0  # so unlikely of that group that the chances are too small for floats
-    kept[lost], total[lost] = inside[lost], np.maximum(inside[lost].sum(axis=1), 1)
-    return np.asarray(kept / total[:, None])
+        price = self.by_group(program, priced)
+        cap = program.add("divide", one, program.add("maximum", price, one))
+        lowest = program.add("minimum", price, program.constant(-1.0))
+        floor = program.add("add", one, program.add("divide", one, lowest))
+        return program.add("minimum", program.add("maximum", score, floor), cap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -549,9 +573,9 @@ class ScoreCurves(OfCurves, GroupedScore):
 
     curves: tuple[Piecewise, ...]
 
-    def ranking(self, table: Table) -> Floats:
-        """Return the scorer's score of each row."""
-        return 2.0 * self.scorer(table) - 1.0
+    def ranked(self, program: Program, k: int) -> int:
+        """Write ``f``."""
+        return program.affine(program.scorer(self.scorer), 2.0, -1.0)
 
     def knots(self, reading: Reading) -> Sequence[Floats] | None:
         """Return the knots of each group's curve; None where they are of a score that the fit has made."""
@@ -559,13 +583,6 @@ class ScoreCurves(OfCurves, GroupedScore):
             return None
         return [from_ranking(curve.knots, reading.score_scale) for curve in self.curves]
 
-    def row_ranking(self, row: OneRow) -> float:
-        """Return the scorer's score of a single row."""
-        return 2.0 * self.scorer.of_row(row) - 1.0
-
     def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
         """Return each curve at the scores, unless there is one rule or the score looks at the group too."""
-        if not self.columns or self.scorer.features.groups:
-            return None
-        score = self.ranking(table)
-        return self.levels, np.stack([curve(score) for curve in self.curves], axis=-1)
+        return None if not self.columns or self.scorer.features.groups else self.in_each_group(table)

@@ -100,16 +100,16 @@ class Sigmoid:
 
 def sigmoid_of(scores: npt.ArrayLike, slope: float | Floats, intercept: float | Floats) -> Floats:
     """Return ``sigma(slope * logit(p) + intercept)`` of scores ``f = 2 p - 1``."""
-    return np.asarray(expit(slope * _logit(np.asarray(scores, dtype=np.float64)) + intercept))
+    return np.asarray(expit(slope * logit_of(np.asarray(scores, dtype=np.float64)) + intercept))
 
 
 def sigmoid_inverse(scores: Floats, slope: float, intercept: float) -> Floats:
     """Return the ``f = 2 p - 1`` that :func:`sigmoid_of` maps to ``(scores + 1) / 2``; none where it is constant."""
-    return np.tanh((_logit(scores) - intercept) / (2.0 * slope)) if slope else np.empty(0)
+    return np.tanh((logit_of(scores) - intercept) / (2.0 * slope)) if slope else np.empty(0)
 
 
-def _logit(f: Floats) -> Floats:
-    """Return ``log(p / (1 - p))``, finite at both ends."""
+def logit_of(f: Floats) -> Floats:
+    """Return ``log(p / (1 - p))`` of scores ``f = 2 p - 1``, finite at both ends, same shape."""
     with np.errstate(divide="ignore"):
         return np.clip(2.0 * np.arctanh(f), -LARGEST_LOGIT, LARGEST_LOGIT)
 
@@ -120,7 +120,7 @@ def sigmoid(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike
     ``scores``: ``2 p - 1``, in [-1, 1], shape (n,), n >= 1. ``labels``: 0 or 1, shape (n,). ``weights``: positive,
     shape (n,); None for 1 each.
     """
-    logit, y = _logit(np.asarray(scores, dtype=np.float64)), np.asarray(labels) == 1
+    logit, y = logit_of(np.asarray(scores, dtype=np.float64)), np.asarray(labels) == 1
     w = np.ones(y.shape) if weights is None else np.asarray(weights, dtype=np.float64)
     ones, zeros = float(w[y].sum()), float(w[~y].sum())
     target = np.where(y, (ones + 1) / (ones + 2), 1 / (zeros + 2))

@@ -14,7 +14,6 @@ the limit from the right:
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -101,17 +100,6 @@ class Piecewise:
         x = np.asarray(x, dtype=np.float64)
         at = np.minimum(np.searchsorted(self.knots, x), self.knots.size - 1)
         return np.where(self.knots[at] == x, self.at[at], np.interp(x, *self._corners))
-
-    def at_point(self, x: float) -> float:
-        """Return the function at one number."""
-        knots, at = self._lists
-        place = min(bisect_left(knots, x), len(knots) - 1)
-        return at[place] if knots[place] == x else float(np.interp(x, *self._corners))
-
-    @cached_property
-    def _lists(self) -> tuple[list[float], list[float]]:
-        """Knots, and values there, as lists, which are looked up in ten times as fast, one number at a time."""
-        return self.knots.tolist(), self.at.tolist()
 
     @cached_property
     def _corners(self) -> tuple[Floats, Floats]:

@@ -10,6 +10,9 @@ import numpy as np
 from fairfix.solvers.arrays import Bools, Floats, Ints
 from fairfix.solvers.losses import deviance
 
+LAST_DRAW = 1.0 - 1e-12
+"""Greatest draw: added to the number of a cell, it stays below the next number."""
+
 
 def expected_loss(loss: str, eta: Floats, u: Floats) -> Floats:
     """Return the loss expected of scores where the label's mean is ``eta``; shapes broadcast.
@@ -125,7 +128,7 @@ class PluginRule:
         """Return the scores of rows, shape (n,), from ``eta`` (n,), ``pi`` (n, K) and draws in [0, 1), shape (n,)."""
         if not self.moves:
             return eta
-        draw = np.minimum(draw, 1.0 - 1e-12)  # a cell's number plus it stays below the next number
+        draw = np.minimum(draw, LAST_DRAW)
         return self.values[np.searchsorted(self.upto, self.cells(eta, pi) + draw, side="right")]
 
     def drawn(self, eta: Floats, pi: Floats) -> Bools:

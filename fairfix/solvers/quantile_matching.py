@@ -23,8 +23,7 @@ at single scores, and need not hold; the slack inside is searched for what holds
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,18 +75,6 @@ class Levels:
         part = np.divide(score - self.last[at], span, out=np.zeros(score.shape), where=span > 0)
         return at, np.clip(part, 0.0, 1.0)
 
-    def place_of(self, score: float) -> tuple[int, float]:
-        """Return the same of one score."""
-        first, ends, _, _ = self._lists
-        at = max(bisect_right(first, score) - 1, 0)
-        span = first[min(at + 1, len(first) - 1)] - ends[at]
-        return at, min(max((score - ends[at]) / span, 0.0), 1.0) if span > 0 else 0.0
-
-    @cached_property
-    def _lists(self) -> tuple[list[float], list[float], list[float], list[float]]:
-        """The same as lists, which are looked up in ten times as fast, one number at a time."""
-        return self.first.tolist(), self.last.tolist(), self.low.tolist(), self.high.tolist()
-
 
 @dataclass(frozen=True, eq=False)
 class Ends:
@@ -123,7 +110,7 @@ class Tube:
         """
         if self.outputs is None:
             return score
-        one, ends = self.levels[group], self._ends[group]
+        one, ends = self.levels[group], self.ends[group]
         at, part = one.place(score)
         out = ends.least[at]
         if (open_rows := np.flatnonzero((ends.least < ends.most)[at] & (part == 0))).size:
@@ -144,11 +131,11 @@ class Tube:
             return np.zeros(score.shape, dtype=bool)
         one = self.levels[group]
         at, part = one.place(score)
-        ends = self._ends[group]
+        ends = self.ends[group]
         return np.asarray((ends.least < ends.most)[at] & (part == 0))
 
     @cached_property
-    def _ends(self) -> tuple[Ends, ...]:
+    def ends(self) -> tuple[Ends, ...]:
         """The values at the ends of the atoms of each group, most of which are those of all that is between."""
         made = []
         for group, one in enumerate(self.levels):
@@ -156,24 +143,6 @@ class Tube:
             levels = one.low + EDGE * wide, one.low + (1.0 - EDGE) * wide, one.high - EDGE * wide
             made.append(Ends(*(self._value(group, level) for level in levels)))
         return tuple(made)
-
-    def at_point(self, group: int, score: float, draw: Callable[[], float]) -> tuple[float, bool]:
-        """Return what :meth:`of_group` does of one score, and whether it hangs on the draw, which only then is made."""
-        if self.outputs is None:
-            return score, False
-        at, part = self.levels[group].place_of(score)
-        first, _, lows, highs = self.levels[group]._lists
-        low, wide = lows[at], highs[at] - lows[at]
-        if not part > 0:
-            least, most = (self._value_at(group, low + edge * wide) for edge in (EDGE, 1.0 - EDGE))
-            hangs = least < most
-            return (
-                self._value_at(group, low + min(max(draw(), EDGE), 1.0 - EDGE) * wide) if hangs else least
-            ), hangs
-        after = min(at + 1, len(first) - 1)
-        left = self._value_at(group, highs[at] - EDGE * wide)
-        right = self._value_at(group, lows[after] + EDGE * (highs[after] - lows[after]))
-        return left + part * (right - left), False
 
     def outcomes(self, group: int, score: Floats) -> tuple[Ints, Floats, Floats]:
         """Return all values that scores of one group can get, over the draws.
@@ -203,16 +172,6 @@ class Tube:
     def _value(self, group: int, level: Floats) -> Floats:
         assert self.outputs is not None
         return self.outputs[self._piece(group, level)]
-
-    def _value_at(self, group: int, level: float) -> float:
-        outputs, steps = self._lists
-        return outputs[min(bisect_right(steps[group], level), len(outputs) - 1)]
-
-    @cached_property
-    def _lists(self) -> tuple[list[float], list[list[float]]]:
-        """New scores and steps as lists."""
-        assert self.outputs is not None
-        return self.outputs.tolist(), self.steps.tolist()
 
     def _piece(self, group: int, level: Floats) -> Ints:
         assert self.outputs is not None

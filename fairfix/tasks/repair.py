@@ -30,7 +30,7 @@ from fairfix.methods.base import Repairer, StreamSolver
 from fairfix.methods.constraint import two_limits
 from fairfix.methods.guarantee import adapter_of
 from fairfix.methods.sensei.exact import Average
-from fairfix.models.export.rules import exported, without_program
+from fairfix.models.export.lowering import exported, without_program
 from fairfix.models.export.vectors import vectors
 from fairfix.models.identity import IDENTITY_TYPES, check_unique
 from fairfix.models.predictors import RepairedPredictor

@@ -298,7 +298,7 @@ def _export_fault(path: Path) -> str:
     if path.suffix == ".json":
         json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     elif path.suffix == ".py":
-        own = resources.files("fairfix.models.export").joinpath("standalone.py").read_text(encoding="utf-8")
+        own = resources.files("fairfix.models").joinpath("standalone.py").read_text(encoding="utf-8")
         if _skeleton(path.read_text(encoding="utf-8")) != _skeleton(own):
             return "the script is another one"
     elif path.suffix == ".onnx":

@@ -15,7 +15,7 @@ import pytest
 from fairfix.data.canonical import canonical, canonical_text, spellings, stems
 from fairfix.data.encoder import group_codes
 from fairfix.data.row_hash import identity_of
-from fairfix.models.export import standalone
+from fairfix.models import standalone
 from hypothesis import given
 from hypothesis import strategies as st
 

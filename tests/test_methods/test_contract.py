@@ -660,8 +660,8 @@ class CoinPredictor(RepairedPredictor):
     parts: ClassVar[dict] = {"chance": Setting(real(0.0, 1.0))}
     chance: float
 
-    def predict(self, table):
-        return np.full(len(table), self.chance)
+    def write(self, program):
+        return program.constant(self.chance)
 
 
 @dataclass(frozen=True)

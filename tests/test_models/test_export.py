@@ -26,12 +26,13 @@ from fairfix.data.choices import Database
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import assemble
 from fairfix.errors import ArtifactError, UsageError
-from fairfix.models.export import document, export, standalone
-from fairfix.models.export.program import Step, run
-from fairfix.models.export.rules import KINDS, exported
+from fairfix.models import standalone
+from fairfix.models.export import document, export
+from fairfix.models.export.lowering import exported
 from fairfix.models.export.sql import DIALECTS, ROW, query
 from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.program import Step
 from fairfix.models.repaired import Repaired
 from fairfix.models.tree_arrays import of_histograms
 from hypothesis import strategies as st
@@ -42,6 +43,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from tests.data import people
 from tests.databases import postgresql
+from tests.programs import run_program
 
 FEATURES = ["town", "real", "yes"]
 
@@ -196,15 +198,15 @@ def close(got: Any, name: str) -> None:
 
 def test_every_kind_of_predictor_has_a_program_and_a_repair_here() -> None:
     kinds = {repaired(name).predictor.kind for name in REPAIRS}
-    assert set(KINDS) == set(RepairedPredictor.kinds) - {"class_chances"}  # a program gives one number
-    assert kinds == set(KINDS) - {"unrepaired"}  # which no repair leaves behind
+    no_repair_leaves, of_classes = "unrepaired", "class_chances"
+    assert kinds == set(RepairedPredictor.kinds) - {no_repair_leaves, of_classes}
 
 
 @pytest.mark.parametrize("name", REPAIRS)
 def test_the_program_is_the_rule(name: str) -> None:
     """Run by numpy, and row by row by the script, decisions and draws included."""
     program = exported(repaired(name))
-    close(run(program.steps, columns(name), draws(name))[program.result], name)
+    close(run_program(program, columns(name), draws(name)), name)
     whole = json.loads(json.dumps(document(repaired(name), program)))
     inputs = rows().astype(object).where(rows().notna(), None).to_dict("records")
     got = pd.DataFrame(standalone.predict(inputs, whole))

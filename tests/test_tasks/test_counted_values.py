@@ -19,13 +19,13 @@ from fairfix.data.table import Table
 from fairfix.errors import UsageError
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.problem import RepairProblem
-from fairfix.models.export.program import run as run_program
-from fairfix.models.export.rules import exported
+from fairfix.models.export.lowering import exported
 from fairfix.models.repaired import Repaired
 from fairfix.models.score_models import BinnedTube
 from fairfix.tasks.repair_from_counts import fit_to_bins
 
 from tests.data import scored
+from tests.programs import run_program
 from tests.test_tasks.test_repair_counts import (
     PLAIN,
     SCHEMA,
@@ -223,7 +223,7 @@ def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.Ca
     program = exported(repaired)
     draws = np.random.default_rng(0).random(len(done))
     columns = {"race": done["race"].to_numpy(), "score": done["score"].to_numpy()}
-    results = run_program(program.steps, columns, draws)[program.result]
+    results = run_program(program, columns, draws)
     table = read_table(done, repaired.reading, columns=())
     mine = repaired.predictor.predict(Table(table.reading, table.rows, table.features, draws.__getitem__))
     np.testing.assert_array_equal(results, mine)

@@ -26,8 +26,7 @@ from fairfix.errors import UsageError
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
-from fairfix.models.export.program import run as run_program
-from fairfix.models.export.rules import exported
+from fairfix.models.export.lowering import exported
 from fairfix.models.predictors import BinnedRule, RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.noise.description import Noise, NoiseTable
@@ -39,6 +38,7 @@ from fairfix.tasks.repair_from_counts import fit_to_bins
 from fairfix.tasks.repaired_rows import RepairedRows
 
 from tests.data import scored
+from tests.programs import run_program
 
 BINS = 1024
 PLAIN = Reading(Columns(("race",), label="label", score="score"), thresholds=(0.5,))
@@ -372,7 +372,7 @@ def test_two_hospitals_repair_without_a_row(people: Path, capsys: pytest.Capture
         assert run(["export", out, "--to", target, "-o", str(people / f"rule.{target}")]) == 0
     program = exported(Repaired.load(out))
     columns = {"race": done["race"].to_numpy(), "score": done["score"].to_numpy()}
-    results = run_program(program.steps, columns, np.zeros(len(done)))[program.result]
+    results = run_program(program, columns, np.zeros(len(done)))
     np.testing.assert_array_equal(results, done["p_positive"])
     assert len(set(results) - {0.0, 1.0}) > 0
 

@@ -161,9 +161,7 @@ def beside_base(
     parts = (base.scores, *more)
     trace = replace(trace, fitted=predictor.of_scores(table, *parts))
     if predictor.randomized:
-        trace = replace(
-            trace, redrawn=lambda rows, own: predictor.of_scores(rows, *(part[own] for part in parts))
-        )
+        trace = replace(trace, redrawn=predictor.redrawn_of_scores(table, *parts))
     if base.scorer.member is not None:
         trace = replace(trace, base=Unrepaired(base.scorer), base_fitted=base.scores)
     return replace(predictor, trace=trace)
@@ -448,7 +446,7 @@ class Reduction(Solver):
             mixture.loss * unit,
             notes=tuple(_notes_on_mixture(mixture, span, rule.averaged)),
             base=Unrepaired(learned.scorer if learned else model_of(problem, *recipe)),
-            fitted=rule.of_scores(problem.table, low + span * mixture.scores) if learned else None,
+            fitted=rule.of_scores(problem.table, *(low + span * mixture.scores)) if learned else None,
             base_fitted=learned.scores if learned else None,
             quantities=(*_quantities(mixture, unit, groups, UNSEEN if crossed else SEEN), *other),
         )

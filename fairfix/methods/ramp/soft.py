@@ -29,7 +29,7 @@ Theorem 3 of the paper for constraints that are linear in ``q``; J. Chen, N. Kal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ from fairfix.errors import DataError
 from fairfix.methods.cells import cells_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
-from fairfix.models.numeric_rules import SoftRamp, SoftRates, mean_curve
+from fairfix.models.numeric_rules import SoftRamp, SoftRates
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.solvers.band_ramps import Ramps, solve_ramps
@@ -87,6 +87,14 @@ def _require_share(groups: Mapping[str, str], share: Floats, of: str) -> None:
             )
 
 
+def _mean_curve(curves: Sequence[Piecewise], z: Floats, score: Floats) -> Floats:
+    """Return the mean of curves at scores, (n,), weighted by probabilities of sum 1, (n, K), within [0, 1]."""
+    mean: Floats = np.zeros(score.size)
+    for curve, part in zip(curves, z.T, strict=True):  # in this order, as exports add up
+        mean += part * curve(score)
+    return np.clip(mean, 0.0, 1.0)  # shares that sum to 1 may do so but for rounding
+
+
 def _fit_rates(method: Ramp, problem: RepairProblem, z: Floats) -> RepairedPredictor:
     """Return the ramp of rates among the rows of a label, or of both; ``z``: of the rows with a weight."""
     table, groups = problem.table, method.membership
@@ -97,7 +105,7 @@ def _fit_rates(method: Ramp, problem: RepairProblem, z: Floats) -> RepairedPredi
         assert table.rows.label is not None  # without labels nothing is recalibrated
         label = table.rows.label[kept] == 1
         curves = tuple(_recalibrated(score, label, weight * part) for part in z.T)
-    eta = mean_curve(curves, z, score)
+    eta = _mean_curve(curves, z, score)
     lift = method.lift(table.reading)
     counted = np.stack([eta if event else 1.0 - eta for event in method.events], -1)
     base = weight @ counted / weight.sum()

@@ -1,7 +1,7 @@
 """A saved repair for other systems: a query of SQL, an ONNX model, a Python script, or JSON for readers of one's own.
 
-All of them are one :mod:`program <fairfix.models.export.program>` of simple steps, which :mod:`rules
-<fairfix.models.export.rules>` makes of the artifact. None needs fairfix where it runs.
+All of them are the rule's own :mod:`program <fairfix.models.program>`, of the simple steps to which
+:mod:`fairfix.models.export.lowering` brings it. None needs fairfix where it runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from fairfix import __version__
 from fairfix.data.choices import Database, ExportTarget
 from fairfix.errors import UsageError
-from fairfix.models.export.rules import Exported, exported
+from fairfix.models.export.lowering import Exported, exported
 from fairfix.models.export.vectors import vectors
 from fairfix.models.repaired import SCHEME, Repaired
 
@@ -31,7 +31,7 @@ def document(repaired: Repaired, program: Exported) -> dict[str, Any]:
         "gives": predictor.gives,
         "cut": cut,
         "inputs": dict(program.inputs),
-        "steps": [{"operation": one.operation, "of": list(one.of), **one.settings} for one in program.steps],
+        "steps": [one.plain for one in program.steps],
         "result": program.result,
         "draw": {
             "scheme": SCHEME,
@@ -69,7 +69,7 @@ def export(
     whole = document(repaired, program)
     if to == "json":
         return json.dumps(whole, allow_nan=False) + "\n"
-    source = resources.files(__name__).joinpath("standalone.py").read_text(encoding="utf-8")
+    source = resources.files("fairfix.models").joinpath("standalone.py").read_text(encoding="utf-8")
     text = json.dumps(json.dumps(whole, allow_nan=False))  # a text of ASCII that Python reads as it is
     return source.replace(
         "PROGRAM: Mapping[str, Any] = {}", f"PROGRAM: Mapping[str, Any] = json.loads({text})"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fairfix.data.canonical import spellings
 from fairfix.errors import UsageError
-from fairfix.models.export.program import Step, names_of
+from fairfix.models.program import Step, names_of
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 """Versions of the operators: the first in which all that is used here takes doubles, read by runtimes since 2023."""
@@ -124,7 +124,7 @@ class _Writer:
             case "draw":
                 return self.node("Identity", "fairfix_draw")
             case "constant":
-                return self.constant(np.float64(np.nan if own["value"] is None else own["value"]))
+                return self.constant(np.float64(own["value"]))
             case "dot":
                 weights = self.constant(np.array(own["weights"], dtype=np.float64))
                 return self.node("MatMul", self.matrix(of), weights)

@@ -9,7 +9,7 @@ from typing import Any
 from fairfix.data.canonical import spellings, stems
 from fairfix.data.choices import Database
 from fairfix.errors import UsageError
-from fairfix.models.export.program import Step, names_of
+from fairfix.models.program import Step, names_of
 
 ROW = "fairfix_row"
 """Alias of whatever a layer reads. Every column is qualified by it: SQLite takes a quoted name that is no column for a
@@ -236,9 +236,9 @@ def _level_of(step: Step, steps: Sequence[Step]) -> Step | None:
 _TRUTHS = ("below", "at_most", "equal", "is_missing")
 
 
-def number(value: float | None) -> str:
-    """Return a number with an exponent, which every database reads as a double and not as a decimal."""
-    if value is None:
+def number(value: float) -> str:
+    """Return a number with an exponent, which every database reads as a double and not as a decimal; NULL for NaN."""
+    if value != value:
         return "NULL"
     text = repr(float(value))
     text = text if "e" in text else text + "e0"

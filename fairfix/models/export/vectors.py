@@ -20,9 +20,9 @@ from fairfix.data.codec import LONGEST_FAULT, need, shortened
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE
 from fairfix.errors import MALFORMED, ArtifactError, FairfixError
-from fairfix.models.export.program import names_of
-from fairfix.models.export.rules import Exported
+from fairfix.models.export.lowering import Exported
 from fairfix.models.identity import IDENTITY_TYPES, RowDraws
+from fairfix.models.program import names_of
 from fairfix.models.repaired import Repaired
 
 ALIKE = 1e-9

@@ -13,7 +13,7 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 PROGRAM: Mapping[str, Any] = {}
@@ -30,11 +30,15 @@ def predict(
     order of the file, since equal rows are told apart by their occurrence.
     """
     seen: dict[int, int] = {}
+    steps = list(enumerate(compiled(program["steps"], _input)))
     drawn = any(step["operation"] == "draw" for step in program["steps"])
     decides = program["gives"] == "decision"
     for row in rows:
         draw = _draw(row, program["draw"], seen) if drawn else 0.0
-        result = run(program["steps"], row, draw)[program["result"]]
+        computed: Computed = {}
+        for i, compute in steps:
+            computed[i] = compute(computed, (row, draw))
+        result = computed[program["result"]]
         if math.isnan(result):
             nothing = {"p_positive": None, "decision": None} if decides else {"prediction": None}
             yield nothing if decides or program["cut"] is None else {**nothing, "decision": None}
@@ -48,62 +52,90 @@ def predict(
             yield {"prediction": result, "decision": int(result >= program["cut"])}
 
 
-def run(steps: Sequence[Mapping[str, Any]], row: Mapping[str, Any], draw: float) -> list[Any]:
-    """Return what each step gives for a row."""
-    out: list[Any] = []
-    for step in steps:
-        out.append(_step(step, [out[i] for i in step["of"]], row, draw))
-    return out
+# ---------------------------------------------------------------------- steps
+
+Computed = dict[int, Any]
+"""What is computed for a row so far: number of a step -> a number or a truth value."""
+Computing = Callable[[Computed, Any], Any]
+"""Computes a step for a row."""
 
 
-def _step(step: Mapping[str, Any], of: list[Any], row: Mapping[str, Any], draw: float) -> Any:
+def compiled(
+    steps: Sequence[Mapping[str, Any]], inputs: Callable[[Mapping[str, Any]], Computing | None]
+) -> list[Computing]:
+    """Return what computes each step; ``inputs`` gives it for steps that look at the row, and None for others."""
+    return [inputs(step) or _computing(step) for step in steps]
+
+
+def _input(step: Mapping[str, Any]) -> Computing | None:
+    column = step.get("column")
     match step["operation"]:
         case "number":
-            entry = row[step["column"]]
-            return NAN if entry is None else float(entry)
+            return lambda _, given: NAN if given[0][column] is None else float(given[0][column])
         case "level":
-            entry = row[step["column"]]
-            text = (
-                "(missing)" if entry is None or entry != entry else canonical(entry)
-            )  # NaN differs from itself
-            text = step.get("merged", {}).get(text, text)
-            return float(step["levels"].index(text)) if text in step["levels"] else -1.0
+            places = {level: float(i) for i, level in enumerate(step["levels"])}
+            merged = step.get("merged", {})
+
+            def level(_: Computed, given: Any) -> float:
+                entry = given[0][column]
+                gone = entry is None or entry != entry  # NaN differs from itself
+                text = "(missing)" if gone else canonical(entry)
+                return places.get(merged.get(text, text), -1.0)
+
+            return level
         case "draw":
-            return draw
+            return lambda _, given: given[1]
+        case _:
+            return None
+
+
+def _computing(step: Mapping[str, Any]) -> Computing:
+    operation, (i, j, k) = step["operation"], (*step["of"], -1, -1, -1)[:3]
+    match operation:
         case "constant":
-            return NAN if step["value"] is None else step["value"]
+            value = NAN if step["value"] is None else step["value"]
+            return lambda v, _: value
         case "dot":
-            total = 0.0
-            for x, weight in zip(of, step["weights"], strict=True):
-                total += x * weight
-            return total
+            pairs = list(zip(step["of"], step["weights"], strict=True))
+
+            def dot(v: Computed, _: Any) -> float:
+                total = 0.0
+                for place, weight in pairs:
+                    total += v[place] * weight
+                return total
+
+            return dot
         case "choose":
-            return of[1] if of[0] else of[2]
-        case "is_missing":
-            return math.isnan(of[0])
-        case "minimum" | "maximum":
-            if math.isnan(of[0]) or math.isnan(of[1]):
-                return NAN
-            return min(of) if step["operation"] == "minimum" else max(of)
+            return lambda v, _: v[j] if v[i] else v[k]
         case "search":
-            side = bisect.bisect_right if step["right"] else bisect.bisect_left
-            return float(len(step["grid"]) if math.isnan(of[0]) else side(step["grid"], of[0]))
+            grid, side = step["grid"], bisect.bisect_right if step["right"] else bisect.bisect_left
+            return lambda v, _: side(grid, v[i]) if v[i] == v[i] else len(grid)
         case "take":
-            entry = step["numbers"][int(of[0])]
-            return NAN if entry is None else entry
+            numbers = [NAN if one is None else one for one in step["numbers"]]
+            return lambda v, _: numbers[int(v[i])]
         case "trees":
-            return _trees(step, of)
-        case "exp" | "log":
-            return getattr(math, step["operation"])(of[0])
-        case other:
-            return _OPERATORS[other](*of)
+            return lambda v, _: _trees(step, [v[one] for one in step["of"]])
+        case "exp" | "log" | "is_missing":
+            function = {"exp": math.exp, "log": math.log, "is_missing": math.isnan}[operation]
+            return lambda v, _: function(v[i])
+        case _:
+            of_two = _OPERATORS[operation]
+            return lambda v, _: of_two(v[i], v[j])
 
 
-_OPERATORS = {
+def _divided(x: float, y: float) -> float:
+    if y == 0.0:
+        return math.copysign(math.inf, x) * math.copysign(1.0, y) if x else NAN
+    return x / y
+
+
+_OPERATORS: Mapping[str, Callable[[float, float], Any]] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,
-    "divide": operator.truediv,
+    "divide": _divided,
+    "minimum": lambda x, y: x if x <= y or x != x else y,
+    "maximum": lambda x, y: x if x >= y or x != x else y,
     "below": operator.lt,
     "at_most": operator.le,
     "equal": operator.eq,
