@@ -15,6 +15,7 @@ from fairfix.data.counts import Bools, Floats
 from fairfix.data.memberships import ROUNDED, memberships
 from fairfix.data.scales import Scale, scaled
 from fairfix.data.table import Table
+from fairfix.models.array_interpreter import TableInputs, run
 from fairfix.models.predictors import CURVES, RepairedPredictor
 from fairfix.models.program import Program
 from fairfix.solvers.piecewise import Piecewise
@@ -53,7 +54,7 @@ class OfMemberships(RepairedPredictor):
     def predict(self, table: Table) -> Floats:
         """Return the probability of each row; a DataError where probabilities of membership are none."""
         memberships(table, self.columns)
-        return super().predict(table)
+        return run(self.compiled_rule, TableInputs(table), len(table))
 
     def write(self, program: Program) -> int:
         """Write the rule; missing where probabilities of membership are none."""

@@ -42,10 +42,10 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
     if members := repaired.predictor.memberships:
         parts = rng.random((len(members), ROWS))
         columns |= {name: pa.array(part) for name, part in zip(members, parts / parts.sum(0), strict=True)}
-    for name, kind in repaired.identity.items():
-        columns.setdefault(name, _names(kind))
     if repaired.reading.columns.score and repaired.reading.columns.score not in columns:
         columns[repaired.reading.columns.score] = pa.array(_scores(repaired, (0.0, 1.0)))
+    for name, kind in repaired.identity.items():
+        columns.setdefault(name, _names(kind))
     return {"rows": _plain(rows := pa.table(columns)), **_answers(repaired, rows)}
 
 
