@@ -584,11 +584,12 @@ def of_own_group(by_class: Floats, owners: Ints, code: Ints) -> Floats:
     """Return the probabilities of classes given that a row is of its own group, shape (n, C): 0 for those of others.
 
     ``by_class``: probabilities of the classes, shape (n, C). ``owners``: group of each class, shape (C,). ``code``:
-    group of each row, shape (n,).
+    group of each row, shape (n,), or -1, for which all is 0.
     """
     inside = owners == code[:, None]
-    kept = np.where(inside, by_class, 0.0)
-    total = kept.sum(axis=1)
+    kept, total = np.where(inside, by_class, 0.0), np.zeros(len(by_class))
+    for column in kept.T:
+        total += column
     lost = total == 0.0  # so unlikely of that group that the probabilities are too small for floats
     kept[lost], total[lost] = inside[lost], np.maximum(inside[lost].sum(axis=1), 1)
     return np.asarray(kept / total[:, None])

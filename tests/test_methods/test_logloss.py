@@ -21,11 +21,11 @@ from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
 from fairfix.methods import logloss
 from fairfix.methods.learned import design_of
-from fairfix.methods.logloss import EVENTS, LogLoss
+from fairfix.methods.logloss import EVENTS, LogLoss, of_own_group
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.models.score_models import TruncatedLogit, of_own_group
+from fairfix.models.score_models import TruncatedLogit
 from fairfix.models.trace import Caution
 from fairfix.solvers.robust_log_loss import truncated
 from fairfix.tasks.before_after import BeforeAfter
