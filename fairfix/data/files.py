@@ -119,7 +119,7 @@ class Source(ABC):
     def read_by(self, workers: Workers) -> Self:
         """Return the source with others who read its parts."""
         other = copy(self)
-        other.workers = workers
+        other.workers = self.workers.replaced_by(workers)
         return other
 
     def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:

@@ -109,6 +109,10 @@ def _lazy(data: Any) -> Source | None:
         return _engine(data, "DuckDB relation")
     if library in ("pyspark", "sqlframe") and hasattr(data, "schema") and hasattr(data, "groupBy"):
         return _engine(data, "Spark frame")
+    if library == "dask" and hasattr(data, "to_delayed") and hasattr(data, "dtypes"):
+        from fairfix.data.dask_frames import DaskSource
+
+        return DaskSource(data)
     if library == "pyarrow" and hasattr(data, "count_rows") and hasattr(data, "to_batches"):
         if hasattr(data, "get_fragments"):
             return DatasetSource(data)

@@ -75,6 +75,10 @@ class Workers(ABC):
         """Return the sum of ``work(piece)`` over all pieces, added as a tree; None where there is no piece."""
         return added(self.each(pieces, work))
 
+    def replaced_by(self, workers: Workers) -> Workers:
+        """Return the workers where others were asked for: those."""
+        return workers
+
 
 def added(sums: Iterable[Made]) -> Made | None:
     """Return the sum of all, added as a tree; None of nothing."""
@@ -132,7 +136,7 @@ class Cluster(Workers):
         """Yield ``work(piece)`` in the order of the pieces, a few of them for each worker ahead."""
         run, room = os.urandom(8).hex(), 2 * sum(self.client.nthreads().values())
         ahead: deque[Any] = deque()
-        with self._naming(pieces):
+        with self.naming(pieces):
             for i, piece in enumerate(pieces):
                 ahead.append(self._submit(run, i, work, piece))
                 if len(ahead) > room:
@@ -150,14 +154,14 @@ class Cluster(Workers):
                 for i in range(0, len(level) - 1, 2)
             ]
             level = pairs + level[len(level) - len(level) % 2 :]
-        with self._naming(pieces):
+        with self.naming(pieces):
             return level[0].result() if level else None
 
     def _submit(self, run: str, number: int, work: Callable[[Some], Made], piece: Some) -> Any:
         return self.client.submit(work, piece, key=f"fairfix-{run}-{number}")
 
     @contextmanager
-    def _naming(self, pieces: Sequence[Piece]) -> Iterator[None]:
+    def naming(self, pieces: Sequence[Piece]) -> Iterator[None]:
         """Turn what Dask says of workers that are gone into an error that names the piece."""
         dask = _dask()
         try:

@@ -68,6 +68,12 @@ def _postgresql() -> Iterator[Open]:
 
 
 @contextmanager
+def _dask() -> Iterator[Open]:
+    frames = pytest.importorskip("dask.dataframe", reason="the data frames of Dask are not installed")
+    yield lambda path: frames.from_pandas(pd.read_parquet(path), npartitions=3, sort=False)
+
+
+@contextmanager
 def _spark() -> Iterator[Open]:
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
     if not shutil.which("java"):
@@ -92,6 +98,7 @@ ENGINES = {
     "duckdb": _duckdb,
     "duckdb file": _duckdb_file,
     "postgresql": _postgresql,
+    "dask": _dask,
     "spark": _spark,
 }
 SLOW = ("spark",)
@@ -131,6 +138,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_same_report(path: Path, data: Any, **asked: Any) -> None:
     """Assert that the report of an engine is that of a file."""
     of_file, of_engine = (fairfix.audit(one, **asked).to_dict() for one in (str(path), data))
+    for report in (of_file, of_engine):  # one part has them in the order of the columns, several by name
+        report["data"]["rows"]["excluded"].sort(key=lambda one: str(one["reason"]))
     assert not differences(without_source(of_file), without_source(of_engine))
 
 
@@ -262,6 +271,39 @@ def test_a_lazy_frame_gives_its_rows_in_order(path: Path) -> None:
     read = pa.Table.from_batches(part.batches())
 
     assert read.equals(pq.read_table(path, columns=["score", "race"]).cast(read.schema))
+
+
+@pytest.mark.usefixtures("two_passes")
+def test_partitions_are_counted_by_the_workers_of_a_client(path: Path) -> None:
+    """Where the partitions are; so are the rows of them that meet a condition."""
+    frames = pytest.importorskip("dask.dataframe", reason="the data frames of Dask are not installed")
+    distributed = pytest.importorskip("distributed", reason="Dask's clusters are not installed")
+    asked: Any = {"protected": "race", "weight": "weight"}
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as local,
+        distributed.Client(local, set_as_default=False) as client,
+    ):
+        data = frames.read_parquet(str(path))
+        kept = client.persist(frames.from_pandas(pd.read_parquet(path), npartitions=5, sort=False))
+        for frame, more in ((data, {}), (kept, {}), (kept, {"where": "race in ('r0','r1')"})):
+            of_file = fairfix.audit(str(path), **asked, **more).to_dict()
+            if more:  # a condition is looked at before the client is known
+                with client.as_current():
+                    of_client = fairfix.audit(frame, **asked, **more, cluster=client).to_dict()
+            else:
+                of_client = fairfix.audit(frame, **asked, cluster=client).to_dict()
+            assert not differences(without_source(of_file), without_source(of_client))
+
+
+def test_an_error_of_dask_is_one_of_the_data(path: Path) -> None:
+    frames = pytest.importorskip("dask.dataframe", reason="the data frames of Dask are not installed")
+
+    def fails(frame: pd.DataFrame) -> pd.DataFrame:
+        raise RuntimeError("no such disk")
+
+    frame = frames.from_pandas(pd.read_parquet(path), npartitions=2, sort=False)
+    with pytest.raises(DataError, match="Dask frame cannot be read: no such disk"):
+        fairfix.audit(frame.map_partitions(fails, meta=frame), protected="race")
 
 
 def test_an_engine_needs_no_cluster(path: Path) -> None:
