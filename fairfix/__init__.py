@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fairfix.tasks.fit_and_evaluate import Outcome, repair_table
     from fairfix.tasks.predict import load, predict
     from fairfix.tasks.repair import RepairResult, repair
+    from fairfix.tasks.slices import SlicesResult, slices
 
 _HOMES = {
     "auditing.checks": "Check",
@@ -54,6 +55,7 @@ _HOMES = {
     "tasks.fit_and_evaluate": "Outcome repair_table",
     "tasks.predict": "load predict",
     "tasks.repair": "RepairResult repair",
+    "tasks.slices": "SlicesResult slices",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
@@ -75,6 +77,7 @@ __all__ = [
     "Repaired",
     "Repairer",
     "Settings",
+    "SlicesResult",
     "Table",
     "UsageError",
     "audit",
@@ -87,6 +90,7 @@ __all__ = [
     "read_table",
     "repair",
     "repair_table",
+    "slices",
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,20 @@ from fairfix.cli.outputs import check_outputs, locate, write_results
 from fairfix.cli.progress import working
 from fairfix.tasks.request import AuditRequest
 
+if TYPE_CHECKING:
+    from fairfix.tasks.result import Result
+
+
+def _run(request: AuditRequest) -> Result:
+    """Return the audit, or the search for slices where nothing is protected."""
+    if request.slices and not request.protected and request.noise_spec.membership is None:
+        from fairfix.tasks.slices import run_slices
+
+        return run_slices(request)
+    from fairfix.tasks.audit import run_audit
+
+    return run_audit(request)
+
 
 @click.command("audit", cls=SectionedCommand)
 @options_of(AuditRequest, several=True)
@@ -33,6 +47,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix audit loans.parquet --protected race
     fairfix audit loans.parquet --protected race,sex --intersect
     fairfix audit loans.parquet --protected race --check 'dp.difference<=0.1'
+    fairfix audit loans.parquet --slices --check 'slices.accuracy.min>=0.6'
     fairfix audit north.counts south.counts --out html=audit.html
 
     DATA is a table file, a folder, a quoted file pattern, a URL, a database, or - for standard input. It may also be
@@ -42,11 +57,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     settle(ctx)
     check_outputs(given)
-    from fairfix.tasks.audit import run_audit
-
     with working(given, "auditing"):
         request = request_of(ctx, AuditRequest)
-        result = run_audit(request)
+        result = _run(request)
     locate(result.content, ctx)
     write_results(result.content, given)
     return result.exit_status(given["undecided"])

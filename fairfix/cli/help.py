@@ -59,6 +59,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         ),
         *("validation", "guarantee"),
     ),
+    "Slices": ("slices", "slice_metric", "min_rows"),
     "Checks": (
         *("check", "gate_on", "confidence", "undecided", "baseline"),
         "profile",

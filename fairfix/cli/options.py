@@ -185,6 +185,8 @@ def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
             texts = [f"{one:g}" for one in default]
             settings |= {"multiple": True, "default": texts, "show_default": False}
             settings["help"] += f"  [default: {','.join(texts)}]" if texts else ""
+        if domain.without is not None:
+            settings |= {"is_flag": False, "flag_value": domain.without}
         if domain.listed:
             settings["callback"] = column_names
             settings["help"] += "" if "," in domain.metavar else SEVERAL

@@ -233,6 +233,13 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
     if of.id == WITH_NUMBER:
         number = f"{of.entry.phrase} {attribute}, per standard deviation, is {amounts.gap(value)}{interval}"
         return sentence(number)
+    if attribute == "slices" and of.part:
+        end = "smallest" if of.kind == "min" else "largest"
+        gap = of.kind == "difference"
+        what = f"the gap in {of.entry.phrase} between groups" if gap else of.entry.phrase
+        number = amounts.gap(value) if gap else amounts.share(value)
+        slice_ = f" for {one['groups'][0]}" if one["groups"] else ""
+        return sentence(f"over all slices, {what} is {end}{slice_}: {number}{interval}")
     if two:
         return _of_two(two, of, amounts, where, value, interval)
     names = " and ".join(one["groups"])

@@ -61,6 +61,10 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
         yield changes_section(result["baseline"])
     if "profile" in result:
         yield from _profile(result["profile"])
+    if "slices" in result:
+        from fairfix.report.slices import section  # which has parts of this module
+
+        yield section(result)
     for block in result["attributes"]:
         if block["groups"]:  # else the attribute is known by probabilities alone
             yield attribute_section(block, result, detail=detail)

@@ -12,7 +12,18 @@ ENDING = ".md"
 
 __all__ = ("render", "unrun")
 
-GROUPS = ("checks", "waivers", "baseline", "people", "attribute", "true groups", "rule", "gap", "classes")
+GROUPS = (
+    "checks",
+    "waivers",
+    "baseline",
+    "people",
+    "attribute",
+    "true groups",
+    "rule",
+    "gap",
+    "classes",
+    "slices",
+)
 """Kinds of sections that a card has as they are."""
 
 LIMITS = (

@@ -394,11 +394,28 @@ def _axis(row: Json) -> str:
     return "rates" if rate else name
 
 
+def slices(search: Json) -> Iterator[Part]:
+    """Yield a picture of slices with their intervals, beside the overall value."""
+    if not search["slices"]:
+        return
+    title = METRICS[search["metric"].removesuffix(".difference")].title
+    heading = f"{'gap in ' if search.get('attribute') else ''}{title} of slices"
+    rows = [_dot(one["where"], one) for one in search["slices"]]
+    overall = _dot("overall", search["overall"], show(search["overall"]["value"]))
+    span = svg.span_of(_ends([*rows, overall]), zero=False)
+    first = rows[0]
+    description = f"{heading} with their intervals: {first.text} for {first.name}; overall {overall.text}."
+    table = tuple((one["where"], f"{one['rows']:,}", *_numbers(one)) for one in search["slices"])
+    grid = Grid(("slice", "rows", *NUMBERS), table, 1, heading)
+    yield Part(figures=(Figure(heading, svg.dots(rows, span, overall), description, grid, captioned=True),))
+
+
 PICTURES: Mapping[str, Callable[[Section, Json], Iterator[Part]]] = {
     "attribute": lambda section, result: attribute(section.about, result),
     "proof": lambda section, _: before_after(section.about, section.title),
     "true groups": lambda section, _: true_gaps(section.about),
     "classes": lambda section, result: class_gaps(section.about, result),
+    "slices": lambda section, _: slices(section.about),
 }
 """Pictures of a section of a result, by the kind of the section; others have none."""
 

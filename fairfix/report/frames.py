@@ -271,9 +271,24 @@ def _people(result: Json) -> Iterator[Row]:
                     yield {**row, "metric": metric, **ends[0], **ends[1]}
 
 
+def _slices(result: Json) -> Iterator[Row]:
+    for one in result.get("slices", {}).get("slices", ()):
+        proposed = one.get("proposed", {})
+        row = {part: one[part] for part in ("where", "rows", "shown")} | {"error": one.get("error", math.nan)}
+        row |= {f"proposed_{part}": proposed.get(part, math.nan) for part in ("rows", "value")}
+        yield {**_numbers(one), **row, "command": one.get("command", "")}
+
+
 _BLOCK = ("attribute", "stratum")
 _ENDS = (*NUMBERS, "bound", "reason")
 
+_OF_SLICES = (
+    (
+        *("where", "rows", *NUMBERS, "error", "shown", "proposed_rows", "proposed_value"),
+        "command",
+    ),
+    _slices,
+)
 TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterator[Row]]]]] = {
     "audit": {
         "groups": ((*_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _groups),
@@ -289,7 +304,9 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterat
             ("attribute", "group", "number", "assumption", "low", "high", "reason"),
             _true_groups,
         ),
+        "slices": _OF_SLICES,
     },
+    "slices": {"slices": _OF_SLICES},
     "repair": {
         "proof": (
             (
@@ -332,6 +349,7 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterat
 NAMES = {
     "audit": "an audit",
     "classes": "a multiclass audit",
+    "slices": "a search for slices",
     "repair": "a repair",
     "compare": "a comparison of methods",
 }

@@ -40,7 +40,7 @@ from fairfix.report.words import as_references, plain, readable
 FEW_SECTIONS = 3
 """A page with more has a list of them."""
 
-WITH_PICTURES = ("attribute", "true groups", "classes")
+WITH_PICTURES = ("attribute", "true groups", "classes", "slices")
 """Kinds of sections whose pictures stand before their tables, which are folded."""
 
 FOLDED = ("stratum", "class", "facts", "not computed", "fitted", "solution", "notes", "other gap")

@@ -271,7 +271,7 @@ def titled(name: str) -> str:
 
 
 def kind_of(result: Json) -> str:
-    """Return ``audit``, ``repair``, ``compare`` (methods) or ``models``."""
+    """Return ``audit``, ``slices``, ``repair``, ``compare`` (methods) or ``models``."""
     return str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
 
 
@@ -281,6 +281,7 @@ SECTIONS = {
     "compare": "fairfix.report.comparisons",
     "models": "fairfix.report.models",
     "classes": "fairfix.report.classes",
+    "slices": "fairfix.report.slices",
 }
 """Kind of result -> the module of its sections, which is made of the parts of this one."""
 

@@ -41,7 +41,7 @@ def judged(result: Json, name: str) -> Judged:
     command = kind_of(result)
     if command in ("compare", "models"):
         raise UsageError(NO_CHECKS.format(name=name))
-    command = "audit" if command == "classes" else command
+    command = "audit" if command in ("classes", "slices") else command
     columns = result["data"]["columns"].get("protected", ())  # none where groups are known by probabilities
     return Judged(command, str(result["data"]["source"]), tuple(columns), result["checks"])
 

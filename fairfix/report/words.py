@@ -118,6 +118,10 @@ def readable(value: Any, key: str = "") -> Any:
     return [readable(one, key) for one in value]
 
 
+AS_WRITTEN = ("where", "command")
+"""Keys of conditions and commands, whose backquotes are around names of columns."""
+
+
 def as_options(value: Any) -> Any:
     """Return a text, or a JSON form, with its parameters as a shell takes them: ``--noise FILE``, DATA.
 
@@ -131,7 +135,9 @@ def as_options(value: Any) -> Any:
     if isinstance(value, dict):
         # a key may be the name of a column, which stands as a value elsewhere
         return {
-            _named_or_with_options(key): one if isinstance(one, NUMBER) else _named_or_with_options(one)
+            _named_or_with_options(key): one
+            if isinstance(one, NUMBER) or key in AS_WRITTEN
+            else _named_or_with_options(one)
             for key, one in value.items()
         }
     return [_named_or_with_options(one) for one in value]

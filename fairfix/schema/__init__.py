@@ -20,6 +20,7 @@ RESULTS = {
     "repair": "fairfix.schema.repair.Repair",
     "compare": "fairfix.schema.compare.Compare",
     "models": "fairfix.schema.models.Models",
+    "slices": "fairfix.schema.slices.Slices",
     "unrun": "fairfix.schema.unrun.Unrun",
 }
 """Name of a result -> the class that describes it; its ``schema`` is ``fairfix.NAME/1``."""

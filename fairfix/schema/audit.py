@@ -27,6 +27,7 @@ from fairfix.schema.common import (
     Waivers,
     require_once,
 )
+from fairfix.schema.slices import SliceSearch
 
 Level = Literal["N0", "N1", "N2", "N3", "N4"]
 """Assumptions about noise in the groups, from the weakest to the strongest."""
@@ -252,6 +253,7 @@ class Audit(Audited, frozen=True, kw_only=True):
     own_metrics: tuple[OwnMetric, ...] = ()
     noise: Noise | None = None
     profile: Template | None = None
+    slices: SliceSearch | None = None
 
 
 def require_blocks(blocks: tuple[Block, ...], used: int) -> None:

@@ -96,6 +96,8 @@ def run_audit(request: AuditRequest) -> AuditResult:
     """
     from fairfix.auditing.suppression import withholding
 
+    if request.slices and not request.protected and request.noise_spec.membership is None:
+        raise UsageError("`slices` without `protected` is a search alone; call fairfix.slices()")
     if not request.metrics:
         with withholding(request.suppress_below, request.data):
             return _run(request)
@@ -116,6 +118,12 @@ def _run(request: AuditRequest) -> AuditResult:
         request = of_counts(request)
     else:
         check_bands(request)
+    asked = None
+    if request.slices:
+        from fairfix.tasks.slices import without_slices
+
+        asked = without_slices(request)
+        request = asked.rest
     if spec and counts is None and all("=" in one for one in request.missing):
         apart = (
             f"{quoted_name(name, '=')}=group" for name in request.protected
@@ -178,6 +186,11 @@ def _run(request: AuditRequest) -> AuditResult:
             assert data is not None
             base = replace(base, result=_old(request, data, base))
         compare_results(content, base, allowances, request, report.settings, data)
+    if asked is not None:
+        from fairfix.tasks.slices import add_slices
+
+        assert data is not None
+        add_slices(content, asked, data)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request, None if data is None else data.source), report)
 

@@ -232,7 +232,8 @@ def _settings(
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
         texts = [n for n in roles["protected"] if n not in numbers]
-        settings["protected"] = joined_names(texts or roles["protected"][:1])
+        if guessed_names := texts or roles["protected"][:1]:
+            settings["protected"] = joined_names(guessed_names)
     labels = () if "label" in given else [name for name in roles["label"] if usual_name(name) in LABELS]
     if len(labels) > 1:  # a word in a name makes no label: it may be a feature
         settings["label"] = labels[0]

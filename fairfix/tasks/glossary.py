@@ -27,6 +27,8 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         "recorded group, true group": (
             "the group in the data, and the group that a person belongs to; the first may be wrong"
         ),
+        "slice": "the people who meet up to three conditions on columns, such as `age < 25 and product == 'car'` "
+        "(`slices`)",
         "weight": "the number of people in the population that a row represents; not how often the row was observed",
         "count": "the number of people in a row of a frequency table; each of them was observed",
     },

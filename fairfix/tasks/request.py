@@ -64,6 +64,8 @@ class Domain:
     positional: bool = False
     common: bool = False
     """Whether most people need it; ``--help`` shows these only."""
+    without: str | None = None
+    """What the option alone says, without a value; None where it needs one."""
     of_data: bool = False
     """Whether it is a value of the data, which has one text however it is written."""
     living: bool = False
@@ -480,16 +482,19 @@ class GateRequest(ReportRequest):
 class AuditRequest(GateRequest):
     """The parameters of ``audit``."""
 
-    needs_rows: ClassVar = ("noise",)
+    needs_rows: ClassVar = ("noise", "slices")
     reads: ClassVar = {
         "features": (("model", "similar"), "it is read with `model` or `similar`"),
         "id": (
-            ("baseline", "similar"),
-            "row IDs are used only by `baseline` and `similar`",
+            ("baseline", "similar", "validation"),
+            "row IDs are used only by `baseline`, `similar` and `validation`",
         ),
         "seed": (
-            ("similar", "noise"),
-            "nothing is random without `similar` or a description of noise",
+            ("similar", "noise", "validation"),
+            "nothing is random without `similar`, `validation` or a description of noise",
+        ),
+        **dict.fromkeys(
+            ("slice_metric", "min_rows", "validation"), (("slices",), "it is read with `slices`")
         ),
     }
 
@@ -513,7 +518,41 @@ class AuditRequest(GateRequest):
         "RESULT|DATA|COLUMN",
         common=True,
     )
-    id: str | None = parameter(None, "Column with a unique row ID; `baseline` matches rows by it.", "COLUMN")
+    slices: Names = parameter(
+        (),
+        "Search these columns for the slices in which the model is worst: conjunctions of up to three conditions. "
+        "Without names: every column without another role. `protected` is optional then.",
+        "[COLUMN]",
+        listed=True,
+        common=True,
+        without="all",
+    )
+    slice_metric: str | None = parameter(
+        None,
+        "Metric by which slices are worst, such as accuracy, or dp.difference for the largest gap between groups "
+        "inside a slice.  [default: accuracy; selection_rate without labels; absolute_loss in regression]",
+        "METRIC",
+    )
+    min_rows: int | None = parameter(
+        None,
+        "Smallest number of rows of a slice.  [default: 1% of the rows, at least 50]",
+        "ROWS",
+        kind=int,
+        at_least=1,
+    )
+    validation: float | None = parameter(
+        None,
+        "Fraction of rows that test the slices proposed by the others. Without it, intervals hold for all slices at "
+        "once (`slices`).",
+        "FRACTION",
+        kind=float,
+        below=1,
+    )
+    id: str | None = parameter(
+        None,
+        "Column with a unique row ID; `baseline` matches rows by it, and `validation` splits them by it.",
+        "COLUMN",
+    )
     cluster: Any = parameter(None, CLUSTER, "ADDRESS", living=True)
     threads: int | None = parameter(
         None,
@@ -683,7 +722,7 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
 
 OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "probability", "model"),)
 OF_TWO = (
-    *("noise", "profile"),
+    *("noise", "profile", "slices"),
     "unlabelled",
 )
 """Parameters for two classes only."""
@@ -691,6 +730,7 @@ OF_TWO = (
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("model", ("score", "prediction"), "the model computes the scores"),
     ("noise", ("suppress_below",), "numbers of true groups are shown for groups of any size"),
+    ("slices", ("suppress_below",), "slices are groups too; `min_rows` says how small they may be"),
     (
         f"task={MULTICLASS}",
         OF_TWO_COLUMNS,

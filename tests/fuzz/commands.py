@@ -476,6 +476,20 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
         d.column("group")
     ),
     "similar": _similar,
+    "slices": lambda d: d.draw.choice(("all", d.listed("number", "odd", "group", most=4))),
+    "slice_metric": lambda d: d.draw.choice(
+        (
+            "accuracy",
+            "dp",
+            "fnr",
+            "calibration_gap",
+            "log_loss",
+            "tpr.difference",
+            "dp.difference[x",
+            *METRICS,
+        )
+    ),
+    "min_rows": lambda d: d.draw.choice(("1", "5", "100000")),
     "set_": lambda d: d.setting(),
     "profile": lambda d: d.draw.choice(
         (

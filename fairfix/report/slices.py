@@ -1,0 +1,133 @@
+"""The sections of a search for slices: what was searched, which slices are worse, and how that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.results import in_percent
+from fairfix.report.answer import NOT_CHECKED, judged, sentence
+from fairfix.report.audits import rows_and_columns
+from fairfix.report.layout import (
+    Columns,
+    Grid,
+    Json,
+    Section,
+    interval,
+    judgements,
+    merged_lines,
+    message_lines,
+    show,
+)
+from fairfix.report.percent_format import percent, points
+
+ERRORS = {"selection_rate": "negative decisions"}
+"""Metric -> what is counted as its error, where it is not called an error."""
+
+
+def sections(result: Json, *, detail: bool) -> Iterator[Section]:
+    """Yield the sections of a search without protected columns."""
+    checked = judged(result) if result["checks"] else (NOT_CHECKED,)
+    lines = (*message_lines(result), *answer(result), *checked)
+    yield Section(f"fairfix slices of {result['data']['source']}", lines, kind="answer")
+    yield from judgements(result)
+    yield section(result, answered=True)
+    facts = (*rows_and_columns(result), *merged_lines(result))
+    yield Section("Data and settings", facts, kind="facts")
+
+
+def section(result: Json, *, answered: bool = False) -> Section:
+    """Return the table of slices; ``answered``: the report says already what it shows."""
+    search = result["slices"]
+    said_before = () if answered else tuple(answer(result))
+    grids = (Grid.of(_columns(search), search["slices"], 1, "Slices"),) if search["slices"] else ()
+    lines = (*said_before, *_scope(search, in_percent(result["settings"]["confidence"])))
+    return Section("Slices", lines, grids, "slices", search)
+
+
+def named(search: Json) -> str:
+    """Return the number of slices in words: a metric, or a gap between groups."""
+    phrase = METRICS[search["metric"].removesuffix(".difference")].phrase
+    return (
+        f"the gap in {phrase} between groups of {search['attribute']}" if search.get("attribute") else phrase
+    )
+
+
+def answer(result: Json) -> Iterator[str]:
+    """Yield whether there are slices that are worse, and the worst of them."""
+    search = result["slices"]
+    shown = [one for one in search["slices"] if one["shown"]]
+    yield _reach(search)
+    gap = bool(search.get("attribute"))
+    worse = "have a larger gap than all rows together" if gap else "be worse than all other rows"
+    if not shown:
+        yield f"No slice is shown to {worse}, by {named(search)}."
+        return
+    first = shown[0]
+    write = (
+        (points if gap else percent)
+        if METRICS[search["metric"].removesuffix(".difference")].percent
+        else show
+    )
+    sure = in_percent(result["settings"]["confidence"])
+    low, high = (write(first[end]).removesuffix("%").removesuffix(" points") for end in ("low", "high"))
+    number = f"{write(first['value'])} ({sure} CI {low} to {high})"
+    many = "1 slice is" if len(shown) == 1 else f"{len(shown)} slices are"
+    more = ", and so are others that are not listed" if search.get("more") else ""
+    yield f"{many} shown to {worse}{more}."
+    yield sentence(
+        f"the worst is {first['where']}, with {first['rows']:,} rows: {named(search)} is {number}, and "
+        f"{write(search['overall']['value'])} overall"
+    )
+    if command := first.get("command"):
+        yield f"To audit it, run: {command}"
+
+
+def _reach(search: Json) -> str:
+    """Return how many slices were searched."""
+    many, columns = search["searched"], len(search["columns"])
+    return (
+        f"{many:,} slices of at least {search['min_rows']:,} rows were searched: all combinations of up to three "
+        f"conditions on {columns} column{'s' * (columns != 1)}."
+    )
+
+
+def _scope(search: Json, confidence: str) -> Iterator[str]:
+    """Yield for which slices the intervals hold, and which columns make none."""
+    if (share := search.get("validation")) and not search["slices"]:
+        yield f"{percent(1 - share)} of the rows proposed no slice to test on the other {search['rows']:,} rows"
+    elif share:
+        many = len(search["slices"])
+        yield (
+            f"{percent(1 - share)} of the rows proposed {many} slice{'s' * (many != 1)}, and the other "
+            f"{search['rows']:,} rows test them: with {confidence} confidence, none of those shown to be worse is a "
+            "chance result (Holm), and the intervals hold for all proposed slices at once"
+        )
+    else:
+        yield (
+            f"the {confidence} intervals hold for all {search['searched']:,} slices at once, so they allow for the "
+            "choice of the worst"
+        )
+    for one in search["columns"]:
+        if one["pooled"]:
+            few = f"{one['pooled']:,} level{'s' * (one['pooled'] != 1)}"
+            yield f"{one['column']}: {few} of fewer than {search['min_rows']:,} rows are no condition"
+    for one in search["left_out"]:
+        yield f"{one['column']} is left out: {one['reason']}"
+
+
+def _columns(search: Json) -> Columns:
+    """Return the columns of the table of slices."""
+    title = METRICS[search["metric"].removesuffix(".difference")].title
+    out: dict[str, object] = {
+        "slice": "where",
+        "rows": lambda one: f"{one['rows']:,}",
+        f"gap in {title}" if search.get("attribute") else title: interval,
+    }
+    if any("error" in one for one in search["slices"]):
+        of = ERRORS.get(search["metric"], "all errors")
+        out[f"fraction of {of}"] = lambda one: percent(one.get("error"))
+    if search.get("validation"):
+        out["when proposed"] = lambda one: show(one["proposed"]["value"])
+        out["shown to be worse"] = lambda one: "yes" if one["shown"] else "no"
+    return out  # type: ignore[return-value]  # of keys and functions

@@ -1,0 +1,374 @@
+"""Slices: in which conjunctions of conditions a model is worst, and which of these are shown to be worse."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix import __version__
+from fairfix.auditing.as_json import columns_dict, number, reading_dict
+from fairfix.auditing.checks import SEVERITIES, Check, named, worst
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.group_estimates import unavailable
+from fairfix.auditing.metrics import ALIASES, METRICS, metrics_for
+from fairfix.auditing.results import Value
+from fairfix.data.names import did_you_mean, quoted_name
+from fairfix.data.numeric_groups import Edges, parse_bands, written
+from fairfix.data.row_filter import parse_condition
+from fairfix.data.scan import count_table, read_table
+from fairfix.data.slice_levels import HALF, conjunction, levels_of
+from fairfix.errors import ColumnError, DataError, UsageError
+from fairfix.models.scored_source import MODEL_SCORE
+from fairfix.report.words import as_options
+from fairfix.tasks.dataset import Dataset, explaining, open_data, said_of_unused
+from fairfix.tasks.messages import add_messages, of_source
+from fairfix.tasks.request import AuditRequest, function_of
+from fairfix.tasks.result import Result
+from fairfix.tasks.run_metadata import add_record
+
+if TYPE_CHECKING:
+    from fairfix.auditing.slicing.quantity import Quantity
+    from fairfix.auditing.slicing.selection import Searched, SliceEstimate
+    from fairfix.data.table import Table
+
+PREFIX = "slices."
+"""Beginning of a check of slices: ``slices.accuracy.min>=0.6``."""
+
+ATTRIBUTE = "slices"
+"""What the check of slices has in place of a protected column."""
+
+LEAST, SHARE = 50, 0.01
+"""Rows of a slice where nothing is said: at least so many, and this fraction of the rows."""
+
+UNREAD = ("noise", "similar", "baseline", "profile", "reference", "strata", "intersect", "metrics", "waivers")
+"""Parameters of an audit that a search without protected columns has no use for."""
+
+
+@dataclass(frozen=True, repr=False)
+class SlicesResult(Result):
+    """A search for the slices in which a model is worst; ``to_frame()`` has a row for each slice."""
+
+
+@dataclass(frozen=True)
+class SliceRequest:
+    """What an audit is asked of slices: the request without it, checks, and bands of columns that are cut."""
+
+    request: AuditRequest
+    rest: AuditRequest
+    checks: tuple[Check, ...]
+    bands: Mapping[str, Edges | str]
+
+
+def run_slices(request: AuditRequest) -> SlicesResult:
+    """Search all conjunctions of up to three conditions for those in which a model is worst.
+
+    ``slices(frame)`` searches every column without a role. Reported slices are shown to be worse than all other rows,
+    however many were searched: by intervals that hold for all of them at once, or by ``validation`` rows. The result is
+    that of ``fairfix audit --slices``; ``result.to_frame()`` has a row for each slice.
+
+    Raises
+    ------
+    UsageError, DataError
+        Parameters do not go together, or no column can make a slice; the message names column and remedy.
+    """
+    request = request if request.slices else replace(request, slices=("all",))
+    for name in UNREAD:
+        if request.has(name) and name not in request.configured:
+            raise UsageError(f"`{name}`: leave it out; a search of slices alone does not read it")
+    asked = without_slices(request)
+    notes = said_of_unused(request)
+    data = open_data(asked.rest, protected_needed=False)
+    part, checks, reading, table = searched_in(asked, data)
+    rows = table.rows
+    content: dict[str, Any] = {
+        "schema": "fairfix.slices/1",
+        "fairfix": __version__,
+        "verdict": worst(check["verdict"] for check in checks),
+        "data": {
+            "source": data.source.name,
+            "rows": {
+                "read": rows.read + data.source.left_out,
+                "used": len(table),
+                "excluded": [
+                    {"reason": why, "rows": many} for why, many in excluded_from(table, data).items()
+                ],
+            },
+            "columns": columns_dict(reading),
+            "inferred": dict(data.inferred),
+        },
+        "settings": {**reading_dict(reading), "confidence": request.confidence, "gate_on": request.gate_on},
+        "checks": checks,
+        "slices": part,
+    }
+    add_messages(content, (*notes, *of_source(data.source)))
+    return SlicesResult(add_record(content, request, data.source))
+
+
+def add_slices(content: dict[str, Any], asked: SliceRequest, data: Dataset) -> None:
+    """Add a search for slices, and what its checks say, to the JSON form of an audit."""
+    content["slices"], checks, _, _ = searched_in(asked, data)
+    content["checks"] = [*content["checks"], *checks]
+    content["verdict"] = worst(check["verdict"] for check in content["checks"])
+
+
+def excluded_from(table: Table, data: Dataset) -> dict[str, int]:
+    """Return the rows that are not used, by reason."""
+    left_out = {"where": data.source.left_out} if data.source.left_out else {}
+    return {**left_out, **{why: many for why, many in table.rows.excluded.items() if many}}
+
+
+def without_slices(request: AuditRequest) -> SliceRequest:
+    """Return what a request asks of slices, apart from the rest of it."""
+    own = [text for text in map(str, request.check) if text.strip().startswith(PREFIX)]
+    checks = tuple(_check(text) for text in own)
+    rules = parse_bands(request.bands)
+    grouped = {*request.protected, *request.strata}
+    kept = {name: rule for name, rule in rules.items() if name in grouped}
+    texts = tuple(
+        f"{quoted_name(name, '=')}={rule if isinstance(rule, str) else ','.join(map(written, rule)) or 'values'}"
+        for name, rule in kept.items()
+    )
+    rest = replace(
+        request,
+        check=tuple(text for text in map(str, request.check) if text not in own),
+        bands=texts,
+        id=request.id if request.validation or request.similar or request.baseline is not None else None,
+    )
+    return SliceRequest(request, rest, checks, rules)
+
+
+def _check(text: str) -> Check:
+    """Return the check of slices that a text is; the largest gap between groups is a maximum over slices."""
+    right = text.strip().removeprefix(PREFIX)
+    check = Check.parse(right.replace(".difference.max", ".difference"))
+    of = check.comparison
+    if of.attribute or of.group or of.part not in ("min", "max", "difference.between_groups"):
+        raise UsageError(
+            f"check {text!r}: write slices.METRIC.min, slices.METRIC.max or slices.METRIC.difference.max with a limit"
+        )
+    return replace(check, text=text.strip())
+
+
+def _metric(asked: SliceRequest, data: Dataset) -> Comparison:
+    """Return which metric slices are ranked by, alone or as a gap; UsageError where it is none."""
+    text, reading = asked.request.slice_metric, data.reading
+    if text is None and asked.checks:
+        of = asked.checks[0].comparison
+        return of if of.kind == "difference" else Comparison(of.metric)
+    if text is None:
+        labels = "absolute_loss" if reading.task == "regression" else "accuracy"
+        return Comparison(labels if reading.columns.label else "selection_rate")
+    name = ALIASES.get(text, text)
+    if name in METRICS:
+        return Comparison(name)
+    of = named(text)
+    if of.part != "difference.between_groups" or of.group:
+        hint = did_you_mean(text, (*METRICS, *ALIASES))
+        raise UsageError(f"`slice_metric={text}`: write METRIC or METRIC.difference{hint}")
+    return of
+
+
+def searched_in(
+    asked: SliceRequest, data: Dataset
+) -> tuple[dict[str, Any], list[dict[str, Any]], Any, Table]:
+    """Return the JSON form of a search, its judged checks, the reading, and the rows that were searched."""
+    from fairfix.auditing.slicing.quantity import quantity_of
+    from fairfix.auditing.slicing.search import Cells
+    from fairfix.auditing.slicing.selection import confirmed, searched
+
+    request = asked.request
+    reading = data.reading.with_threshold()
+    of, names = _metric(asked, data), _columns(request, data)
+    metric = metrics_for(reading.task)[of.metric]
+    table = _rows(request, replace(data, reading=reading), names)
+    if why := unavailable(metric, count_table(table).counts, reading):
+        raise UsageError(f"`slice_metric={metric.name}`: {why}")
+    attribute = _attribute(of, reading.columns.protected)
+    quantity = quantity_of(table, metric, table.groups((attribute,)) if attribute else None)
+    if quantity.kind == "free" and not request.validation:
+        raise UsageError(
+            f"`slice_metric={metric.name}`: its values have no known range, so no interval holds for all slices at "
+            "once; add `validation=0.5`, or choose a rate or square_loss of probabilities"
+        )
+    least = request.min_rows or max(LEAST, math.ceil(SHARE * len(table)))
+    cut = {name: rule for name, rule in asked.bands.items() if name in names}
+    schema = data.source.schema
+    half = {
+        name: HALF for name in names if name in schema.names and pa.types.is_float16(schema.field(name).type)
+    }
+    levels, left_out = levels_of(table.features, [name for name in names if name not in half], cut, least)
+    left_out |= half
+    if attribute:
+        levels = [one for one in levels if one.column != attribute]
+    if not levels:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items()) or "there are no columns"
+        raise DataError(f"no column can make a slice of {least:,} rows ({reasons}); lower `min_rows`")
+    cells, alpha = Cells(tuple(levels), quantity), 1.0 - request.confidence
+    for check in asked.checks:
+        _require_same(check, of, quantity)
+    if request.validation:
+        held = np.asarray(table.draws >= 1.0 - request.validation)
+        if held.all() or not held.any():
+            raise UsageError(f"`validation={request.validation:g}` leaves one part without rows")
+        found_in = confirmed(cells, held, least, alpha)
+    else:
+        found_in = searched(cells, least, alpha, extreme=bool(asked.checks))
+    part = {
+        "metric": quantity.name,
+        **({"attribute": attribute} if attribute else {}),
+        "worse": {1: "larger", -1: "smaller", 0: "either"}[quantity.worse],
+        "searched": found_in.searched,
+        "min_rows": least,
+        **({"validation": request.validation} if request.validation else {}),
+        "columns": [
+            {"column": one.column, "levels": len(one.conditions), "pooled": one.pooled} for one in levels
+        ],
+        "left_out": [{"column": name, "reason": why} for name, why in left_out.items()],
+        "rows": found_in.rows,
+        "overall": _number(found_in.overall),
+        "slices": [_slice_dict(one, asked, data) for one in found_in.slices],
+        **({"more": True} if found_in.more else {}),
+    }
+    judged = [_judged(check, of, found_in, part, request) for check in asked.checks]
+    return part, judged, reading, table
+
+
+def _columns(request: AuditRequest, data: Dataset) -> tuple[str, ...]:
+    """Return the columns that are searched; a UsageError where one has a role that says nothing of people."""
+    columns, source = data.reading.columns, data.source
+    if tuple(request.slices) == ("all",) and "all" not in source.columns:
+        roles = {*columns.roles, MODEL_SCORE}
+        names = tuple(name for name in source.usable if name not in roles)
+        if not names:
+            raise ColumnError("there is no column without a role to search; name some with `slices`", "")
+        return names
+    names = tuple(dict.fromkeys(request.slices))
+    source.require(names)
+    taken = {*columns.roles} - {*columns.protected, *columns.strata}
+    if of_role := [name for name in names if name in taken]:
+        raise UsageError(f"`slices={of_role[0]}`: the column has another role; leave it out")
+    return names
+
+
+def _rows(request: AuditRequest, data: Dataset, names: Sequence[str]) -> Table:
+    """Return the rows in memory with the columns to search, and with draws where they are split."""
+    raw = {name: data.source.schema.field(name).type for name in names if name in data.reading.columns.roles}
+    with explaining(data):
+        if not request.validation:
+            return read_table(data.source, data.reading, names, raw)
+        from fairfix.tasks.fit_and_evaluate import read_rows
+
+        return read_rows(data, names, request.seed, scored=tuple(raw), draws=True)[0]
+
+
+def _attribute(of: Comparison, protected: Sequence[str]) -> str:
+    """Return the protected column whose groups are compared inside slices; empty where none are."""
+    if not of.kind:
+        return ""
+    if of.attribute and of.attribute not in protected:
+        raise UsageError(
+            f"`slice_metric`: {of.attribute!r} is no protected column; add `protected={of.attribute}`"
+        )
+    if not of.attribute and len(protected) != 1:
+        raise UsageError(
+            "`slice_metric`: a gap is between the groups of one protected column; "
+            + ("write it as METRIC.difference[COLUMN]" if protected else "name it with `protected=COLUMN`")
+        )
+    return of.attribute or protected[0]
+
+
+def _require_same(check: Check, of: Comparison, quantity: Quantity) -> None:
+    """Raise a UsageError where a check is not of the worst value of the search."""
+    end = "difference" if quantity.is_gap else {1: "max", -1: "min", 0: ""}[quantity.worse]
+    if check.comparison.metric == of.metric and check.comparison.kind == end:
+        return
+    if not end:
+        raise UsageError(
+            f"check {check.text!r}: slices are worst by {of.metric} in both directions; there is no check of both"
+        )
+    right = f"slices.{quantity.name}.{'max' if quantity.is_gap else end}"
+    raise UsageError(
+        f"check {check.text!r}: slices are searched by {quantity.name}; check {right}, or set `slice_metric`"
+    )
+
+
+def _number(interval: tuple[float, float, float]) -> dict[str, float | None]:
+    return dict(zip(("value", "low", "high"), map(number, interval), strict=True))
+
+
+def _slice_dict(one: SliceEstimate, asked: SliceRequest, data: Dataset) -> dict[str, Any]:
+    """Return the JSON form of a slice."""
+    out: dict[str, Any] = {
+        "where": str(one.condition),
+        "rows": one.rows,
+        **_number((one.value, one.low, one.high)),
+        "shown": one.worse,
+    }
+    if one.error is not None:
+        out["error"] = min(one.error, 1.0)
+    if one.proposed is not None:
+        out["proposed"] = {"rows": one.proposed[0], "value": one.proposed[1]}
+    where = one.condition
+    if asked.request.where is not None:
+        where = conjunction((parse_condition(asked.request.where), one.condition))
+    if command := _command(asked, data, str(where)):
+        out["command"] = command
+    return out
+
+
+def _command(asked: SliceRequest, data: Dataset, where: str) -> str:
+    """Return the command, or the call, that audits a slice; empty where it cannot be copied."""
+    from fairfix.tasks.column_suggestions import alternatives
+
+    request = asked.request
+    dropped = ("slices", "slice_metric", "min_rows", "validation") if request.protected else ()
+    unset: dict[str, Any] = {name: request.__dataclass_fields__[name].default for name in (*dropped, "check")}
+    if request.protected:
+        unset["bands"] = asked.rest.bands
+    plain = replace(request, **unset, explicit=request.explicit | {"slices"})
+    lines = alternatives(plain, data.source, [{"where": where}])
+    if not lines:
+        return ""
+    if isinstance(request.data, str):
+        return str(as_options(lines[0]))
+    return lines[0] if request.protected else lines[0].replace("fairfix.audit(", "fairfix.slices(", 1)
+
+
+def _judged(
+    check: Check, of: Comparison, found_in: Searched, part: Mapping[str, Any], request: AuditRequest
+) -> dict[str, Any]:
+    """Return the JSON form of a judged check of the worst slice."""
+    value, low, high = found_in.extreme or (math.nan,) * 3
+    reason = "" if not math.isnan(value) else "no slice has enough rows"
+    complete = request.validation is None
+    judged = check.judge(Value(value, low, high, reason), complete=complete, gate_on=request.gate_on)
+    if judged.code == "group_undefined":
+        open_ = "slices that were not tested may be worse; without `validation` the check can pass"
+        judged = replace(judged, reason=open_)
+    return {
+        "check": check.text,
+        "id": re.split("[<>]", check.text)[0].strip(),
+        "of": "value",
+        "comparison": check.comparison.id,
+        "attribute": ATTRIBUTE,
+        "columns": [one["column"] for one in part["columns"]],
+        "verdict": judged.verdict,
+        "severity": SEVERITIES[judged.verdict],
+        "code": judged.code,
+        "reason": judged.reason,
+        "gate_on": request.gate_on,
+        "complete": complete,
+        "operator": check.operator,
+        "limit": check.limit,
+        **_number((value, low, high)),
+        "groups": [] if found_in.extreme_slice is None else [str(found_in.extreme_slice)],
+    }
+
+
+slices = function_of("slices", AuditRequest, run_slices)

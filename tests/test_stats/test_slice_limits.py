@@ -1,0 +1,61 @@
+"""Limits of slices: exact tails, and coverage where rows differ, have weights, or are no 0 and 1."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from fairfix.stats.slice_limits import mean_limits, share_limits
+from scipy import stats
+
+
+@pytest.mark.parametrize("tail", [0.05, 1e-4, 1e-9])
+def test_counted_limits_are_the_binomial_tails(tail: float) -> None:
+    part, total = np.array([0.0, 3.0, 40.0, 60.0]), np.array([60.0] * 4)
+    low, high = share_limits(part, total, tail, counted=True)
+
+    np.testing.assert_allclose(stats.binom.sf(part[1:] - 1, 60, low[1:]), tail, rtol=1e-4)
+    np.testing.assert_allclose(stats.binom.cdf(part[:-1], 60, high[:-1]), tail, rtol=1e-4)
+    assert (low[0], high[-1]) == (0.0, 1.0)
+
+
+def test_without_rows_nothing_is_limited() -> None:
+    low, high = share_limits(np.zeros(1), np.zeros(1), 0.05, counted=True)
+    assert (low[0], high[0]) == (0.0, 1.0)
+    low, high = share_limits(np.zeros(1), np.zeros(1), 0.05, counted=False)
+    assert (low[0], high[0]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_limits_hold_for_unlike_rows_with_weights(seed: int) -> None:
+    """All 2^10 outcomes of rows with chances and weights of their own: each limit misses with at most its tail."""
+    rng = np.random.default_rng(seed)
+    chance, weight = rng.random(10) ** 2, rng.random(10) ** rng.choice([0.0, 1.0, 3.0])
+    weight /= weight.max()
+    outcomes = np.array(list(product((0.0, 1.0), repeat=10)))
+    mass = np.prod(np.where(outcomes == 1, chance, 1 - chance), axis=1)
+    truth = float(weight @ chance / weight.sum())
+    for tail in (0.2, 0.05, 0.01):
+        part, total = outcomes @ weight, np.full(len(outcomes), weight.sum())
+        low, high = share_limits(part, total, tail, counted=False)
+        assert mass[low > truth].sum() <= tail
+        assert mass[high < truth].sum() <= tail
+        if (weight == 1).all():
+            low, high = share_limits(part, total, tail, counted=True)
+            assert mass[(low > truth) | (high < truth)].sum() <= 2 * tail
+
+
+def test_limits_of_bounded_means_hold_and_use_a_small_variance() -> None:
+    rng = np.random.default_rng(0)
+    entries = rng.beta(2, 8, (4000, 300))
+    sums, squares, rows = entries.sum(1), (entries**2).sum(1), np.full(4000, 300.0)
+    low, high = mean_limits(sums, squares, rows, 0.05)
+
+    assert np.mean(low > 0.2) <= 0.05
+    assert np.mean(high < 0.2) <= 0.05
+    many = 100_000.0
+    narrow = mean_limits(np.array([0.2 * many]), np.array([0.0401 * many]), np.array([many]), 1e-6)
+    plain = share_limits(np.array([0.2 * many]), np.array([many]), 1e-6, counted=False)
+    assert narrow[1] - narrow[0] < 0.3 * (plain[1] - plain[0])
+    assert mean_limits(np.zeros(1), np.zeros(1), np.zeros(1), 0.05)[1][0] == 1.0
