@@ -55,7 +55,8 @@ class Rows:
 def load(name: str) -> Rows:
     """Return a data set with the group among its features: label 1 is the good outcome, group 1 the one ahead.
 
-    Numbers are standardised, categories are columns of 0 and 1 without the first.
+    *Law* has white students and all others; *Law, white and black* has these two groups, from another file. Numbers are
+    standardised, categories are columns of 0 and 1 without the first.
     """
     if name == "Adult":
         frame = _read("adult").dropna().drop(columns=["education"])
@@ -66,6 +67,10 @@ def load(name: str) -> Rows:
         label, group = 1 - frame["two_year_recid"], frame["race"] == "Caucasian"
         keep = ["age", "age_cat", "sex", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"]
         frame = frame[[*keep, "c_charge_degree"]]
+    elif name == "Law, white and black":
+        frame = _read("lawschool").drop(columns=["white"])
+        frame = frame[frame["race"].isin(["White", "Black"])]
+        label, group = frame.pop("pass_bar"), frame.pop("race") == "White"
     else:
         frame = _read("lawschool_bar").dropna()
         label, group = frame.pop("pass_bar"), frame.pop("race").astype(str)
@@ -126,7 +131,9 @@ def multiplier_by_rows(s: Floats, ahead: Floats, behind: Floats, w: float) -> tu
     return sign / before, p1, p0
 
 
-def authors(rows: Rows, constraint: str, root: Root = multiplier) -> tuple[Floats, Floats, float]:
+def authors(
+    rows: Rows, constraint: str, root: Root = multiplier, *, l2: float = L2
+) -> tuple[Floats, Floats, float]:
     """Return coefficients with intercept, prices and the objective where the authors' search ends."""
     n = rows.y.size
     full = np.column_stack([rows.X, np.ones(n)])
@@ -144,15 +151,17 @@ def authors(rows: Rows, constraint: str, root: Root = multiplier) -> tuple[Float
 
     def both(theta: Floats) -> tuple[float, Floats]:
         s = expit(full @ theta)
-        value = objective(full, rows.y, cells, theta, prices_at(s))
-        return value, full.T @ (s - rows.y) / n + L2 * theta
+        value = objective(full, rows.y, cells, theta, prices_at(s), l2)
+        return value, full.T @ (s - rows.y) / n + l2 * theta
 
     found = minimize(both, np.zeros(full.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 500})
     prices = prices_at(expit(full @ found.x))
-    return found.x, prices, objective(full, rows.y, cells, found.x, prices)
+    return found.x, prices, objective(full, rows.y, cells, found.x, prices, l2)
 
 
-def objective(full: Floats, y: Floats, cells: ConstraintGroups, theta: Floats, prices: Floats) -> float:
+def objective(
+    full: Floats, y: Floats, cells: ConstraintGroups, theta: Floats, prices: Floats, l2: float
+) -> float:
     """Return the game's value."""
     z = full @ theta
     share = np.bincount(cells.codes[cells.codes >= 0], minlength=prices.size) / y.size
@@ -160,7 +169,7 @@ def objective(full: Floats, y: Floats, cells: ConstraintGroups, theta: Floats, p
     P = truncated(expit(z), c)
     with np.errstate(divide="ignore"):
         phi = np.maximum(z - np.log(P), -np.log1p(-P)) + c * P
-    return float(np.mean(phi - z * y) + 0.5 * L2 * theta @ theta)
+    return float(np.mean(phi - z * y) + 0.5 * l2 * theta @ theta)
 
 
 # ---------------------------------------------------------------------- readings

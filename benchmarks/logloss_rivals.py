@@ -56,9 +56,9 @@ Rule = tuple[Floats | None, Floats]
 """Probabilities of the test rows, None where a rule gives no more than decisions, and chances of its decisions."""
 
 
-def plain(rows: Rows, weight: Floats | None = None) -> LogisticRegression:
+def plain(rows: Rows, weight: Floats | None = None, *, l2: float = L2) -> LogisticRegression:
     """Return the logistic regression that all rules come from."""
-    model = LogisticRegression(C=1 / (L2 * rows.y.size), solver="newton-cholesky", max_iter=200)
+    model = LogisticRegression(C=1 / (l2 * rows.y.size), solver="newton-cholesky", max_iter=200)
     return model.fit(rows.X, rows.y, sample_weight=weight)
 
 
@@ -72,13 +72,13 @@ def reweighed(rows: Rows) -> Floats:
 # ---------------------------------------------------------------------- covariance
 
 
-def held_to_zero(rows: Rows, A: Floats, start: Floats) -> Floats:
+def held_to_zero(rows: Rows, A: Floats, start: Floats, l2: float) -> Floats:
     """Return coefficients, the intercept last and free of penalty, of least log loss with ``A theta = 0``, (m, d + 1).
 
     Newton's steps with the constraints in the equations, halved until the loss falls.
     """
     full = np.column_stack([rows.X, np.ones(rows.y.size)])
-    pull = np.append(np.full(rows.X.shape[1], L2), 0.0)
+    pull = np.append(np.full(rows.X.shape[1], l2), 0.0)
 
     def loss(theta: Floats) -> float:
         z = full @ theta
@@ -119,16 +119,16 @@ def covariances(rows: Rows, constraint: str, theta: Floats | None) -> Floats:
     return np.array(out)
 
 
-def covariance(rows: Rows, constraint: str) -> Floats:
+def covariance(rows: Rows, constraint: str, *, l2: float = L2) -> Floats:
     """Return coefficients with intercept of the regression without covariance."""
-    model = plain(rows)
+    model = plain(rows, l2=l2)
     theta = np.append(model.coef_[0], model.intercept_)
     if constraint == "DP":
-        return held_to_zero(rows, covariances(rows, constraint, None), theta)
+        return held_to_zero(rows, covariances(rows, constraint, None), theta, l2)
     A = covariances(rows, constraint, theta)
     best, least = theta, np.inf
     for _ in range(ROUNDS):
-        theta = held_to_zero(rows, A, theta)
+        theta = held_to_zero(rows, A, theta, l2)
         real = covariances(rows, constraint, theta)
         left = float(np.abs(real @ theta).max())
         if left < least:
@@ -142,7 +142,7 @@ def covariance(rows: Rows, constraint: str) -> Floats:
 # ---------------------------------------------------------------------- Fairlearn's
 
 
-def reduction(train: Rows, test: Rows, constraint: str) -> Floats:
+def reduction(train: Rows, test: Rows, constraint: str, *, bound: float = BOUND, l2: float = L2) -> Floats:
     """Return the chances of the decisions of Fairlearn's mixture of logistic regressions."""
     from fairlearn import reductions
 
@@ -152,9 +152,9 @@ def reduction(train: Rows, test: Rows, constraint: str) -> Floats:
         "EOdd": reductions.EqualizedOdds,
     }
     model = reductions.ExponentiatedGradient(
-        LogisticRegression(C=1 / (L2 * train.y.size), solver="newton-cholesky", max_iter=200),
-        moments[constraint](difference_bound=BOUND),
-        eps=BOUND,
+        LogisticRegression(C=1 / (l2 * train.y.size), solver="newton-cholesky", max_iter=200),
+        moments[constraint](difference_bound=bound),
+        eps=bound,
     )
     model.fit(train.X, train.y.astype(int), sensitive_features=train.g)
     return np.asarray(model._pmf_predict(test.X)[:, 1], dtype=np.float64)

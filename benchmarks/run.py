@@ -43,8 +43,18 @@ PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "figure1.py": (),
     },
     "papers/fair-regression": {"fair_regression.py": (), "fair_regression_fronts.py": ()},
-    "papers/logloss": {"logloss.py": (), "logloss_rivals.py": (), "logloss_estimated.py": ()},
-    "papers/sensei": {"sensei.py": (), "sensei_rivals.py": (), "sensei_classes.py": ()},
+    "papers/logloss": {
+        "logloss.py": (),
+        "logloss_rivals.py": (),
+        "logloss_printed.py": (),
+        "logloss_estimated.py": (),
+    },
+    "papers/sensei": {
+        "sensei.py": (),
+        "sensei_weights.py": (),
+        "sensei_rivals.py": (),
+        "sensei_classes.py": (),
+    },
     "papers/robust": {
         "noisy_groups.py": (),
         "noisy_repair.py": (),
@@ -63,8 +73,10 @@ DATA = {
     "fair_regression_fronts.py": ("adult", "communities", "lawschool"),
     "logloss.py": ("adult", "compas", "lawschool_bar"),
     "logloss_rivals.py": ("adult", "compas", "lawschool_bar"),
+    "logloss_printed.py": ("adult", "compas", "lawschool"),
     "logloss_estimated.py": ("adult", "compas", "lawschool_bar"),
     "sensei.py": ("adult", "compas"),
+    "sensei_weights.py": ("adult",),
     "sensei_rivals.py": ("adult",),
     "sensei_classes.py": ("adult",),
     "noisy_groups.py": ("adult",),
@@ -76,8 +88,8 @@ DATA = {
 
 APART = (
     *("ramp_accuracy.py", "ramp_few_rows.py", "ramp_algorithm1.py", "fair_regression_fronts.py"),
-    *("logloss.py", "logloss_rivals.py", "logloss_estimated.py", "noisy_repair.py", "noisy_ideal.py"),
-    "noisy_algorithms.py",
+    *("logloss.py", "logloss_rivals.py", "logloss_printed.py", "logloss_estimated.py"),
+    *("noisy_repair.py", "noisy_ideal.py", "noisy_algorithms.py"),
 )
 """Scripts that take their data sets one by one, and name those that they miss."""
 

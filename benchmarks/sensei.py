@@ -208,18 +208,15 @@ def table(many: int) -> None:
 FIGURES = ("BA", "S", "GR", "RMS gender", "max gender", "RMS race", "max race")
 
 
-def means(every: Iterable[tuple[str, Row]]) -> dict[str, list[float]]:
-    """Print the mean of each rule over the splits, and return what is printed of it, seconds aside."""
+def means(every: Iterable[tuple[str, Row]]) -> None:
+    """Print the mean of each rule over the splits."""
     found: dict[str, list[Row]] = {}
     for title, row in every:
         found.setdefault(title, []).append(row)
     print(f"| rule | {' | '.join(FIGURES)} | CPU s |\n|---|{'---|' * len(FIGURES)}---|")
-    out = {}
     for title, several in found.items():
         ba, *rest, seconds = np.mean([list(vars(row).values()) for row in several], axis=0)
         print(f"| {title} | {ba:.1f} | {' | '.join(f'{value:.3f}' for value in rest)} | {seconds:.1f} |")
-        out[title] = [round(ba, 1), *(round(value, 3) for value in rest)]
-    return out
 
 
 def scores_only(many: int) -> None:

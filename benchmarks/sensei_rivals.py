@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from fairfix.models.features import Features
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from published import row_of
+from published import published, row_of
 from sensei import BATCH, FIGURES, HIDDEN, NAMES, PAIR, Floats, Row, adult, judged, means, repaired, table_of
 
 SPLITS = 2
@@ -30,15 +30,6 @@ PAIRING = (1.0, 10.0)
 
 STEPS = {"network": 3000, "SenSR": 1000, "SenSeI": 1500}
 """Iterations: of ours and of CLP as many as ours has by default, of inFairness what a few minutes allow."""
-
-
-LIKE = {
-    "plain network": "baseline",
-    "SenSR by inFairness, directions": "SenSR",
-    "SenSeI by inFairness, directions": "SenSeI",
-    "ours: network, rho 10": "SenSeI",
-}
-"""Rule here -> the row of the paper that it is set beside."""
 
 
 class Data:
@@ -203,23 +194,23 @@ def main() -> None:
         f"with 100 and rho 40. Sensitive are the flips of gender and race; *directions*: those of logistic regressions "
         "besides.\n"
     )
-    beside_paper(means(row for seed in range(many) for row in rows(seed)))
-
-
-def beside_paper(found: Mapping[str, Sequence[float]]) -> None:
-    """Print the figures of the paper beside those of rules here and the gap between them."""
+    means(row for seed in range(many) for row in rows(seed))
     print(
-        "\n**Beside the paper (Table 3)**: its figure, the one above, and how much that is more. The paper's are of "
-        "other splits; those with an asterisk are recalled, not copied from it.\n"
+        "\n**The paper's own (Table 3)**, of other splits; those with an asterisk are recalled, not copied from it.\n"
     )
-    print(f"| row of the paper | rule | {' | '.join(FIGURES)} |\n|---|---|{'---|' * len(FIGURES)}")
-    for rule, row in LIKE.items():
-        cells, said = [], row_of("sensei", "Table 3", row)
-        for name, here in zip(FIGURES, found[rule], strict=True):
-            digits, value = (1, 100 * float(said[name])) if name == "BA" else (3, float(said[name]))
-            mark = "" if said[name].origin == "copied" else "*"
-            cells.append(f"{value:.{digits}f}{mark} / {here:.{digits}f} / {here - value:+.{digits}f}")
-        print(f"| {row} | {rule} | {' | '.join(cells)} |")
+    print(f"| row of the paper | {' | '.join(FIGURES)} |\n|---|{'---|' * len(FIGURES)}")
+    print("\n".join(paper()))
+
+
+def paper() -> Iterator[str]:
+    """Yield the paper's rows, a figure that is recalled with an asterisk."""
+    for name in dict.fromkeys(one.row for one in published("sensei", "Table 3")):
+        said = row_of("sensei", "Table 3", name)
+        cells = []
+        for column in FIGURES:
+            value = f"{100 * float(said[column]):.1f}" if column == "BA" else f"{float(said[column]):.3f}"
+            cells.append(value + ("" if said[column].origin == "copied" else "*"))
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

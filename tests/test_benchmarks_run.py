@@ -60,6 +60,9 @@ PAPERS = {
     ),
     "logloss.py": Small(("1",), {"LOOPED": 1}),
     "logloss_rivals.py": Small(("2",), {"CONSTRAINTS": ("DP", "EOpp")}, ("fairlearn",), "papers/logloss"),
+    "logloss_printed.py": Small(
+        ("1",), {"PENALTIES": (0.005, 0.1), "BOUNDS": (0.1,), "CONSTRAINTS": ("EOdd",)}, ("fairlearn",)
+    ),
     "logloss_estimated.py": Small(
         ("1",),
         {"GAMES": 3, "BASES": ("plain",), "CONSTRAINTS": ("demographic_parity", "equal_opportunity")},
@@ -67,6 +70,7 @@ PAPERS = {
     "sensei.py": Small(
         ("1",), {"SETS": 1, "ROUNDS": 1, "OURS": 5, "THEIRS": 1, "EQUAL": (0.05,)}, picture="papers/sensei"
     ),
+    "sensei_weights.py": Small(("1",), {"RHO": (10.0,)}),
     "sensei_rivals.py": Small(
         ("1",), {"STEPS": {"network": 20, "SenSR": 2, "SenSeI": 2}}, ("inFairness", "torch")
     ),
