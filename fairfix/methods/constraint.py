@@ -62,8 +62,8 @@ class ParsedConstraint:
     metric: str
     slack: float | None = None
     """The limit of a gap; None where none is stated."""
-    least: float = 0.0
-    """The least ratio; 0 where a gap is bounded."""
+    least: float | None = None
+    """The least ratio of the rates of two groups; None where a gap is bounded."""
     most: float = math.inf
     """The largest loss of every group."""
     takes_slack: bool = True
@@ -129,7 +129,7 @@ def read_constraint(grammar: Grammar, text: str) -> ParsedConstraint:
         name,
         Comparison.parse(one.of).metric if one.condition.metric != name else "",
         limit if gap else None,
-        (limit or 0.0) if one.ratio else 0.0,
+        limit if one.ratio else None,
         math.inf if limit is None or name not in grammar.without_gap else limit,
         bool(general) and limit is None,
         {group: number for group, number in limits.items() if number is not None},
@@ -321,11 +321,6 @@ class Constrained:
     def membership(self) -> Mapping[str, str]:
         """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
         return {}
-
-    @property
-    def least_ratio(self) -> float | None:
-        """The least ratio of the rates of two groups that is held in place of a slack; None where a slack is."""
-        return self.parsed_constraint.least or None
 
     def bounded_comparison(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that is bounded on such data, strata aside."""

@@ -51,7 +51,7 @@ class GuaranteeAdapter:
     @property
     def parameter(self) -> str:
         """Name of the parameter that sets the limit."""
-        return "constraint" if self.method.least_ratio else "slack"
+        return "constraint" if self.method.parsed_constraint.least else "slack"
 
     @property
     def assumptions(self) -> str:
@@ -68,12 +68,13 @@ class GuaranteeAdapter:
 
         The gap of a ratio is one minus the ratio.
         """
-        limit = 1.0 - self.method.least_ratio if self.method.least_ratio else self.method.shared_slack
+        least = self.method.parsed_constraint.least
+        limit = 1.0 - least if least else self.method.shared_slack
         return None if limit is None else np.array([limit])
 
     def tightened(self, by: Floats) -> Repairer:
         """Return the method with smaller limits, by ``by`` in the shape of :meth:`gaps`."""
-        if least := self.method.least_ratio:
+        if least := self.method.parsed_constraint.least:
             ratio = min(least + float(by[0]), 1.0)
             tightened: Repairer = replace(
                 self.method, constraint=self.method.parsed_constraint.with_least(ratio)

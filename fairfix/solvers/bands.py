@@ -42,7 +42,7 @@ Srebro, *Equality of opportunity in supervised learning* (2016), for thresholds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -62,7 +62,7 @@ _below: Any = sparse.vstack
 class Bands:
     """Rows of means that lie within bands, over weighted points.
 
-    Made by :meth:`of_groups` or :meth:`of_parts`; ``|`` joins the rows of two over the same points.
+    Made by :meth:`of_groups`, :meth:`of_parts` or :meth:`of_covariances`.
     """
 
     weights: Floats
@@ -188,18 +188,6 @@ class Bands:
             np.full(mass.size, -1) if given else kind,
             np.full(mass.size, centre if given else 0.0),
             ratio,
-        )
-
-    def __or__(self, other: Bands) -> Bands:
-        free = other.centre >= 0
-        centre = np.where(free, other.centre + self.centres, -1)
-        return replace(
-            self,
-            slopes=_below([self.slopes, other.slopes]).tocsr(),
-            mass=np.concatenate([self.mass, other.mass]),
-            half=np.concatenate([self.half, other.half]),
-            centre=np.concatenate([self.centre, centre]),
-            target=np.concatenate([self.target, other.target]),
         )
 
     @property

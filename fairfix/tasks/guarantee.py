@@ -269,8 +269,8 @@ class GuaranteeProblem(GuaranteeStatistics):
                 continue
             inner = None if given is None or statistic is None else float(given[at])
             own = Limit(names[at], float(self.requested[at]), bound, shown, inner)
-            if (asked := self.repairer.least_ratio) is not None:
-                own = Limit(own.group, asked, 1.0 - bound, 1.0 - shown, made.least_ratio)
+            if (asked := self.repairer.parsed_constraint.least) is not None:
+                own = Limit(own.group, asked, 1.0 - bound, 1.0 - shown, made.parsed_constraint.least)
             out.append(own)
         return tuple(out)
 

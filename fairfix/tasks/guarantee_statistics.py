@@ -135,7 +135,7 @@ class GuaranteeStatistics:
             alpha=alpha,
             variation=np.tile(rule.variation, len(cells.names) // rule.variation.size),
             rising=self.adapter.rising,
-            least_ratio=self.repairer.least_ratio,
+            least_ratio=self.repairer.parsed_constraint.least,
         )
 
     def _covariances(self, rule: RepairedPredictor, fitted: Table, alpha: float) -> CovariancesOfRules:
@@ -228,7 +228,7 @@ class GuaranteeStatistics:
                 seen["alpha"] = alpha / (len(below) // 2)
             seen["rates"] = np.array(below)
         elif of.kind == "ratio":
-            seen["least_ratio"] = self.repairer.least_ratio
+            seen["least_ratio"] = self.repairer.parsed_constraint.least
             if held is not fitted:  # decisions are drawn to count them, by nothing that rows have
                 draws = np.random.default_rng(0)
                 taken = [int((draws.random(own.size) < own).sum()) for own in cells.numbers]

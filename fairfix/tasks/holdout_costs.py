@@ -135,7 +135,9 @@ def _accuracy(table: Table, repaired: Table) -> float:
 def targets_of(repairer: Repairer, reading: Reading) -> dict[tuple[str, ...], ConstraintTarget]:
     """Return what is bounded between the groups of each attribute, by its columns; with its name where not alone."""
     every = repairer.constrained_attributes(reading.columns.protected)
-    bound = ConstraintTarget(criterion_of(repairer, reading), repairer.shared_slack, repairer.least_ratio)
+    bound = ConstraintTarget(
+        criterion_of(repairer, reading), repairer.shared_slack, repairer.parsed_constraint.least
+    )
     named = {columns: replace(bound, attribute=attribute_name(columns)) for columns in every}
     return named if len(every) > 1 else dict.fromkeys(every, bound)
 

@@ -116,8 +116,8 @@ def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
     Fair regression is with and without the group.
     """
     every = [one.repairer for one in chosen(["ramp"], READING, learned=False)]
-    ramps = {one.bounded_comparison(READING) for one in every if one.least_ratio is None}
-    assert [one.bounded_comparison(READING) for one in every if one.least_ratio == 0.8] == [
+    ramps = {one.bounded_comparison(READING) for one in every if one.parsed_constraint.least is None}
+    assert [one.bounded_comparison(READING) for one in every if one.parsed_constraint.least == 0.8] == [
         "selection_rate.ratio.between_groups"
     ]
     two = replace(READING, columns=replace(READING.columns, protected=("group", "other")))

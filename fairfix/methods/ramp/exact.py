@@ -172,7 +172,7 @@ class Exact(Solver):
     def _warnings(self, cells: GroupScores) -> Iterator[Note]:
         """Yield a caution where the scores are badly calibrated and the result depends on that."""
         method = self.method
-        leaves = method.slack > 0 or 0 < method.parsed_constraint.least < 1
+        leaves = method.slack > 0 or (method.parsed_constraint.least or 1.0) < 1
         hangs = (leaves and method.rho == "joint") or method.about_labels
         if not hangs or method.calibration != "none":
             return
@@ -217,7 +217,7 @@ def with_rules(predictor: RepairedPredictor, more: Mapping[tuple[str, ...], Cell
 
 
 def _quantities(
-    cells: GroupScores, parts: Sequence[StratumFit], rules: Sequence[CellRule], ratio: float
+    cells: GroupScores, parts: Sequence[StratumFit], rules: Sequence[CellRule], ratio: float | None
 ) -> Iterator[Quantity]:
     """Yield the centres of the bands, and the multipliers, which are the thresholds of the ramps."""
     for number, part in enumerate(parts, 1):
