@@ -3,6 +3,7 @@
 A report of an earlier run must not be taken for that of a run that failed. A file that is not there is written; one
 that is there is replaced if it is a report of fairfix, and left alone else, since a line that cannot be read may name
 anything. So is a file that the line, the environment or the configuration also name elsewhere, such as the baseline.
+Before the work begins, every report that is there already says that its run did not finish, for a run that is killed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from fairfix.errors import FairfixError
 REPORTING = ("audit", "repair", "compare", "report")
 """Commands that write reports."""
 
+KILLED = 137
+"""Status of a process that was killed; that of a run which has not ended."""
+
 
 class Asked:
     """Which reports a line asks for: at first as far as the line tells, later as the command has checked it."""
@@ -42,19 +46,24 @@ class Asked:
         self._configured = defaults
 
     def checked(self, printed: str, files: Sequence[tuple[str, str]]) -> None:
-        """Learn what is printed, and (format, file) of what is yet to be written and does not harm the run."""
+        """Learn what is printed, and (format, file) of what is yet to be written and does not harm the run.
+
+        Reports that are there say from now on that the run did not finish. Others are not made yet: data may be a
+        folder or a pattern that they would be part of.
+        """
         self._checked = printed, list(files)
+        there = [(name, path) for name, path in files if Path(path).exists()]
+        self._replace(
+            there, KILLED, "interrupted", "the run did not finish: it was killed, or it is still running"
+        )
 
     def written(self) -> None:
         """Learn that all reports are written, after which nothing else is to be printed."""
-        self.checked("text", [])
+        self._checked = "text", []
 
     def tell(self, status: int, code: str, message: str) -> None:
         """Write to every report that is asked for, and print where a format is, that the run did not happen."""
         from fairfix.cli.config import reach, unchecked
-        from fairfix.data.files import UNRUN
-        from fairfix.report import FORMATS, unrun
-        from fairfix.report.words import as_options
 
         if self.command not in REPORTING:
             return
@@ -64,6 +73,16 @@ class Asked:
                 beyond = () if self._named_config() else dict(reach(config, content, self.command))
                 self._configured = {name: one for name, one in content.items() if name not in beyond}
         printed, files = self._checked or (self._printed(), list(self._files()))
+        self._replace(files, status, code, message, printed)
+
+    def _replace(
+        self, files: Sequence[tuple[str, str]], status: int, code: str, message: str, printed: str = "text"
+    ) -> None:
+        """Write that the run has no result to files that may be replaced, and print it in a format but for text."""
+        from fairfix.data.files import UNRUN
+        from fairfix.report import FORMATS, unrun
+        from fairfix.report.words import as_options
+
         problem = {
             "schema": UNRUN,
             "fairfix": __version__,

@@ -204,7 +204,6 @@ def readable_table(
 
 def judge_of_model(reading: Reading, model: ScoringModel) -> Judge:
     """Return a model file as a judge of a :func:`readable_table`."""
-    reading = reading.with_threshold()
     decides, scale = model.score_scale == "decision", reading.score_scale
     is_probability = not decides and scale != "raw" and reading.task == "classification"
     names = list(model.feature_names)
@@ -222,7 +221,6 @@ def judge_of_model(reading: Reading, model: ScoringModel) -> Judge:
 
 def judge_of_scores(reading: Reading) -> Judge:
     """Return the scores or decisions that rows come with as a judge of them."""
-    reading = reading.with_threshold()
     columns = reading.columns
     decided = columns.prediction or columns.probability
     plain = reading.task == "regression" or reading.score_scale == "raw" or not columns.score

@@ -13,8 +13,8 @@ class Unrun(Part, frozen=True, kw_only=True):
     schema: Literal["fairfix.unrun/1"]
     fairfix: str
     command: Literal["audit", "repair", "compare", "report"]
-    status: Literal[2, 70, 130, 143]
-    """The exit status."""
+    status: Literal[2, 70, 129, 130, 137, 143]
+    """The exit status; 137 until a run that replaces an earlier report has ended, and after it is killed."""
     code: str
     """The kind of problem; ``fairfix explain CODE`` says what it means."""
     message: str

@@ -193,7 +193,7 @@ def _of_same_file(
     rest = ({part: names for part, names in one.items() if part not in decided} for one in columns)
     if not _alike(*rest) or not set(filter(None, decided.values())) <= set(data.source.columns):
         return None
-    reading = data.reading.with_threshold()
+    reading = data.reading
     cut = old["settings"]["threshold"]
     before = replace(
         reading, columns=replace(reading.columns, **decided), thresholds=() if cut is None else (float(cut),)
@@ -335,7 +335,7 @@ class BothModels:
 
 def both_models(request: AuditRequest | CompareRequest, data: Dataset, base: Baseline) -> BothModels:
     """Return how the rows of a baseline and of data are read; an error where they cannot be compared one by one."""
-    new = data.reading.with_threshold()
+    new = data.reading
     parts = [one for one in ("prediction", "probability", "score") if getattr(new.columns, one)]
     if base.column and len(parts) > 1:
         names = " and ".join(f"`{one}={getattr(new.columns, one)}`" for one in parts)

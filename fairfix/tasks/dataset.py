@@ -61,7 +61,10 @@ READ_AS = ("task", "score_scale")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows and how they are read; ``inferred`` is part -> column of a usual name, ``model`` scores the rows if any."""
+    """Rows and how they are read; columns, threshold, scale and bands are settled.
+
+    ``inferred`` is part -> column of a usual name, ``model`` scores the rows if any.
+    """
 
     source: Source
     reading: Reading
@@ -193,7 +196,7 @@ def open_data(
     for name, rule in rules.items():
         if rule in PARTS:
             log.info("%s is cut into %s: %s", name, rule, ", ".join(band_names(bands[name])))
-    data = Dataset(source, replace(reading, bands=bands), inferred, model, request)
+    data = Dataset(source, replace(reading, bands=bands).with_threshold(), inferred, model, request)
     if not is_dry():
         source.notes = (*source.notes, *_absent(source, reading))
     if isinstance(raw, PeopleSource) and not is_dry():
@@ -292,7 +295,7 @@ def _guide(
             raise ColumnError("no score", "")
         if not (columns.score or columns.prediction or columns.probability):
             learned_features(asked, data)
-        scan(data.source, data.reading.with_threshold(), exact=False, losses=False)
+        scan(data.source, data.reading, exact=False, losses=False)
 
     talks, log.disabled = log.disabled, True  # nobody has asked for it yet
     try:

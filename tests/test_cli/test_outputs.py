@@ -21,6 +21,7 @@ import jsonschema
 import pytest
 from fairfix.cli import COMMANDS, main, run
 from fairfix.cli.outputs import WRITTEN
+from fairfix.errors import ExitStatus
 from fairfix.report import FORMATS
 from fairfix.schema import json_schema
 
@@ -319,6 +320,33 @@ def test_runs_that_are_broken_off_say_so(
 
     assert ended.value.code == status
     assert_told("fairfix audit was", code, ["html", "junit", "github", "markdown", "text"])
+
+
+def test_a_run_under_way_has_no_earlier_report(
+    reported: None, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever kills it now leaves whole reports that say so. No other file is made or changed before the end."""
+    Path("notes.md").write_text("mine")
+    run_audit = import_module("fairfix.tasks.audit").run_audit
+
+    def watched(request: object) -> object:
+        assert_told("the run did not finish", "interrupted")
+        assert json.loads(Path("a.json").read_text())["status"] == 137
+        assert Path("notes.md").read_text() == "mine"
+        assert not Path("new.json").exists()
+        return run_audit(request)
+
+    monkeypatch.setattr("fairfix.tasks.audit.run_audit", watched)
+    assert call(*AUDIT, *OUTS, "--out", "json=new.json", "--out", "markdown=notes.md")[0] == 0
+    assert Path("new.json").read_text() == Path("a.json").read_text()
+    assert "did not finish" not in Path("a.html").read_text()
+    assert Path("notes.md").read_text() != "mine"
+
+
+def test_every_status_of_a_failure_is_in_the_schema() -> None:
+    """Those of verdicts are not, and that of a killed process is."""
+    verdicts = {ExitStatus.OK, ExitStatus.FAILED, ExitStatus.UNDECIDED}
+    assert set(UNRUN["properties"]["status"]["enum"]) == {*map(int, set(ExitStatus) - verdicts), 137}
 
 
 def test_what_is_printed_says_so_but_for_text(reported: None, call: Call) -> None:
