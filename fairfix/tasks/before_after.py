@@ -22,6 +22,14 @@ from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
 from fairfix.auditing.continuous_attribute import AttributeCovariance, in_fifths, reports, trends
 from fairfix.auditing.paired_differences import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, Settings, Value
+from fairfix.auditing.row_differences import (
+    ANY,
+    DECIDED,
+    SHARE,
+    between_limits,
+    change_of,
+    mean_of_rows,
+)
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
 from fairfix.data.numeric_groups import Edges
@@ -42,7 +50,6 @@ from fairfix.noise.repair_evaluation import (
     values_of,
 )
 from fairfix.solvers.parity import ks_to_overall
-from fairfix.stats.estimates import Means, powers
 from fairfix.stats.ks import ks_noise
 from fairfix.tasks.group_changes import GroupChange, changes_of
 from fairfix.tasks.repaired_rows import RepairedRows
@@ -385,12 +392,12 @@ class _Pairs:
         value = after.value - before.value
         of = Comparison.parse(comparison, block.attribute)
         if of.metric == "ks":
-            was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
-            return Value(value, now.low - was.high, now.high - was.low)
+            sure = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
+            return replace(between_limits(*sure), value=value)
         if of.id == WITH_NUMBER:
             own = [scale for scale in self.scales if scale.column == block.attribute]
-            was, now = (one.size for rows in self.tables for one in trends(rows, own, self.surer.confidence))
-            return Value(value, now.low - was.high, now.high - was.low)
+            sure = (one.size for rows in self.tables for one in trends(rows, own, self.surer.confidence))
+            return replace(between_limits(*sure), value=value)
         ends: Any = "true groups are not known row by row"
         if of.metric in (*LOSSES, "mean_score") and self.tables[0].rows.entries is not None:
             return Value(value, math.nan, math.nan, NO_CHANGE_OF_BINS)
@@ -443,14 +450,9 @@ def _overall_rows(
 ) -> Iterator[MetricChange]:
     """Yield selection rate, accuracy and the losses over everybody."""
     was, now = before.overall.metrics, after.overall.metrics
-    then, chance = base.chance, repaired.chance
-    if then is not None and chance is not None:
-        changes = {"selection_rate": chance - then}
-        if base.reading.binary:
-            right = base.rows.label == 1
-            changes["accuracy"] = np.where(right, chance, 1 - chance) - np.where(right, then, 1 - then)
-        for name, change in changes.items():  # paired: sharper than two intervals apart
-            yield MetricChange(name, was[name], now[name], mean_change(change, base, settings, (-1.0, 1.0)))
+    for name in DECIDED:  # paired: sharper than two intervals apart
+        if (change := change_of(name, base, repaired, settings.confidence, SHARE)) is not None:
+            yield MetricChange(name, was[name], now[name], change)
     if base.rows.label is None:
         return
     if repaired.reading.columns.probability and base.reading.binary:
@@ -468,10 +470,10 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
         why = f"infinite: {wrong:,} hard yes/no decisions are wrong, which is true of any threshold rule"
         loss = Value(math.nan, math.nan, math.nan, why)
     else:
-        loss = mean_change(-np.log(right), table, settings, (0.0, math.inf))
+        loss = mean_of_rows(-np.log(right), table, settings.confidence, (0.0, math.inf))
     was = before.overall.metrics
     yield MetricChange("log_loss", was.get("log_loss", NO_CHANCE), loss)
-    square = mean_change((1 - right) ** 2, table, settings, (0.0, 1.0))
+    square = mean_of_rows((1 - right) ** 2, table, settings.confidence, (0.0, 1.0))
     yield MetricChange("square_loss", was.get("square_loss", NO_CHANCE), square)
 
 
@@ -485,28 +487,5 @@ def _losses_of_values(
             by_value = Value(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
             yield MetricChange(name, was[name], now[name], by_value)
         elif name in was and name in now:
-            with np.errstate(invalid="ignore"):  # both may be infinite, and then there is no change to tell
-                change = loss_of(name, repaired) - loss_of(name, base)
-            inside = bool(np.isfinite(change).all())
-            paired = mean_change(change, base, settings, (-math.inf, math.inf)) if inside else None
-            yield MetricChange(name, was[name], now[name], paired)
-
-
-def loss_of(name: str, table: Table) -> Floats:
-    """Return the loss of each row."""
-    y, u = table.rows.label, table.rows.score if table.reading.task == "regression" else table.probability
-    assert y is not None
-    assert u is not None
-    if name == "log_loss":
-        with np.errstate(divide="ignore"):
-            return np.asarray(-np.log(np.where(y == 1, u, 1 - u)))
-    return np.asarray(np.abs(u - y) if name == "absolute_loss" else (u - y) ** 2)
-
-
-def mean_change(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
-    """Return the mean of a change per row, whose smallest and largest possible value are ``support``."""
-    weight = table.weight
-    sums = powers(weight, parts, table.square_weight).sum(axis=1, keepdims=True)
-    estimate = Means.from_sums(sums, support, [float((weight * np.abs(parts)).sum())])
-    low, high = estimate.limits(1.0 - settings.confidence)
-    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
+            change = change_of(name, base, repaired, settings.confidence, ANY)
+            yield MetricChange(name, was[name], now[name], change)

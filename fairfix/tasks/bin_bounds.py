@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fairfix.auditing.row_differences import loss_of_rows
 from fairfix.data.counts import Counts, Floats, groups_of_cells
 from fairfix.data.names import attribute_name, each_and_crossed, group_name
 from fairfix.data.reading import Reading
@@ -15,7 +16,6 @@ from fairfix.data.table import Table
 from fairfix.models.predictors import BinnedRule
 from fairfix.models.score_models import BinnedTube
 from fairfix.solvers.parity import ks_to_overall
-from fairfix.tasks.before_after import loss_of
 from fairfix.tasks.repaired_rows import RepairedRows
 
 ROUNDING = 1e-9
@@ -118,7 +118,7 @@ def certified_values(
         elif valued.rows.label is None:
             losses[name] = _around(*_loss_of_real_labels(valued, counts))
         else:
-            loss = float(weight @ loss_of(name, valued)) / total
+            loss = float(weight @ loss_of_rows(name, valued)) / total
             infinite = {"reason": "infinite: some rows have a label whose probability is 0"}
             losses[name] = _around(loss, loss) if math.isfinite(loss) else infinite
     return distances, losses

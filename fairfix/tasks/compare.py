@@ -18,6 +18,7 @@ import numpy as np
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import Settings, Value
+from fairfix.auditing.row_differences import ANY, SHARE, change_of
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
@@ -35,7 +36,6 @@ from fairfix.noise.description import Noise
 from fairfix.noise.repair_evaluation import RobustnessClaim, true_groups_of, worst_of
 from fairfix.tasks.advice import ORIGINAL, REFUSED, Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
-from fairfix.tasks.before_after import loss_of, mean_change
 from fairfix.tasks.changes import baseline_of
 from fairfix.tasks.command import repair_command
 from fairfix.tasks.compare_models import compare_models
@@ -268,14 +268,11 @@ class _HoldoutEvaluator:
         """Return the point with the gaps of ``again``, by the surest judge, and what ``table`` costs."""
         base, settings = self.base, Settings(confidence=self.surest.confidence)
         label, costs = self.held.rows.label, {}
-        if base is not None and label is not None:
-            then, now = base.chance, table.chance
-            if self.held.reading.binary and then is not None and now is not None:
-                change = np.where(label == 1, now - then, then - now)
-                costs["accuracy"] = mean_change(change, base, settings, (-1.0, 1.0))
-            elif self.held.reading.task == "regression":
-                change = loss_of("square_loss", table) - loss_of("square_loss", base)
-                costs["square_loss"] = mean_change(change, base, settings, (-math.inf, math.inf))
+        binary = self.held.reading.binary
+        if base is not None and label is not None and (binary or self.held.reading.task == "regression"):
+            name, support = ("accuracy", SHARE) if binary else ("square_loss", ANY)
+            if (cost := change_of(name, base, table, settings.confidence, support)) is not None:
+                costs[name] = cost
         return replace(point, surer=again.gaps, costs=costs)
 
     def repaired(self, rows: RepairedRows, comparable: Comparable) -> Point:

@@ -6,12 +6,9 @@ Nothing is fitted. The rows are those that both have a score for, so that what h
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from fairfix import __version__
 from fairfix.auditing.as_json import audit_dict, form, reading_dict
@@ -19,13 +16,14 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import compare as changes_between
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.paired_differences import Changes
-from fairfix.auditing.results import AuditReport, Settings, Value
+from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.row_differences import ANY, DECIDED, SHARE, between_limits, change_of
 from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
 from fairfix.errors import UsageError
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.as_json import data_dict, rows_dict
-from fairfix.tasks.before_after import loss_of, mean_change
+from fairfix.tasks.before_after import LOSSES
 from fairfix.tasks.changes import baseline_of, both_models
 from fairfix.tasks.dataset import open_data, said_of_unused, unsent
 from fairfix.tasks.messages import add_messages, of_direction, of_names
@@ -130,27 +128,9 @@ def _qualities(
     for name in QUALITIES:
         if name not in was or name not in now:
             continue
-        change = _change(name, old, new, settings)
-        if (
-            change is None
-        ):  # between the limits of each, at half the miscoverage: wide, and true whatever they share
-            a, b = (one[name] for one in sure)
-            change = Value(b.value - a.value, b.low - a.high, b.high - a.low)
+        within = name in DECIDED or (name == "square_loss" and old.reading.binary)
+        mean = name in (*DECIDED, *LOSSES)
+        change = change_of(name, old, new, settings.confidence, SHARE if within else ANY) if mean else None
+        change = change or between_limits(*(one[name] for one in sure))
         worse = {"larger": "smaller", "smaller": "larger"}.get(METRICS[name].better or "")
         yield {"id": name, "old": form(was[name]), "new": form(now[name]), **form(change), "worse": worse}
-
-
-def _change(name: str, old: Table, new: Table, settings: Settings) -> Value | None:
-    """Return the mean change of the rows; None of what is no mean, or has no end."""
-    label, (then, now) = old.rows.label, (old.chance, new.chance)
-    if name in ("selection_rate", "accuracy") and then is not None and now is not None:
-        change = now - then
-        if name == "accuracy":
-            assert label is not None
-            change = np.where(label == 1, change, -change)
-        return mean_change(change, old, settings, (-1.0, 1.0))
-    if name in ("log_loss", "square_loss", "absolute_loss"):
-        each = loss_of(name, new) - loss_of(name, old)
-        ends = (-1.0, 1.0) if name == "square_loss" and old.reading.binary else (-math.inf, math.inf)
-        return mean_change(each, old, settings, ends) if np.isfinite(each).all() else None
-    return None

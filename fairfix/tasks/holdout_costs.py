@@ -15,6 +15,7 @@ import numpy as np
 from fairfix.auditing.audit import audit
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.row_differences import ANY, loss_of_rows, mean_of_rows
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Bools, Ints
 from fairfix.data.names import attribute_name
@@ -24,7 +25,7 @@ from fairfix.methods.base import Repairer, expected_accuracy
 from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
-from fairfix.tasks.before_after import BeforeAfter, MetricChange, loss_of, mean_change
+from fairfix.tasks.before_after import BeforeAfter, MetricChange
 from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import (
@@ -107,11 +108,11 @@ def cost_of_blindness(
     assert label is not None
     mean = float(np.average(label, weights=weight))
     shown = [held.predicted, aware.predicted, held.plain, np.full(len(table), mean)]
-    losses = [loss_of("log_loss", table.with_score(one)) for one in shown]
+    losses = [loss_of_rows("log_loss", table.with_score(one)) for one in shown]
     if not (np.isfinite(losses).all() and len(table)):
         return
     own, seeing, free, constant = (float(np.average(loss, weights=weight)) for loss in losses)
-    more = mean_change(losses[0] - losses[1], table, settings, (-math.inf, math.inf))
+    more = mean_of_rows(losses[0] - losses[1], table, settings.confidence, ANY)
     asked = targets_of(repairer, table.reading).values()
     seeing_report = _drawn(aware.drawn_rule or aware, name, settings).report  # rates of the probability
     gap, aware_gap = (_gap(one, name, asked) for one in (report, seeing_report))
@@ -224,7 +225,7 @@ def _cost(rows: RepairedRows) -> float:
         return _accuracy(base, base) - _accuracy(base, repaired)
     if rows.table.rows.label is None or base.reading.score_scale == "raw":
         return math.nan
-    losses = (loss_of("square_loss", one) for one in (base, repaired))
+    losses = (loss_of_rows("square_loss", one) for one in (base, repaired))
     loss, left = (float(np.average(one, weights=rows.table.rows.weight)) for one in losses)
     return (left - loss) / loss if loss > 0 else math.nan
 

@@ -20,6 +20,7 @@ from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS
 from fairfix.auditing.multiclass import CHANGES, ClassesReport, audit_classes, require_measured
 from fairfix.auditing.results import AuditReport, Settings, Value
+from fairfix.auditing.row_differences import SHARE, PairedDifference, between_limits
 from fairfix.data.classes import classes_of_rows
 from fairfix.data.counts import Ints
 from fairfix.data.files import open_source
@@ -35,7 +36,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import with_counterfactuals
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
-from fairfix.tasks.before_after import BeforeAfter, MetricChange, mean_change
+from fairfix.tasks.before_after import BeforeAfter, MetricChange
 from fairfix.tasks.fit_and_evaluate import (
     Outcome,
     check_split,
@@ -255,8 +256,8 @@ def evaluate_classes(
     more = None if came else changes(plain, settings.confidence)
     was = _audited(table, before, replace(settings, checks=()), more, column)
     now = _audited(table, after, settings, changes(predictor, settings.confidence))
-    right = np.subtract(_same(after, labels), _same(before, labels)).astype(np.float64)
-    change = mean_change(right, table, settings, (-1.0, 1.0))
+    then_right, right = (_same(one, labels).astype(np.float64) for one in (before, after))
+    change = PairedDifference(then_right, right, table).mean(settings.confidence, SHARE)
     then, later = (report.everybody.overall.metrics["accuracy"] for report in (was, now))
     rows = [MetricChange("accuracy", then, later, change), *_rows(was.everybody, now.everybody, surer)]
     return ClassesBeforeAfter(table.used, 0.0, tuple(rows), now.everybody, drawn=False, audits=(was, now))
@@ -311,10 +312,8 @@ def _rows(
                 change = Value(value, math.nan, math.nan, OF_FIT)
             elif not math.isnan(value):
                 assert surer is not None
-                then, later = (
-                    report.everybody.block(block.attribute).comparisons[name].value for report in surer
-                )
-                change = Value(value, later.low - then.high, later.high - then.low)
+                sure = (report.everybody.block(block.attribute).comparisons[name].value for report in surer)
+                change = replace(between_limits(*sure), value=value)
             yield MetricChange(name, before, after, change, block.attribute)
 
 

@@ -1,0 +1,80 @@
+"""Differences row by row: the mean of a quantity that rows have under two models, whose common part cancels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairfix.auditing.results import Value
+from fairfix.data.counts import Floats
+from fairfix.data.table import Table
+from fairfix.stats.estimates import Means, powers
+
+Range = tuple[float, float]
+
+ANY: Range = (-math.inf, math.inf)
+SHARE: Range = (-1.0, 1.0)
+"""Ranges of a change of a row: of any size, or of a share."""
+
+DECIDED = ("selection_rate", "accuracy")
+"""Quantities of decisions; the others are losses."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairedDifference:
+    """A quantity of each row under an earlier and a later model, shape (n,) each; ``unit`` has the rows' weights."""
+
+    before: Floats
+    after: Floats
+    unit: Table
+
+    def mean(self, confidence: float, support: Range) -> Value | None:
+        """Return the mean difference with its limits, where a row's is within ``support``; None if some is infinite."""
+        with np.errstate(invalid="ignore"):  # both may be infinite
+            change = self.after - self.before
+        return mean_of_rows(change, self.unit, confidence, support) if np.isfinite(change).all() else None
+
+
+def change_of(name: str, old: Table, new: Table, confidence: float, support: Range) -> Value | None:
+    """Return the change of a metric over everybody, on the same rows; None where a row lacks what it is made of."""
+    before, after = (quantity_of_rows(name, one) for one in (old, new))
+    if before is None or after is None:
+        return None
+    return PairedDifference(before, after, old).mean(confidence, support)
+
+
+def quantity_of_rows(name: str, table: Table) -> Floats | None:
+    """Return what each row adds to a metric that is a mean over everybody, shape (n,); None where it is not known."""
+    if name not in DECIDED:
+        return None if table.rows.label is None else loss_of_rows(name, table)
+    chance = table.chance
+    if name == "selection_rate" or chance is None:
+        return chance
+    return np.where(table.rows.label == 1, chance, 1 - chance) if table.reading.binary else None
+
+
+def loss_of_rows(name: str, table: Table) -> Floats:
+    """Return the loss of each row by its score, shape (n,)."""
+    y, u = table.rows.label, table.rows.score if table.reading.task == "regression" else table.probability
+    assert y is not None
+    assert u is not None
+    if name == "log_loss":
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log(np.where(y == 1, u, 1 - u)))
+    return np.asarray(np.abs(u - y) if name == "absolute_loss" else (u - y) ** 2)
+
+
+def mean_of_rows(each: Floats, table: Table, confidence: float, support: Range) -> Value:
+    """Return the weighted mean of a number of each row, whose smallest and largest possible value are ``support``."""
+    weight = table.weight
+    sums = powers(weight, each, table.square_weight).sum(axis=1, keepdims=True)
+    estimate = Means.from_sums(sums, support, [float((weight * np.abs(each)).sum())])
+    low, high = estimate.limits(1.0 - confidence)
+    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
+
+
+def between_limits(old: Value, new: Value) -> Value:
+    """Return a change between the limits of both, each at half the miscoverage: wide, and true whatever they share."""
+    return Value(new.value - old.value, new.low - old.high, new.high - old.low)
