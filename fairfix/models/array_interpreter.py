@@ -23,7 +23,7 @@ Block = slice | Ints
 Inputs = Callable[[Step, Block], Any]
 """Gives the entries of a step that looks at a row, for the rows of a block."""
 
-CHUNK = 1 << 13
+CHUNK = 1 << 15
 """Rows that are computed together: few enough for their columns to stay in the processor's cache."""
 
 INPUTS = frozenset({"score", "ranking", "group", "scorer", "number", "level", "draw"})

@@ -258,9 +258,12 @@ def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str
     )
 
 
+MOST_GROUPS = 1 << 16
+"""Groups that a saved rule may have: each has steps of its own, some 12 KB of memory."""
+
 GROUPS: Mapping[str, Part] = {
     "columns": Setting(list_of(text)),
-    "levels": Setting(list_of(list_of(name_text), least=1), "groups"),
+    "levels": Setting(list_of(list_of(name_text), least=1, most=MOST_GROUPS), "groups"),
 }
 """How the groups of a predictor are kept."""
 

@@ -57,7 +57,7 @@ Floats = npt.NDArray[np.float64]
 LARGEST = float(np.finfo(np.float64).max)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step: an operation on the steps of these numbers, with settings."""
 
@@ -146,14 +146,15 @@ class Program:
         """Return the step of a piecewise linear function at ``x``; see :mod:`fairfix.solvers.piecewise`."""
         knots, inner = one.knots, slice(None, -1)
         after = self.search(knots, x, right=False)
-        inside = x if knots.size == 1 else self.clip(x, float(knots[0]), float(knots[-1]))
+        between = self.take([one.left[0], *one.right], after)
         with np.errstate(over="ignore"):
             slopes = (one.left[1:] - one.right[inner]) / np.diff(knots)
         slopes[~np.isfinite(slopes)] = 0.0  # between neighbours among the smallest floats
-        slope = self.take([0.0, *slopes, 0.0], after)
-        origin = self.take([knots[0], *knots], after)
-        way = self.add("multiply", slope, self.add("subtract", inside, origin))
-        between = self.add("add", way, self.take([one.left[0], *one.right], after))
+        if slopes.any() or self.steps[x].operation != "ranking":  # which is never missing where a rule is run
+            inside = self.clip(x, float(knots[0]), float(knots[-1]))
+            way = self.add("subtract", inside, self.take([knots[0], *knots], after))
+            rise = self.add("multiply", self.take([0.0, *slopes, 0.0], after), way)
+            between = self.add("add", rise, between)
         on_knot = self.add("equal", self.take([*knots, knots[-1]], after), x)
         return self.add("choose", on_knot, self.take([*one.at, one.at[-1]], after), between)
 

@@ -12,12 +12,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.data.scan import read_table
+from fairfix.errors import ArtifactError
 from fairfix.models import standalone
 from fairfix.models.array_interpreter import CHUNK, TableInputs, run
 from fairfix.models.export import document, export
 from fairfix.models.export.lowering import Exported, exported
 from fairfix.models.identity import RowDraws
-from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.predictors import MOST_GROUPS, GroupwiseRamp, RepairedPredictor
 from fairfix.models.program import Program
 from fairfix.models.repaired import Repaired
 
@@ -167,3 +168,14 @@ def test_a_branch_is_computed_for_its_own_rows_alone() -> None:
 
     np.testing.assert_array_equal(run(rule, inputs, 5), [0.25, 3.0, np.nan, 3.0, 0.25])
     assert asked == [[0, 4]]
+
+
+def test_a_rule_of_more_groups_than_memory_holds_is_refused() -> None:
+    """A small file can name a million groups, each of which has steps of its own."""
+    arrays = {name: np.zeros(MOST_GROUPS + 1) for name in ("offsets", "remainders")}
+    settings = {"columns": ["g"], "levels": [[str(i)] for i in range(MOST_GROUPS + 1)], "gamma": 0.1}
+    with pytest.raises(ArtifactError, match="levels"):
+        GroupwiseRamp.from_state(settings, arrays)
+    settings["levels"].pop()
+    made = GroupwiseRamp.from_state(settings, {name: one[1:] for name, one in arrays.items()})
+    assert len(made.compiled_rule.steps) < 20
