@@ -29,7 +29,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fairfix.solvers.arrays import Bools, Floats, Ints, run_starts
+from fairfix.solvers.arrays import Floats, Ints, run_starts
 from fairfix.solvers.atoms import cuts, ends_between, of_least
 from fairfix.solvers.parity import ks_between, ks_to_overall
 
@@ -124,15 +124,6 @@ class Tube:
             left, right = ends.last[before], ends.least[after]
             out[between] = left + part[between] * (right - left)
         return out
-
-    def hangs_on_draw(self, group: int, score: Floats) -> Bools:
-        """Return which scores get different values by different draws, shape (n,)."""
-        if self.outputs is None:
-            return np.zeros(score.shape, dtype=bool)
-        one = self.levels[group]
-        at, part = one.place(score)
-        ends = self.ends[group]
-        return np.asarray((ends.least < ends.most)[at] & (part == 0))
 
     @cached_property
     def ends(self) -> tuple[Ends, ...]:
