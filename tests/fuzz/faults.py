@@ -344,16 +344,16 @@ def litter_of(place: Path, world: World, command: Command) -> set[str]:
 # ---------------------------------------------------------------------- what must hold
 
 
-def wrongs_of(world: World, name: str, place: Path, ended: Run, *, reports: bool = True) -> list[str]:
+def wrongs_of(world: World, name: str, place: Path, ended: Run) -> list[str]:
     """Return what is wrong with files and words after a run, whatever was done to it.
 
-    Each file is old or new; a report may also say that its run did not happen, where ``reports``.
+    Each file is old or new; a report may also say that its run did not happen, or has not finished.
     """
     command, wrong = COMMANDS[name], []
     now = content_of(place, command.targets)
     for target in command.targets:
         content = now.get(target)
-        unrun = reports and content is not None and says_unrun(target, content)
+        unrun = content is not None and says_unrun(target, content)
         if content not in (old_of(target), world.new(name)[target]) and not unrun:
             wrong.append(f"{target} is broken: {content[:60] if content is not None else None!r}")
     for sign in ("Traceback", "Exception ignored", "bug in fairfix"):
@@ -426,14 +426,14 @@ def killed(
     with world.folder(name) as place:
         before = without_tmpfile if named else lambda: None
         ended = run(command.line, place, Fault(before, end_at_once, at, modules))
-        wrong = wrongs_of(world, name, place, ended, reports=False)
+        wrong = wrongs_of(world, name, place, ended)
         wrong += (
             []
             if ended.status == -signal.SIGKILL or 0 < ended.moments < at
             else [f"status {ended.status} after kill -9"]
         )
         states = states_of(world, name, place)
-        if not re.fullmatch("n*o*", states):
+        if not re.fullmatch("n*[ou]*", states):
             wrong.append(f"order: {states}")
         litter = litter_of(place, world, command)
         wrong += [f"left {one}" for one in litter if not LITTER.fullmatch(Path(one).name)]
@@ -461,7 +461,8 @@ def watched(world: World, name: str, *, named: bool = False) -> tuple[list[str],
                 key = target, status.st_ino, status.st_size, status.st_mtime_ns
                 if key not in whole:
                     content = Path(target).read_bytes()
-                    whole[key] = "n" if content == new[target] else "o" if content == old_of(target) else "b"
+                    old = content == old_of(target) or says_unrun(target, content)
+                    whole[key] = "n" if content == new[target] else "o" if old else "b"
                 states += whole[key]
             if not re.fullmatch("n*o*", states):
                 seen.add(f"states {states}")
@@ -480,7 +481,7 @@ def watched(world: World, name: str, *, named: bool = False) -> tuple[list[str],
 
         fault = Fault(without_tmpfile if named else lambda: None, each, EACH, WRITING)
         ended = run(command.line, place, fault)
-        wrong = wrongs_of(world, name, place, ended, reports=False)
+        wrong = wrongs_of(world, name, place, ended)
         wrong += [] if ended.status in command.statuses and ended.moments else [f"{ended}"]
         return wrong, [int(line) for line in ended.err.splitlines() if line.isdecimal()]
 
