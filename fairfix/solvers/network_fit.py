@@ -262,8 +262,8 @@ def fit_network(
     span
         Orthonormal basis of directions along which the logits are constant, shape (d, r); None for none.
     start
-        The network to begin with, such as that of another ``rho``, whose hidden layer has the same size; None for a
-        random one.
+        The network to begin with, that of another ``rho`` with a hidden layer of the same size, and shorter steps; None
+        for a random one.
     """
     if not 0 <= rho < math.inf:
         raise ValueError(f"rho must be finite and not negative: {rho}")
@@ -299,7 +299,9 @@ def fit_network(
         if start is not None:
             trainer.parameters = start.vector
         best, value, steps = trainer.parameters, objective(trainer.network), 0
-        for rate in FREE_RATES if steps_on else RATES:
+        rates = FREE_RATES if steps_on else RATES
+        # longer steps would lead away from a start that is near the end
+        for rate in rates if start is None else rates[1:]:
             trainer.parameters, adam, still = best, Adam(rate, best.size), 0
             while still < PATIENCE and steps < MOST_STEPS:
                 trainer.run(CHECK, adam)

@@ -67,7 +67,7 @@ def share(values: np.ndarray) -> float:
 
 
 def test_networks_of_a_grid_begin_with_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of the grid begins at random; each other one where the last one ended."""
+    """With a radius the first of the grid begins at random, and each other one where the last one ended."""
     found: list[tuple[Any, Any]] = []
 
     def fitted(*given: Any, start: Any, **more: Any) -> Any:
@@ -76,7 +76,8 @@ def test_networks_of_a_grid_begin_with_the_one_before(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(regularized, "fit_network", fitted)
     monkeypatch.setattr("fairfix.solvers.network_fit.MOST_STEPS", 100)
-    auto = Sensei(solver="regularizer", learner="network(hidden=4)", slack=0.0)
+    near = "near(radius=0.1)"
+    auto = Sensei(solver="regularizer", learner="network(hidden=4)", slack=0.0, similar=near)
     with pytest.warns(ConvergenceWarning):
         fit(auto, table_of(couples()), protected_as_feature=True)
 

@@ -316,6 +316,22 @@ def test_training_begins_with_the_network_that_is_given(monkeypatch: pytest.Monk
     assert again.objective <= still.objective
 
 
+@pytest.mark.slow
+def test_a_grid_from_one_network_to_the_next_is_as_good_as_from_random_ones() -> None:
+    """At every weight, and in fewer steps."""
+    X, y = data(3, 600)
+    asked: dict[str, Any] = {"eps": 0.05, "hidden": 8, "batch": 120, "seed": 0}
+    start = fit_network(X, y, None, flips_of(X), np.arange(0, 600, 5), rho=1.0, **asked).network
+    for rho in (3.0, 10.0):
+        alone, along = (
+            fit_network(X, y, None, flips_of(X), np.arange(0, 600, 5), rho=rho, start=one, **asked)
+            for one in (None, start)
+        )
+        assert along.objective <= 1.01 * alone.objective
+        assert along.steps < alone.steps
+        start = along.network
+
+
 def trained(
     X: Floats, y: Any, weight: Floats | None, variants: Listed, *, steps: int, rate: float = 1e-3,
     eps: float = 0.0, bounds: Floats | None = None, metric_inverse: Floats | None = None, **given: Any

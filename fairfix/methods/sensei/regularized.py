@@ -305,7 +305,7 @@ class Network(Regularized):
             hidden=None if hidden == "auto" else int(hidden),
             batch=int(method.setting("batch")),
             span=basis_of(data.constant_along),
-            start=network_of(near) if isinstance(near, NetworkMember) else None,
+            start=network_of(near) if radius and isinstance(near, NetworkMember) else None,
             **free,
         )
         net, converged, notes = fit.network, fit.converged, list[Note]()
