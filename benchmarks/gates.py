@@ -22,13 +22,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.checks import Check, GateOn
+from fairfix.auditing.result_structs import audit_struct
 from fairfix.auditing.results import Settings
 from fairfix.data.reading import Columns, Reading
 from fairfix.report.layout import HEADLINES
+from fairfix.schema.audit import Audit
 from numpy.typing import NDArray
 
 READING = Reading(Columns(("group",), label="label", prediction="decision"))
@@ -72,10 +73,12 @@ def truths(sets: int, least: int = 30, most: int = 1000, low: float = 0.05) -> I
         yield Truth(sizes, np.full(groups, rng.uniform(low, 0.95)), seed)
 
 
-def judged(table: Table, checks: tuple[str, ...] = ()) -> dict[GateOn, dict[str, Any]]:
-    """Return the JSON form of an audit under both gates."""
+def judged(table: Table, checks: tuple[str, ...] = ()) -> dict[GateOn, Audit]:
+    """Return an audit under both gates."""
     parsed = tuple(Check.parse(text) for text in checks)
-    return {gate: audit_dict(audit(table, READING, Settings(checks=parsed, gate_on=gate))) for gate in GATES}
+    return {
+        gate: audit_struct(audit(table, READING, Settings(checks=parsed, gate_on=gate))) for gate in GATES
+    }
 
 
 def alone(sets: int, checks: tuple[str, ...], gap: float | None = None, **sizes: float) -> Any:
@@ -83,8 +86,8 @@ def alone(sets: int, checks: tuple[str, ...], gap: float | None = None, **sizes:
     counts: dict[tuple[str, GateOn], Counter[str]] = {(c, g): Counter() for c in checks for g in GATES}
     for truth in truths(sets, **sizes):
         for gate, result in judged(truth.draw(gap=gap), checks).items():
-            for found in result["checks"]:
-                counts[found["check"], gate][found["verdict"]] += 1
+            for found in result.checks:
+                counts[found.check, gate][found.verdict] += 1
     return counts
 
 
@@ -100,11 +103,11 @@ def against(
     counts: dict[tuple[str, GateOn], Counter[str]] = {(a, g): Counter() for a in allowed for g in GATES}
     for truth in truths(sets, **sizes):
         drawn = truth.draw(0, before, times), truth.draw(1, gap)
-        old, new = (audit_dict(audit(table, READING)) for table in drawn)
+        old, new = (audit_struct(audit(table, READING)) for table in drawn)
         for text in allowed:
             for gate in GATES:
                 _, checks = compare(old, new, (Allowance.parse(text),), USUAL, gate)
-                verdicts = {check["verdict"] for check in checks}
+                verdicts = {check.verdict for check in checks}
                 counts[text, gate][next(v for v in VERDICTS if v in verdicts)] += 1
     return counts
 

@@ -217,7 +217,7 @@ def row(name: str, title: str, case: Case, limit: float, parts: list[pd.DataFram
             column = "prediction" if case.gap == "values" else "p_positive"
             chance = np.asarray(result.repaired.predict(aside)[column], dtype=float)
             found += [lost(aside, chance, case.gap), gap_of(aside, chance, case.gap)]
-        promise = result.content["guarantee"]
+        promise = result.to_dict()["guarantee"]
         lines.append([*found, promise["bound"], promise[f"inner_{case.limit}"], promise["holds"]])
     one = np.mean(np.array(lines, dtype=float), axis=0)
     digits = "{:.4f}" if case.gap == "values" else "{:.1%}"
@@ -300,7 +300,7 @@ def world(asked: dict[str, Any], groups: int, rows: int, seed: int) -> tuple[boo
     mine, fresh = drawn(rng, rows, groups), drawn(rng, FRESH, groups)
     columns = {"protected": "group", "label": "label", "score": "score", "id": "id"}
     result = fairfix.repair(mine, guarantee=0.95, **columns, **asked)
-    given, told = result.repaired.predict(fresh), result.content["guarantee"]
+    given, told = result.repaired.predict(fresh), result.to_dict()["guarantee"]
     chance = np.asarray(given["p_positive" if "p_positive" in given else "prediction"], dtype=float)
     ratio = "ratio" in asked.get("constraint", "")
     if asked.get("constraint") and not ratio:

@@ -66,7 +66,7 @@ def measured(name: str, constraint: str, rule: dict[str, Any], splits: int) -> s
     asked["features"] = [column for column in frame if column not in (label, protected, "id")]
     out = []
     for seed in range(splits):
-        made = fairfix.repair(frame, constraint=constraint, seed=seed, **asked).content
+        made = fairfix.repair(frame, constraint=constraint, seed=seed, **asked).to_dict()
         fit, held = (
             {row["name"].partition(" ")[0]: row["after"]["value"] for row in made["proof"][part]["table"]}
             for part in ("fit", "holdout")

@@ -53,7 +53,7 @@ def assert_fair(
         f"{sentence(one)}. It {limit(one)}."
         for verdict in count
         for one in of.checks
-        if one["verdict"] == verdict
+        if one.verdict == verdict
     ]
     message = "\n".join([of.summary, *lines])
     if undecided == "skip" and not count["fail"]:

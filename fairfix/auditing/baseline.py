@@ -26,20 +26,24 @@ Newcombe (1998), Statistics in Medicine 17. Zou and Donner (2008), Statistics in
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairfix.auditing.as_json import AUDIT_SCHEMA, CLASSES_SCHEMA, check_dict, form, value_of
+import msgspec
+
 from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.grammar import read_one
+from fairfix.auditing.result_structs import check_struct, estimate, value_of
 from fairfix.auditing.results import CheckResult, Value
-from fairfix.data.choices import GateOn
+from fairfix.data.choices import GateOn, Operator
 from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError, UsageError
+from fairfix.schema import common, schema_id
+from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.common import number
 
 NOTHING = Value(math.nan, -math.inf, math.inf)
 
@@ -112,40 +116,45 @@ def read_checks(texts: Iterable[str]) -> tuple[tuple[Check, ...], tuple[Allowanc
     )
 
 
-def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
-    """Raise ``DataError`` where a baseline is no audit, or no number of it can be compared."""
-    if isinstance(old, Mapping) and old.get("schema") == CLASSES_SCHEMA:
+def require_comparable(old: Any, new: Audit, name: str) -> Audit:
+    """Return a baseline, a saved result; ``DataError`` where it is no audit, or no number of it can be compared."""
+    if is_of("classes", old):
         raise DataError(
             f"the baseline {name} is a multiclass audit, and this one is not; audit with "
             "`task=multiclass`, or give a baseline without it"
         )
-    if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
+    if not is_of("audit", old):
         raise DataError(f"{name} is not a JSON result of 'fairfix audit'; write one with `out=json=FILE`")
     keys = ("task", "score_scale", "confidence", "positive_label", "positive_prediction", "label_threshold")
-    require_alike(old, new, name, keys)
+    out = require_alike(old, new, name, keys)
+    assert isinstance(out, Audit)
+    return out
 
 
-def require_alike(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    name: str,
-    keys: Sequence[str],
-) -> None:
-    """Raise ``DataError`` where a baseline is not valid, not made alike, or about none of the attributes of an audit.
+def is_of(name: str, result: Any) -> bool:
+    """Return whether a result, also in JSON form, is one of a name of :data:`fairfix.schema.RESULTS`."""
+    schema = result.get("schema") if isinstance(result, Mapping) else type(result).__struct_config__.tag
+    return bool(schema == schema_id(name))
+
+
+def require_alike(old: Any, new: Audited, name: str, keys: Sequence[str]) -> Audited:
+    """Return a baseline; ``DataError`` where it is not valid, not made alike, or about none of the attributes.
 
     ``keys`` are the settings that have to be alike.
     """
-    from fairfix.auditing.saved_results import check_saved  # an audit without a baseline reads no result
+    from fairfix.auditing.saved_results import checked_result  # an audit without a baseline reads no result
 
     try:
-        check_saved(old)
+        saved = checked_result(old)
     except ValueError as error:
         raise changed(name, shortened(str(error), LONGEST_FAULT)) from error
-    was, now = old["settings"], new["settings"]
+    assert isinstance(saved, Audited)
     for key in keys:
-        before, after = was.get(key, ["1"]), now.get(key, ["1"])  # a value that nobody names is the 1 of 0/1
+        before, after = getattr(saved.settings, key), getattr(new.settings, key)
+        if key.startswith("positive_"):
+            before, after = before or ("1",), after or ("1",)  # a value that nobody names is the 1 of 0/1
         if before != after and key.startswith("positive_"):
-            then, own = (" and ".join(map(str, one)) for one in (before, after))
+            then, own = (" and ".join(one) for one in (before, after))
             part = key.removeprefix("positive_")
             raise DataError(
                 f"the baseline {name} was made with the positive values {then} of {part}, this audit with {own}; use "
@@ -155,9 +164,10 @@ def require_alike(
             raise DataError(
                 f"the baseline {name} was made with `{key}={before}`, this audit with {after}; use the same for both"
             )
-    ours = [block["attribute"] for block in new["attributes"]]
-    if not {block["attribute"] for block in old["attributes"]} & set(ours):
+    ours = [block.attribute for block in new.attributes]
+    if not {block.attribute for block in saved.attributes} & set(ours):
         raise DataError(f"the baseline {name} audits none of the attributes {', '.join(ours)}")
+    return saved
 
 
 def changed(name: str, fault: str) -> DataError:
@@ -168,48 +178,70 @@ def changed(name: str, fault: str) -> DataError:
 
 
 def compare(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
+    old: Audit,
+    new: Audit,
     allowances: Sequence[Allowance],
     usual: Sequence[str],
     gate_on: GateOn,
     paired: Limits | None = None,
     *,
     same: bool | None = None,
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the ``baseline`` section of a result, and the judged checks of changes.
+) -> tuple[common.Baseline, tuple[common.Check, ...]]:
+    """Return the changes since a baseline, and the judged checks of changes.
 
-    ``old`` and ``new`` are audits in JSON form. An allowance for one comparison goes before one for all; ``usual`` are
-    identifiers of the short report's comparisons; ``paired`` gives limits on the same rows, None those of independent
-    samples; ``same`` says whether nothing has changed, None has it found out. ``UsageError`` where an allowance names
-    an attribute that is not audited, or a number without a worse way.
+    An allowance for one comparison goes before one for all; ``usual`` are identifiers of the short report's
+    comparisons; ``paired`` gives limits on the same rows, None those of independent samples; ``same`` says whether
+    nothing has changed, None has it found out. ``UsageError`` where an allowance names an attribute that is not
+    audited, or a number without a worse way.
     """
     limited = {
-        Comparison.parse(check["comparison"], check["attribute"], check.get("group")): check
-        for check in new["checks"]
+        Comparison.parse(check.comparison, check.attribute, check.group or None): check
+        for check in new.checks
     }
-    columns = {block["attribute"]: block["columns"] for block in new["attributes"]}
+    columns = {block.attribute: block.columns for block in new.attributes}
     same = (paired is None and is_same(old, new)) if same is None else same
-    changes, incomparable, checks = [], [], []
+    changes, incomparable, checks = list[common.Change](), list[common.NotComparable](), list[common.Check]()
     for of in _wanted(new, allowances, usual, limited):
-        name = {"id": str(of), "comparison": of.id, "attribute": of.attribute}
-        name |= {"group": of.group} if of.group else {}
         named, amount = _allowed(allowances, of)
         reason, was, now = _entries(old, new, of)
         larger: bool | None = of.worse != "smaller"
         value, complete, groups = NOTHING, False, tuple[str, ...]()
         if was is None or now is None:
-            incomparable.append({**name, "reason": reason})
+            incomparable.append(
+                common.NotComparable(
+                    id=str(of),
+                    comparison=of.id,
+                    attribute=of.attribute,
+                    group=of.group or "",
+                    reason=reason,
+                )
+            )
         else:
             larger = _larger_is_worse(of, limited.get(of), named)
             value = change(was[0], now[0])
             if same and not math.isnan(value.value):
                 value = Value(0.0, 0.0, 0.0)
-            ends = None if paired is None else paired(of, columns[of.attribute])
+            ends = None if paired is None else paired(of, columns[of.attribute or ""])
             apart = ends if isinstance(ends, str) else ""
             if ends is not None and not isinstance(ends, str) and not math.isnan(value.value):
                 value = on_same_rows(value, *ends)
-            changes.append({**name, **_change_dict(was[0], now[0], value, larger, apart)})
+            changes.append(
+                common.Change(
+                    id=str(of),
+                    comparison=of.id,
+                    attribute=of.attribute,
+                    group=of.group or "",
+                    old=estimate(was[0]),
+                    new=estimate(now[0]),
+                    value=number(value.value),
+                    low=number(value.low),
+                    high=number(value.high),
+                    reason=value.reason,
+                    bound=value.bound or None,
+                    worse=None if larger is None else ("larger" if larger else "smaller"),
+                    not_paired=apart,
+                )
+            )
             complete, groups = was[1] and now[1], now[2]
         if named is None and (amount < 0 or larger is None or was is None):
             continue
@@ -222,57 +254,55 @@ def compare(
             ruling = Ruling("pass", "unchanged", "unchanged: every number equals that of the baseline")
         attribute = of.attribute or ""
         result = CheckResult(check, attribute, columns[attribute], value, groups, ruling, complete, "change")
-        checks.append(check_dict(result, gate_on))
-    section = {
-        "source": old["data"]["source"],
-        "fairfix": old["fairfix"],
-        "rows": old["data"]["rows"]["used"],
-        "allowed": [allowance.text for allowance in allowances],
-        "changes": changes,
-        "not_comparable": incomparable,
-        **({"unchanged": True} if same else {}),
-    }
-    return section, checks
+        checks.append(check_struct(result, gate_on))
+    section = common.Baseline(
+        source=old.data.source,
+        fairfix=old.fairfix,
+        rows=old.data.rows.used,
+        allowed=tuple(allowance.text for allowance in allowances),
+        changes=tuple(changes),
+        not_comparable=tuple(incomparable),
+        unchanged=same,
+    )
+    return section, tuple(checks)
 
 
-SAME = ("settings", "overall", "attributes", "strata", "noise")
-"""Parts of a result that hold its numbers and what they mean."""
+SAME = ("overall", "attributes", "strata", "noise")
+"""Parts of a result that hold its numbers."""
 
 COINCIDENCE = 1e-3
 """Probability that is small beside the miscoverage of the intervals."""
 
 
-def is_same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether two audits in JSON form have the same numbers, and hardly by chance."""
+def is_same(old: Audit, new: Audit) -> bool:
+    """Return whether two audits have the same numbers, and hardly by chance."""
     return is_alike(old, new) and coincidence(new) <= COINCIDENCE
 
 
-def is_alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether two audits in JSON form have the same numbers, be it by chance."""
-    plain = json.loads(json.dumps({key: new.get(key) for key in SAME}))
-    asked = [{**one["settings"], "gate_on": ""} for one in (old, plain)]
-    alike = asked[0] == asked[1] and all(old.get(key) == plain[key] for key in SAME if key != "settings")
-    rows = all(old["data"][key] == new["data"][key] for key in ("rows", "weight"))
-    return alike and rows
+def is_alike(old: Audit, new: Audit) -> bool:
+    """Return whether two audits have the same numbers, be it by chance."""
+    settings = msgspec.structs.replace(old.settings, gate_on=new.settings.gate_on)
+    alike = settings == new.settings and all(getattr(old, part) == getattr(new, part) for part in SAME)
+    return alike and (old.data.rows, old.data.weight) == (new.data.rows, new.data.weight)
 
 
-def coincidence(result: Mapping[str, Any]) -> float:
+def coincidence(result: Audit) -> float:
     """Return a bound on the probability with which another sample gives the same counts for all groups of an audit."""
-    return min(map(_coincidence, result["attributes"]), default=1.0)
+    return min(map(_coincidence, result.attributes), default=1.0)
 
 
-def _coincidence(block: Mapping[str, Any]) -> float:
+def _coincidence(block: common.Block) -> float:
     """Return the largest probability with which another sample gives the same counts for the groups of an attribute."""
     out = 1.0
-    for one in block["groups"]:
-        rate, rows = {name: value["value"] for name, value in one["metrics"].items()}, one["rows"]
-        share = rate.get("base_rate")
-        if rate.get("true_positive_rate") is not None and rate.get("false_positive_rate") is not None:
+    for one in block.groups:
+        rate, rows = {name: value.value for name, value in one.metrics.items()}, one.rows
+        share, selected = rate.get("base_rate"), rate.get("selection_rate")
+        true, false = rate.get("true_positive_rate"), rate.get("false_positive_rate")
+        if true is not None and false is not None and share is not None:
             positive = share * rows
-            out *= likeliest(positive, rate["true_positive_rate"])
-            out *= likeliest(rows - positive, rate["false_positive_rate"])
-        elif rate.get("selection_rate") is not None:
-            out *= likeliest(rows, rate["selection_rate"])
+            out *= likeliest(positive, true) * likeliest(rows - positive, false)
+        elif selected is not None:
+            out *= likeliest(rows, selected)
         if share is not None:
             out *= likeliest(rows, share)
     return out
@@ -316,33 +346,21 @@ def on_same_rows(value: Value, low: float, high: float, independent: bool) -> Va
     return replace(value, low=min(low, value.value), high=max(high, value.value))
 
 
-def _change_dict(was: Value, now: Value, value: Value, larger: bool | None, apart: str) -> dict[str, Any]:
-    """Return the JSON form of a change; ``apart`` is why its limits are not those of the same rows."""
-    more = {"not_paired": apart, "bound": value.bound, "reason": value.reason}
-    return {
-        "old": form(was),
-        "new": form(now),
-        **form(replace(value, reason="", bound=0.0)),
-        "worse": None if larger is None else ("larger" if larger else "smaller"),
-        **{name: entry for name, entry in more.items() if entry},
-    }
-
-
 def _wanted(
-    new: Mapping[str, Any],
+    new: Audit,
     allowances: Sequence[Allowance],
     usual: Sequence[str],
-    limited: Mapping[Comparison, Any],
+    limited: Mapping[Comparison, common.Check],
 ) -> Iterator[Comparison]:
     """Yield what is to be compared: the usual comparisons, those limited, those named."""
     asked = [one.check.comparison for one in allowances if one.check is not None]
-    for block in new["attributes"]:
-        attribute, there = block["attribute"], {c["id"] for c in block["comparisons"]}
+    for block in new.attributes:
+        attribute, there = block.attribute, {one.id for one in block.comparisons}
         chosen = [Comparison.parse(name, attribute) for name in usual if name in there]
         chosen += [of for of in limited if of.attribute == attribute]
         chosen += [replace(of, attribute=attribute) for of in asked if of.attribute in (None, attribute)]
         yield from dict.fromkeys(chosen)
-    audited = [block["attribute"] for block in new["attributes"]]
+    audited = [block.attribute for block in new.attributes]
     for allowance in allowances:
         if allowance.check is not None and allowance.check.comparison.attribute not in (None, *audited):
             raise UsageError(
@@ -366,12 +384,10 @@ Entry = tuple[Value, bool, tuple[str, ...]]
 """A value, whether no group's value is undefined, and the groups that reach it."""
 
 
-def _entries(
-    old: Mapping[str, Any], new: Mapping[str, Any], of: Comparison
-) -> tuple[str, Entry | None, Entry | None]:
+def _entries(old: Audit, new: Audit, of: Comparison) -> tuple[str, Entry | None, Entry | None]:
     """Return why two numbers cannot be compared, or both."""
     was, now = (
-        next((b for b in result["attributes"] if b["attribute"] == of.attribute), None)
+        next((block for block in result.attributes if block.attribute == of.attribute), None)
         for result in (old, new)
     )
     if was is None or now is None:
@@ -384,8 +400,8 @@ def _entries(
     return "", first, second
 
 
-def _other_groups(was: Mapping[str, Any], now: Mapping[str, Any], of: Comparison) -> str:
-    then, today = ({one["group"] for one in block["groups"]} for block in (was, now))
+def _other_groups(was: common.Block, now: common.Block, of: Comparison) -> str:
+    then, today = ({one.group for one in block.groups} for block in (was, now))
     if of.group or then == today:
         return ""
     parts = [
@@ -396,25 +412,23 @@ def _other_groups(was: Mapping[str, Any], now: Mapping[str, Any], of: Comparison
     return f"the groups are not the same: {'; '.join(parts)}"
 
 
-def _other_question(old: Mapping[str, Any], new: Mapping[str, Any], of: Comparison) -> str:
+def _other_question(old: Audit, new: Audit, of: Comparison) -> str:
     """Return which setting gives a number another meaning in the two audits."""
-    was, now = old["settings"], new["settings"]
-    columns = [result["data"]["columns"] for result in (old, new)]
-    if any(("weight" in one) != ("weight" in columns[0]) for one in columns):
+    was, now = old.settings, new.settings
+    if bool(old.data.columns.weight) != bool(new.data.columns.weight):
         return "only one of the two is weighted"
-    if of.entry.of == "decisions" and was["threshold"] != now["threshold"]:
-        then, today = ("none" if s["threshold"] is None else f"{s['threshold']:g}" for s in (was, now))
+    if of.entry.of == "decisions" and was.threshold != now.threshold:
+        then, today = ("none" if s.threshold is None else f"{s.threshold:g}" for s in (was, now))
         return f"the thresholds of decisions differ: {then} in the baseline, {today} now"
-    definitions = [result["definitions"].get(of.id) for result in (old, new)]
+    definitions = [result.definitions.get(of.id) for result in (old, new)]
     if all(definitions) and definitions[0] != definitions[1]:
         return "the two have different definitions"
-    if of.scope == "to_reference" and was["reference"].get(of.attribute) != now["reference"].get(
-        of.attribute
-    ):
+    attribute = of.attribute or ""
+    if of.scope == "to_reference" and was.reference.get(attribute) != now.reference.get(attribute):
         return "the reference groups differ"
     if of.scope == "within_strata":
         strata = [
-            {b["stratum"] for b in result["strata"] if b["attribute"] == of.attribute}
+            {block.stratum for block in result.strata if block.attribute == of.attribute}
             for result in (old, new)
         ]
         if strata[0] != strata[1]:
@@ -422,28 +436,27 @@ def _other_question(old: Mapping[str, Any], new: Mapping[str, Any], of: Comparis
     return ""
 
 
-def _entry(block: Mapping[str, Any], of: Comparison) -> Entry | None:
+def _entry(block: common.Block, of: Comparison) -> Entry | None:
     if of.group:
-        value = next((g["metrics"].get(of.metric) for g in block["groups"] if g["group"] == of.group), None)
+        value = next((one.metrics.get(of.metric) for one in block.groups if one.group == of.group), None)
         return None if value is None else (value_of(value), True, (of.group,))
-    one = next((c for c in block["comparisons"] if c["id"] == of.id), None)
-    return None if one is None else (value_of(one), not one.get("undefined"), tuple(one.get("groups", ())))
+    one = next((one for one in block.comparisons if one.id == of.id), None)
+    return None if one is None else (value_of(one), not one.undefined, one.groups)
 
 
-def _larger_is_worse(
-    of: Comparison, limited: Mapping[str, Any] | None, named: Allowance | None
-) -> bool | None:
+def _larger_is_worse(of: Comparison, limited: common.Check | None, named: Allowance | None) -> bool | None:
     """Return whether larger is worse: by the catalogue, or as a check of the change or of the value says; else None."""
     if of.worse:
         return of.worse == "larger"
     if named is not None:
         return named.larger
-    return None if limited is None else str(limited["operator"]).startswith("<")
+    return None if limited is None else limited.operator.startswith("<")
 
 
 def _check(of: Comparison, amount: float, larger: bool, named: Allowance | None) -> Check:
     """Return the condition on the change: at most the amount, or at least minus it."""
-    sign, limit = ("<=", amount) if larger else (">=", 0.0 - amount)
+    sign: Operator = "<=" if larger else ">="
+    limit = amount if larger else 0.0 - amount
     if named is not None and named.check is not None:
         return replace(named.check, comparison=of)
     return Check(f"{of.id}.change{sign}{limit:g}", of, sign, limit)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from fairfix.auditing.sufficient_statistics import proportions, share
 from fairfix.data.choices import ScoreScale
 from fairfix.data.counts import Counts, moved_bins
 from fairfix.data.reading import SCORE_RANGE, to_probability
+from fairfix.schema.common import CalibrationBin, number
 from fairfix.stats.estimates import CalibrationErrors
 
 BINS = 16
@@ -46,19 +45,19 @@ class Calibration:
         rates = proportions(self.positive.reshape(-1, 2), self.negative.reshape(-1, 2), self.weighted)
         return CalibrationErrors(rates, self.score, self.weight, self.error)
 
-    def points(self) -> list[tuple[Mapping[str, float | None], ...]]:
+    def points(self) -> list[tuple[CalibrationBin, ...]]:
         """Return the points of every group's curve: bin, rows, weight, mean score and rate of positives."""
         rate = share(self.positive, self.negative)
         return [
             tuple(
-                {
-                    "from": b / BINS,
-                    "to": (b + 1) / BINS,
-                    "rows": int(self.rows[g, b]),
-                    "weight": float(self.weight[g, b]),
-                    "mean_score": float(self.score[g, b]),
-                    "rate": float(rate[g, b]),
-                }
+                CalibrationBin(
+                    start=b / BINS,
+                    end=(b + 1) / BINS,
+                    rows=int(self.rows[g, b]),
+                    weight=float(self.weight[g, b]),
+                    mean_score=number(self.score[g, b]),
+                    rate=number(rate[g, b]),
+                )
                 for b in np.flatnonzero(self.weight[g] > 0).tolist()
             )
             for g in range(len(self.weight))

@@ -27,20 +27,21 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
 from fairfix.auditing.grammar import MIRRORED, Condition, read_one, turned, with_quotes
 from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, METRICS, NOISE_METRICS, SCOPES
-from fairfix.data.choices import Code, GateOn, Severity, Undecided
+from fairfix.data.choices import Code, GateOn, Operator, Severity, Undecided
 from fairfix.data.names import did_you_mean
 from fairfix.errors import ExitStatus, UsageError
 
 if TYPE_CHECKING:
     from fairfix.auditing.results import Value
+    from fairfix.schema import common
 
 Verdict = Literal["pass", "fail", "undecided"]
 
@@ -52,7 +53,12 @@ SEVERITIES: Mapping[str, Severity] = {
 }
 """Level of a verdict where a format has levels; the worst verdict first."""
 
-OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
 
 AT_ANY_LIMIT = frozenset(
     ("not_computed", "not_shown", "not_comparable", "few_common_rows", "fit_only", "not_proven")
@@ -68,7 +74,7 @@ class Check:
     """As the user wrote it."""
     comparison: Comparison
     """Quantity that is limited: a comparison of the report, or a metric of one group."""
-    operator: str
+    operator: Operator
     limit: float
     """The check holds where ``value operator limit``."""
     each: bool = False
@@ -147,14 +153,17 @@ class Ruling:
     reason: str
 
 
-def rule(judged: dict[str, Any], ruling: Ruling) -> None:
-    """Give a judged check in JSON form another verdict."""
-    judged |= {
-        "verdict": ruling.verdict,
-        "severity": SEVERITIES[ruling.verdict],
-        "code": ruling.code,
-        "reason": ruling.reason,
-    }
+def ruled(judged: common.Check, ruling: Ruling) -> common.Check:
+    """Return a judged check with another verdict."""
+    import msgspec
+
+    return msgspec.structs.replace(
+        judged,
+        verdict=ruling.verdict,
+        severity=SEVERITIES[ruling.verdict],
+        code=ruling.code,
+        reason=ruling.reason,
+    )
 
 
 def named(text: str) -> Comparison:
@@ -269,6 +278,6 @@ def exit_status(verdicts: Iterable[str], undecided: Undecided = "exit3") -> Exit
     return ExitStatus.UNDECIDED if "undecided" in seen and undecided == "exit3" else ExitStatus.OK
 
 
-def worst(verdicts: Iterable[str]) -> str | None:
+def worst(verdicts: Iterable[common.Verdict]) -> common.Verdict | None:
     """Return the worst verdict; None when nothing was gated."""
     return min(verdicts, key=list(SEVERITIES).index, default=None)

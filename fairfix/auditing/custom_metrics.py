@@ -34,9 +34,13 @@ from fairfix.auditing.metrics import (
 )
 from fairfix.data.counts import Floats
 from fairfix.errors import UsageError
+from fairfix.schema.audit import OwnMetric
 from fairfix.stats.estimates import Estimates, Means, Proportions, Scaled
 
 ENTRIES = (TP, FN, FP, TN)
+
+Entries = tuple[float, float, float, float]
+"""A number for each entry, in the order of :data:`ENTRIES`."""
 
 SUMS: Mapping[str, tuple[float, float, float, float]] = {
     "true_positives": (1, 0, 0, 0),
@@ -118,8 +122,8 @@ class Quotient:
 class Own(Metric):
     """A metric of one's own: the mean of ``above / below`` over rows that count ``below`` times, by entry."""
 
-    above: tuple[float, ...]
-    below: tuple[float, ...]
+    above: Entries
+    below: Entries
     """(4,) in the order of :data:`ENTRIES`."""
 
     @property
@@ -128,9 +132,9 @@ class Own(Metric):
         return tuple(a / b if b else math.nan for a, b in zip(self.above, self.below, strict=True))
 
     @property
-    def as_json(self) -> dict[str, Any]:
-        """The JSON form, from which a saved report makes the metric again."""
-        return {"metric": self.name, "above": list(self.above), "below": list(self.below)}
+    def struct(self) -> OwnMetric:
+        """The metric in a result, from which a saved report makes it again."""
+        return OwnMetric(metric=self.name, above=self.above, below=self.below)
 
 
 def own_metrics(functions: Mapping[str, Callable[[Any], Any]]) -> tuple[Own, ...]:
@@ -187,8 +191,8 @@ def make(name: str, above: Sequence[float], below: Sequence[float]) -> Own:
     return Own(
         name=name,
         formula=f"{_sum(above)} / {_sum(below)}",
-        above=tuple(above),
-        below=tuple(below),
+        above=(above[0], above[1], above[2], above[3]),
+        below=(below[0], below[1], below[2], below[3]),
         needs=tuple(needs),
         undefined="no rows that its denominator counts",
         interval="rates" if len(levels) == 2 else "means, losses",
@@ -212,11 +216,9 @@ def _sum(weights: Sequence[float]) -> str:
 
 
 @contextmanager
-def added(metrics: Sequence[Own] | Sequence[Mapping[str, Any]]) -> Iterator[None]:
-    """Have metrics in the catalogue for the time of a ``with`` block, in this thread; or their JSON forms."""
-    made = [
-        one if isinstance(one, Own) else make(one["metric"], one["above"], one["below"]) for one in metrics
-    ]
+def added(metrics: Sequence[Own | OwnMetric]) -> Iterator[None]:
+    """Have metrics in the catalogue for the time of a ``with`` block, in this thread; also those of a result."""
+    made = [one if isinstance(one, Own) else make(one.metric, one.above, one.below) for one in metrics]
     token = ADDED.set({**ADDED.get(), **{one.name: one for one in made}})
     try:
         yield

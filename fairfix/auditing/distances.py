@@ -28,9 +28,9 @@ from itertools import combinations
 
 import numpy as np
 
-from fairfix.auditing.results import GroupShares, ScoreGap, ScoreShares
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.scan import KeptRows
+from fairfix.schema.common import Distribution, GroupCdf, LargestGap
 
 ALL_PAIRS = 12
 """Up to this many groups every pair's distance is exact; beyond, the largest one is."""
@@ -366,7 +366,7 @@ def _blocks_of_ties(score: Floats, step: int) -> Iterator[tuple[int, int]]:
 
 def score_shares(
     counts: Counts, view: View, names: Sequence[str], far: Distances, kept: KeptRows | None, points: int
-) -> ScoreShares:
+) -> Distribution:
     """Return the distribution functions at no more than ``points`` edges near quantiles of everybody's score.
 
     ``far`` are the distances of the view; the edges around the largest are among the points. Each share is known
@@ -390,14 +390,16 @@ def score_shares(
             near = np.abs(groups[g] - groups[h]).argmax(keepdims=True)
             score = float(grid.edges[near[0]])
             shares = (float(groups[g, near[0]]), float(groups[h, near[0]]))
-        gap = ScoreGap((names[g], names[h]), score, shares)
+        gap = LargestGap(groups=(names[g], names[h]), score=score, shares=shares)
     chosen = np.unique(np.clip([first, *inner, *near, last], first, last))
     most = np.finfo(np.float64).max
-    return ScoreShares(
-        tuple(np.clip(grid.edges[chosen], -most, most).tolist()),
-        tuple(overall[chosen].tolist()),
-        tuple(GroupShares(name, tuple(groups[g, chosen].tolist())) for g, name in enumerate(names)),
-        gap,
+    return Distribution(
+        scores=tuple(np.clip(grid.edges[chosen], -most, most).tolist()),
+        everybody=tuple(overall[chosen].tolist()),
+        groups=tuple(
+            GroupCdf(group=name, below=tuple(groups[g, chosen].tolist())) for g, name in enumerate(names)
+        ),
+        gap=gap,
     )
 
 

@@ -12,15 +12,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from fairfix.auditing.comparisons import EACH, Comparison
 from fairfix.data.canonical import canonical_group
+from fairfix.data.choices import Operator
 from fairfix.data.names import QUOTED, unquoted, written_attribute
 from fairfix.errors import UsageError
 
-MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
+MIRRORED: Mapping[str, Operator] = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 """Operator -> the same in the other direction."""
+
+SIGNS: Mapping[str | None, Operator] = {sign: sign for sign in MIRRORED.values()}
+"""Text of an operator -> the operator."""
 
 NUMBERS = ("covariance", "decision_covariance")
 """What is bounded of a column of numbers."""
@@ -45,7 +51,7 @@ class Condition:
     attribute: str | None
     group: str | None
     each: bool
-    operator: str
+    operator: Operator | Literal[""]
     limit: str
 
     def text(self, limit: str = "", operator: str = "") -> str:
@@ -93,7 +99,7 @@ def read(text: str) -> list[Condition]:
                 _attribute(attribute),
                 canonical_group(unquoted(group)) or None if group else None,
                 (attribute or "").strip() == EACH,
-                match["operator"] or "",
+                SIGNS.get(match["operator"], ""),
                 match["limit"] or "",
             )
         )

@@ -19,7 +19,7 @@ from fairfix.auditing.custom_metrics import Own, own_estimates, own_size, own_su
 from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
 from fairfix.auditing.ks_candidates import Candidates
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
-from fairfix.auditing.results import ComparisonReport, GroupReport, Pair, ScoreShares, Settings, Value
+from fairfix.auditing.results import ComparisonReport, GroupReport, Settings, Value
 from fairfix.auditing.sufficient_statistics import (
     confusion,
     label_table,
@@ -32,6 +32,7 @@ from fairfix.data.counts import Counts, Floats
 from fairfix.data.names import group_name
 from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.data.scan import KeptRows
+from fairfix.schema.common import Distribution, PairGap, number
 from fairfix.stats import gaps
 from fairfix.stats.estimates import Areas, Estimates, simultaneous_limits
 from fairfix.stats.gaps import Contrasts, Gap, combine, worst
@@ -369,7 +370,7 @@ class Measured:
     def _distances(self) -> Distances:
         return distances(self.evidence.counts, self.view, self.evidence.rows_of(self.view))
 
-    def distribution(self) -> ScoreShares | None:
+    def distribution(self) -> Distribution | None:
         """Return the distribution functions of the groups at a few scores; None without scores, and unasked."""
         if self.counts.grid is None or self.evidence.settings.only is not None:
             return None
@@ -406,7 +407,7 @@ class Measured:
         )
         names, each = self.view.names, (far.pairs, far.between, far.between_slack)
         pairs = (
-            Pair((names[g], names[h]), value, slack)
+            PairGap(groups=(names[g], names[h]), value=number(value), bound=number(slack) if slack else None)
             for (g, h), value, slack in zip(*(one.tolist() for one in each), strict=True)
         )
         yield replace(report, pairs=tuple(pairs) if k <= ALL_PAIRS else ())

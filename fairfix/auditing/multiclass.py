@@ -18,12 +18,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec.structs import replace as replace_fields
 
-from fairfix.auditing.as_json import CLASSES_SCHEMA, audit_dict, check_dict, form
 from fairfix.auditing.audit import More, check_results, judge
 from fairfix.auditing.checks import Check, worst
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
+from fairfix.auditing.result_structs import (
+    audit_fields,
+    block_structs,
+    check_struct,
+    comparison_ids,
+    definitions,
+    estimate,
+    group_struct,
+)
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import shown_rows, tables_of
 from fairfix.data.classes import Classes, of_classes
@@ -31,6 +40,8 @@ from fairfix.data.files import Source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import scan
 from fairfix.errors import UsageError
+from fairfix.schema import classes as schema
+from fairfix.schema import common
 
 OF_CLASSES = frozenset(("label", "decision"))
 """What the data must have for metrics of classes, at most."""
@@ -72,7 +83,7 @@ class ClassesReport:
         return (*together, *((name, one) for name, of in self.classes.items() for one in of.checks))
 
     @property
-    def verdict(self) -> str | None:
+    def verdict(self) -> common.Verdict | None:
         """The worst verdict of the checks; None when nothing was gated."""
         return worst(result.verdict for _, result in self.checks)
 
@@ -231,48 +242,34 @@ def _balanced_accuracy(table: Classes, classes: Mapping[str, AuditReport]) -> Va
     return Value(*ends.mean(axis=0).tolist())
 
 
-def classes_dict(report: ClassesReport) -> dict[str, object]:
-    """Return the JSON form, ``fairfix.classes/1``."""
-    everybody = report.everybody
-    content = audit_dict(replace(everybody, checks=()))
-    del content["pooled_median"]
-    of_class = next(iter(report.classes.values())).settings.confidence
-    used = {c.id for of in report.classes.values() for block in of.blocks for c in block.comparisons.values()}
+def classes_struct(report: ClassesReport) -> schema.Classes:
+    """Return the result of an audit of many classes."""
+    reports = [report.everybody, *report.classes.values()]
+    fields = audit_fields(report.everybody)
+    settings = replace_fields(
+        fields["settings"], task="multiclass", confidence_of_class=reports[-1].settings.confidence
+    )
+    used = {name for one in reports for name in comparison_ids(one)}
     used |= {result.check.comparison.id for _, result in report.checks}
-    used |= {c.id for block in everybody.blocks for c in block.comparisons.values()}
     balanced = report.balanced_accuracy
-    own = {"task": "multiclass", "confidence_of_class": of_class}
-    return {
-        **content,
-        "schema": CLASSES_SCHEMA,
-        "verdict": report.verdict,
-        "settings": {
-            **{
-                k: v for k, v in content["settings"].items() if k not in ("score_scale", "threshold", "exact")
-            },
-            **own,
-        },
-        "checks": class_checks(report),
-        **({} if balanced is None else {"balanced_accuracy": form(balanced)}),
-        "classes": [
-            {
-                "class": name,
-                "overall": form(of.overall),
-                "attributes": [form(block) for block in of.blocks if not block.stratum],
-                "strata": [form(block) for block in of.blocks if block.stratum],
-            }
-            for name, of in report.classes.items()
-        ],
-        "definitions": {name: Comparison.parse(name).definition for name in sorted(used)},
-    }
+    return schema.Classes(
+        **{**fields, "settings": settings},
+        verdict=report.verdict,
+        checks=class_checks(report),
+        definitions=definitions(used),
+        balanced_accuracy=None if balanced is None else estimate(balanced),
+        classes=tuple(_one_class(name, of) for name, of in report.classes.items()),
+    )
 
 
-def class_checks(report: ClassesReport) -> list[dict[str, object]]:
-    """Return the JSON form of every judged check, with its class."""
+def _one_class(name: str, report: AuditReport) -> schema.OneClass:
+    attributes, strata = block_structs(report.blocks)
+    return schema.OneClass(
+        of_class=name, overall=group_struct(report.overall), attributes=attributes, strata=strata
+    )
+
+
+def class_checks(report: ClassesReport) -> tuple[common.Check, ...]:
+    """Return every judged check, with its class."""
     gate_on = report.everybody.settings.gate_on
-    return [{**check_dict(result, gate_on), **_named_class(name, result)} for name, result in report.checks]
-
-
-def _named_class(name: str, result: CheckResult) -> dict[str, str]:
-    """Return the class of a check, and an identifier that has it."""
-    return {"class": name, "id": f"{result.id}, class {name}"} if name else {}
+    return tuple(check_struct(result, gate_on, name) for name, result in report.checks)

@@ -15,15 +15,15 @@ KS distances, AUC, calibration errors, the pooled median, ratios of rates of 0 a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from fairfix.auditing.checks import Ruling, rule
+from fairfix.auditing.checks import Ruling, ruled
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.custom_metrics import Own, own_estimates, own_size, own_sums
 from fairfix.auditing.metrics import EQUALIZED_ODDS, Mean, Metric, Rate, metrics_for
@@ -34,6 +34,7 @@ from fairfix.data.encoder import null_mask, primitive
 from fairfix.data.quantities import quantities
 from fairfix.data.table import Table
 from fairfix.errors import DataError
+from fairfix.schema.common import Check, Paired
 from fairfix.stats.estimates import Estimates, Limits, Means, Proportions, carrying_rows, powers, sidak
 
 MEMBERS = 400
@@ -63,15 +64,15 @@ class Matched:
         """Share of the new rows that are compared."""
         return len(self.new) / (len(self.new) + self.only_new + self.moved)
 
-    def to_dict(self, name: str) -> dict[str, Any]:
-        """Return the JSON form; ``name`` is the column of ids."""
-        return {
-            "id": name,
-            "rows": len(self.new),
-            "only_in_baseline": self.only_old,
-            "only_now": self.only_new,
-            "other_group": self.moved,
-        }
+    def paired(self, name: str) -> Paired:
+        """Return how the rows belong together; ``name`` is the column of ids."""
+        return Paired(
+            id=name,
+            rows=len(self.new),
+            only_in_baseline=self.only_old,
+            only_now=self.only_new,
+            other_group=self.moved,
+        )
 
 
 def match(old: Table, new: Table, name: str) -> Matched:
@@ -123,13 +124,14 @@ def _ids(table: Table, name: str, which: str) -> pa.Array:
     return ids
 
 
-def doubt(checks: Iterable[dict[str, Any]], matched: Matched) -> None:
-    """Make checks undecided where few of the new rows could be compared."""
+def doubted(checks: Sequence[Check], matched: Matched) -> tuple[Check, ...]:
+    """Return checks, undecided where few of the new rows could be compared."""
     if matched.share >= LEAST_SHARE:
-        return
-    for check in checks:
-        why = f"only {matched.share:.0%} of the rows are in the baseline too; {LEAST_SHARE:.0%} are needed"
-        rule(check, Ruling("undecided", "few_common_rows", f"{why} ({check['reason']})"))
+        return tuple(checks)
+    why = f"only {matched.share:.0%} of the rows are in the baseline too; {LEAST_SHARE:.0%} are needed"
+    return tuple(
+        ruled(check, Ruling("undecided", "few_common_rows", f"{why} ({check.reason})")) for check in checks
+    )
 
 
 # ---------------------------------------------------------------------- one group

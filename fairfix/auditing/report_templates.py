@@ -20,22 +20,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from fairfix.auditing.metrics import MEANS, METRICS, RATES
 from fairfix.auditing.results import in_percent
 from fairfix.data.merging import MISSING
 from fairfix.data.spec import Form, Spec, key, parse_spec
 from fairfix.errors import UsageError
+from fairfix.schema.audit import Audit, Template, TemplateColumn, TemplateName, TemplateTable
+from fairfix.schema.common import Block, Estimate, Group
 
 NO_LAW = "fairfix computes numbers; it does not determine compliance with any law."
 SMALL = 0.02
 """Share of the data below which Local Law 144 lets a category be left out of impact ratios."""
 
-Json = Mapping[str, Any]
 Row = dict[str, Any]
+Kind = Literal["text", "count", "rate", "value", "ratio", "number", "p"]
 
-COLUMNS: Mapping[str, tuple[str, str]] = {
+COLUMNS: Mapping[str, tuple[str, Kind]] = {
     "group": ("group", "text"),
     "rows": ("people", "count"),
     "share": ("share", "rate"),
@@ -119,65 +123,67 @@ def read_profile(text: str) -> Spec:
     return spec
 
 
-def profile(spec: Spec, result: Json) -> dict[str, Any]:
-    """Return the ``profile`` section of an audit in JSON form; ``UsageError`` where it has not what is needed."""
-    lines, tables = MAKERS[spec.name](result, spec)
-    return {
-        "name": spec.name,
-        "title": TITLES[spec.name],
-        "lines": [NO_LAW, "A profile sets no limits.", *lines],
-        "tables": tables,
-    }
+def with_template(spec: Spec, result: Audit) -> Audit:
+    """Return an audit with its report template, filled in; ``UsageError`` where it has not what is needed."""
+    name, make = MAKERS[spec.name]
+    lines, tables = make(result, spec)
+    template = Template(
+        name=name,
+        title=TITLES[spec.name],
+        lines=(NO_LAW, "A profile sets no limits.", *lines),
+        tables=tuple(tables),
+    )
+    return replace(result, profile=template)
 
 
 # ---------------------------------------------------------------------- parts
 
 
-def _table(title: str, attribute: str, columns: Sequence[str], rows: Sequence[Row]) -> dict[str, Any]:
+def _table(title: str, attribute: str, columns: Sequence[str], rows: Sequence[Row]) -> TemplateTable:
     """Return a table; a column that is empty in every row is left out, but not the groups."""
     table = [{name: row.get(name, row.get(ENTRIES.get(name, ""))) for name in columns} for row in rows]
     shown = [name for name in columns if name == "group" or any(row[name] not in (None, "") for row in table)]
-    heads = [(name, *COLUMNS.get(name, (name.replace("_", " "), "value"))) for name in shown]
-    return {
-        "title": title,
-        "attribute": attribute,
-        "columns": [dict(zip(("name", "title", "kind"), head, strict=True)) for head in heads],
-        "rows": [{name: row[name] for name in shown} for row in table],
-    }
+    usual: Kind = "value"
+    heads = [(name, *COLUMNS.get(name, (name.replace("_", " "), usual))) for name in shown]
+    return TemplateTable(
+        title=title,
+        attribute=attribute,
+        columns=tuple(TemplateColumn(name=name, title=head, kind=kind) for name, head, kind in heads),
+        rows=tuple({name: row[name] for name in shown} for row in table),
+    )
 
 
-def _value(group: Json, metric: str) -> dict[str, Any] | None:
-    """Return the value of a metric with its interval."""
-    value = group["metrics"].get(metric)
-    return value and {key: value[key] for key in ("value", "low", "high", "reason") if key in value}
+def _estimate_of(group: Group, metric: str) -> Estimate | None:
+    """Return the value of a metric with its interval alone."""
+    value = group.metrics.get(metric)
+    return value and replace(value, bound=None, given_scores=None)
 
 
-def _rate(group: Json, metric: str) -> float | None:
-    rate: float | None = (group["metrics"].get(metric) or {"value": None})["value"]
-    return rate
+def _rate(group: Group, metric: str) -> float | None:
+    value = group.metrics.get(metric)
+    return None if value is None else value.value
 
 
-def _unknown(group: Json) -> bool:
+def _unknown(group: Group) -> bool:
     """Return whether rows of a group miss the value that would tell their group."""
-    return MISSING in group["levels"]
+    return MISSING in group.levels
 
 
-def _counted(result: Json) -> bool:
+def _counted(result: Audit) -> bool:
     """Return whether rates are shares of whole people, which tests of counts need."""
-    columns = result["data"]["columns"]
-    return "weight" not in columns and "probability" not in columns
+    return not (result.data.columns.weight or result.data.columns.probability)
 
 
-def _many(group: Json, metric: str, result: Json) -> float | None:
+def _many(group: Group, metric: str, result: Audit) -> float | None:
     """Return how many people a rate stands for; a sum of weights where rows have weights."""
     rate = _rate(group, metric)
     if rate is None:
         return None
-    many = rate * float(group["weight"])
+    many = rate * float(group.weight)
     return round(many) if _counted(result) else many
 
 
-def _highest(groups: Sequence[Json], metric: str) -> Json | None:
+def _highest(groups: Sequence[Group], metric: str) -> Group | None:
     """Return the group with the highest rate, the first of several."""
     rated = [group for group in groups if _rate(group, metric) is not None]
     return max(rated, key=lambda group: _rate(group, metric) or 0.0, default=None)
@@ -188,24 +194,24 @@ def _quotient(above: float, below: float | None) -> float | None:
 
 
 def _against(
-    block: Json,
-    result: Json,
+    block: Block,
+    result: Audit,
     metric: str,
-    reference: Json | None,
-    compared: Sequence[Json],
-    note: Callable[[Json], str],
+    reference: Group | None,
+    compared: Sequence[Group],
+    note: Callable[[Group], str],
     *,
     tests: bool = True,
 ) -> list[Row]:
     """Return a row per group: its rate and, of those compared, how it stands to the rate of the reference."""
-    spread, rows = result["overall"].get("score_deviation"), []
-    for group in block["groups"]:
+    spread, rows = result.overall.score_deviation, []
+    for group in block.groups:
         row: Row = {
-            "group": group["group"],
-            "rows": group["rows"],
-            "share": group["rows"] / result["data"]["rows"]["used"],
+            "group": group.group,
+            "rows": group.rows,
+            "share": group.rows / result.data.rows.used,
             "many": _many(group, metric, result),
-            "rate": _value(group, metric),
+            "rate": _estimate_of(group, metric),
             "note": note(group),
         }
         rows.append(row)
@@ -215,21 +221,19 @@ def _against(
         row |= {"ratio": _quotient(rate, base), "denial_ratio": _quotient(1 - rate, 1 - base)}
         row |= {
             "difference": rate - base,
-            "shortfall": shortfall(rate * group["weight"], group["weight"], base),
+            "shortfall": shortfall(rate * group.weight, group.weight, base),
         }
         score, usual = (_rate(one, "mean_score") for one in (group, reference))
         if score is not None and usual is not None:
             row["mean_score_difference"] = score - usual
             row["standardised_difference"] = _quotient(score - usual, spread)
         if tests and _counted(result) and group is not reference:
-            row |= _tests(
-                row["many"], group["rows"], _many(reference, metric, result) or 0.0, reference["rows"]
-            )
+            row |= _tests(row["many"], group.rows, _many(reference, metric, result) or 0.0, reference.rows)
     return rows
 
 
-def _need(result: Json, metrics: Sequence[str], name: str) -> None:
-    if not any(metric in result["overall"]["metrics"] for metric in metrics):
+def _need(result: Audit, metrics: Sequence[str], name: str) -> None:
+    if not any(metric in result.overall.metrics for metric in metrics):
         raise UsageError(
             f"`profile={name}` needs decisions; name them with `prediction`, or a score with `score` and `threshold`"
         )
@@ -261,7 +265,7 @@ def _tests(s: float, n: float, t: float, m: float) -> Row:
     return {"z": z, "p": p, "fisher_p": float(fisher_exact(np.array([[s, n - s], [t, m - t]]))[1])}
 
 
-def _not_counted(result: Json) -> Iterator[str]:
+def _not_counted(result: Audit) -> Iterator[str]:
     if not _counted(result):
         yield "rows are weighted or decisions are randomized: counts are sums, and tests of counts are left out"
 
@@ -269,9 +273,9 @@ def _not_counted(result: Json) -> Iterator[str]:
 # ---------------------------------------------------------------------- Local Law 144
 
 
-def _ll144(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
+def _ll144(result: Audit, spec: Spec) -> tuple[list[str], list[TemplateTable]]:
     _need(result, ("selection_rate", "scoring_rate"), "ll144")
-    used, median = result["data"]["rows"]["used"], result["pooled_median"]
+    used, median = result.data.rows.used, result.pooled_median
     lines = [
         "impact ratio: the rate of a category divided by the highest rate of a category",
         "people of unknown category are counted in a row of their own and not compared",
@@ -291,9 +295,9 @@ def _ll144(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
         why = spec["reason"] or "no reason is given, and the rule asks for one"
         lines.append(f"categories below {in_percent(least)} of the data are left out of impact ratios: {why}")
     lines += [
-        f"{one['rows']:,} rows are not in these tables: {one['reason']}"
-        for one in result["data"]["rows"]["excluded"]
-        if one["rows"]
+        f"{one.rows:,} rows are not in these tables: {one.reason}"
+        for one in result.data.rows.excluded
+        if one.rows
     ]
     tables = []
     for metric, many, title in (
@@ -301,20 +305,20 @@ def _ll144(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
         ("scoring_rate", "above_median", "scoring rates"),
     ):
         columns = ("group", "rows", "share", many, metric, "impact_ratio", "note")
-        for block in result["attributes"] if metric in result["overall"]["metrics"] else ():
+        for block in result.attributes if metric in result.overall.metrics else ():
             rows = _impact(block, result, metric, least, used)
-            tables.append(_table(f"{block['attribute']}: {title}", block["attribute"], columns, rows))
+            tables.append(_table(f"{block.attribute}: {title}", block.attribute, columns, rows))
     return lines, tables
 
 
-def _impact(block: Json, result: Json, metric: str, least: float, used: int) -> list[Row]:
+def _impact(block: Block, result: Audit, metric: str, least: float, used: int) -> list[Row]:
     """Return the rows of one table of impact ratios; categories below a fraction of the data are left out."""
-    compared = [g for g in block["groups"] if not _unknown(g) and g["rows"] >= least * used]
+    compared = [g for g in block.groups if not _unknown(g) and g.rows >= least * used]
     highest = _highest(compared, metric)
 
-    def note(group: Json) -> str:
+    def note(group: Group) -> str:
         notes = ["unknown category"] if _unknown(group) else []
-        if group["rows"] < SMALL * used and not _unknown(group):
+        if group.rows < SMALL * used and not _unknown(group):
             left_out = "" if group in compared else ", left out of impact ratios"
             notes.append(f"below {SMALL:.0%} of the data{left_out}")
         return "; ".join(notes + ["highest rate"] * (group is highest))
@@ -325,7 +329,7 @@ def _impact(block: Json, result: Json, metric: str, least: float, used: int) -> 
 # ---------------------------------------------------------------------- Uniform Guidelines
 
 
-def _ugesp(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
+def _ugesp(result: Audit, spec: Spec) -> tuple[list[str], list[TemplateTable]]:
     _need(result, ("selection_rate",), "ugesp")
     lines = [
         "reference: the group with the highest selection rate",
@@ -341,39 +345,39 @@ def _ugesp(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
         *("group", "rows", "selected", "selection_rate", "impact_ratio", "difference"),
         *("z", "p", "fisher_p", "shortfall", "note"),
     )
-    for block in result["attributes"]:
-        compared = [group for group in block["groups"] if not _unknown(group)]
+    for block in result.attributes:
+        compared = [group for group in block.groups if not _unknown(group)]
         highest = _highest(compared, "selection_rate")
 
-        def note(group: Json, highest: Json | None = highest) -> str:
+        def note(group: Group, highest: Group | None = highest) -> str:
             return "unknown group, not compared" if _unknown(group) else "highest rate" * (group is highest)
 
         rows = _against(block, result, "selection_rate", highest, compared, note)
-        tables.append(_table(f"{block['attribute']}: selections", block["attribute"], columns, rows))
+        tables.append(_table(f"{block.attribute}: selections", block.attribute, columns, rows))
         if highest is not None and _counted(result):
             tables += _pooled(block, highest, result)
     return lines, tables
 
 
-def _pooled(block: Json, reference: Json, result: Json) -> Iterator[dict[str, Any]]:
+def _pooled(block: Block, reference: Group, result: Audit) -> Iterator[TemplateTable]:
     """Yield the comparison with the reference over the strata, where there are any."""
-    strata = [one for one in result["strata"] if one["attribute"] == block["attribute"]]
+    strata = [one for one in result.strata if one.attribute == block.attribute]
     rows = []
-    for group in block["groups"]:
+    for group in block.groups:
         if group is reference or _unknown(group):
             continue
         cells = []
         for stratum in strata:
-            inside = {g["group"]: g for g in stratum["groups"]}
-            if group["group"] in inside and reference["group"] in inside:
-                one, other = inside[group["group"]], inside[reference["group"]]
+            inside = {g.group: g for g in stratum.groups}
+            if group.group in inside and reference.group in inside:
+                one, other = inside[group.group], inside[reference.group]
                 s, t = (_many(g, "selection_rate", result) or 0.0 for g in (one, other))
-                cells.append((s, one["rows"] - s, t, other["rows"] - t))
+                cells.append((s, one.rows - s, t, other.rows - t))
         odds, z, p = mantel_haenszel(cells)
-        rows.append({"group": group["group"], "strata": len(cells), "odds_ratio": odds, "z": z, "p": p})
+        rows.append({"group": group.group, "strata": len(cells), "odds_ratio": odds, "z": z, "p": p})
     if strata and rows:
-        title = f"{block['attribute']}: against {reference['group']} within strata (Mantel-Haenszel)"
-        yield _table(title, block["attribute"], ("group", "strata", "odds_ratio", "z", "p"), rows)
+        title = f"{block.attribute}: against {reference.group} within strata (Mantel-Haenszel)"
+        yield _table(title, block.attribute, ("group", "strata", "odds_ratio", "z", "p"), rows)
 
 
 def mantel_haenszel(
@@ -394,15 +398,15 @@ def mantel_haenszel(
 # ---------------------------------------------------------------------- lending
 
 
-def _lending(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
+def _lending(result: Audit, spec: Spec) -> tuple[list[str], list[TemplateTable]]:
     _need(result, ("selection_rate",), "lending")
-    references = result["settings"]["reference"]
-    blocks = [block for block in result["attributes"] if block["attribute"] in references]
+    references = result.settings.reference
+    blocks = [block for block in result.attributes if block.attribute in references]
     if not blocks:
-        names = " ".join(f"`reference={name}=GROUP`" for name in result["data"]["columns"]["protected"])
+        names = " ".join(f"`reference={name}=GROUP`" for name in result.data.columns.protected)
         raise UsageError(f"`profile=lending` compares with a control group; name it with {names}")
     lines = [
-        *(f"control group of {block['attribute']}: {references[block['attribute']]}" for block in blocks),
+        *(f"control group of {block.attribute}: {references[block.attribute]}" for block in blocks),
         "adverse impact ratio: the approval rate of a group divided by that of the control group",
         "denial rate ratio: the denial rate of a group divided by that of the control group",
         "a positive decision is an approval",
@@ -412,7 +416,7 @@ def _lending(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]
         *("group", "rows", "approved", "approval_rate", "adverse_impact_ratio", "denial_ratio", "difference"),
         *("z", "p", "fisher_p", "mean_score_difference", "standardised_difference", "note"),
     )
-    spread = result["overall"].get("score_deviation")
+    spread = result.overall.score_deviation
     if spread:
         lines.append(
             f"standardized mean difference: the mean score of a group minus that of the control group, in standard "
@@ -420,47 +424,52 @@ def _lending(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]
         )
     tables = []
     for block in blocks:
-        control = next(g for g in block["groups"] if g["group"] == references[block["attribute"]])
+        control = next(g for g in block.groups if g.group == references[block.attribute])
 
-        def note(group: Json, control: Json = control) -> str:
+        def note(group: Group, control: Group = control) -> str:
             return "control group" if group is control else "unknown group" * _unknown(group)
 
-        rows = _against(block, result, "selection_rate", control, block["groups"], note)
-        tables.append(_table(f"{block['attribute']}: approvals", block["attribute"], columns, rows))
+        rows = _against(block, result, "selection_rate", control, block.groups, note)
+        tables.append(_table(f"{block.attribute}: approvals", block.attribute, columns, rows))
     return lines, tables
 
 
 # ---------------------------------------------------------------------- EU AI Act
 
 
-def _eu(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
-    present = [name for name in EU_METRICS if name in result["overall"]["metrics"]]
+def _eu(result: Audit, spec: Spec) -> tuple[list[str], list[TemplateTable]]:
+    present = [name for name in EU_METRICS if name in result.overall.metrics]
     lines = [
-        f"intervals hold with {in_percent(result['settings']['confidence'])} for all groups of a table at once",
+        f"intervals hold with {in_percent(result.settings.confidence)} for all groups of a table at once",
         "y is the label, p the score as a probability: "
         + "; ".join(f"{name} = {METRICS[name].formula}" for name in present if name in (*RATES, *MEANS)),
         "state with these tables: purpose, origin of the data, known gaps, measures taken, remaining risks",
     ]
-    data = result["data"]["rows"]
-    rows = [{"what": key, "number": data[key]} for key in ("read", "used")]
-    rows += [{"what": f"left out: {one['reason']}", "number": one["rows"]} for one in data["excluded"]]
+    data = result.data.rows
+    rows: list[Row] = [{"what": "read", "number": data.read}, {"what": "used", "number": data.used}]
+    rows += [{"what": f"left out: {one.reason}", "number": one.rows} for one in data.excluded]
     tables = [_table("rows of the data", "", ("what", "number"), rows)]
-    for block in result["attributes"]:
-        groups = [*block["groups"], {**result["overall"], "group": "overall"}]
+    for block in result.attributes:
+        groups = [*block.groups, replace(result.overall, group="overall")]
         rows = [
             {
-                "group": group["group"],
-                "rows": group["rows"],
-                "share": group["share"],
-                **{name: _value(group, name) for name in present},
+                "group": group.group,
+                "rows": group.rows,
+                "share": group.share,
+                **{name: _estimate_of(group, name) for name in present},
                 "note": "unknown group" if _unknown(group) else "",
             }
             for group in groups
         ]
         columns = ("group", "rows", "share", *present, "note")
-        tables.append(_table(f"{block['attribute']}: performance", block["attribute"], columns, rows))
+        tables.append(_table(f"{block.attribute}: performance", block.attribute, columns, rows))
     return lines, tables
 
 
-Maker = Callable[[Json, Spec], tuple[list[str], list[dict[str, Any]]]]
-MAKERS: Mapping[str, Maker] = {"ll144": _ll144, "ugesp": _ugesp, "lending": _lending, "eu": _eu}
+Maker = Callable[[Audit, Spec], tuple[list[str], list[TemplateTable]]]
+MAKERS: Mapping[str, tuple[TemplateName, Maker]] = {
+    "ll144": ("ll144", _ll144),
+    "ugesp": ("ugesp", _ugesp),
+    "lending": ("lending", _lending),
+    "eu": ("eu", _eu),
+}

@@ -1,7 +1,6 @@
 """Settings and results of an audit: frozen, plain, computed elsewhere.
 
-The JSON form (:mod:`fairfix.auditing.as_json`) follows the fields in their order; those that have a default are left
-out at it.
+What is saved and shown of them is a struct of :mod:`fairfix.schema` (:mod:`fairfix.auditing.result_structs`).
 """
 
 from __future__ import annotations
@@ -10,10 +9,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from fairfix.auditing.checks import Check, Ruling, Verdict, worst
-from fairfix.data.choices import GateOn
+from fairfix.auditing.checks import Check, Ruling, worst
+from fairfix.data.choices import Form, GateOn, Keep, Level
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
+from fairfix.schema import common
+from fairfix.schema.audit import Breakdown, Membership
+from fairfix.schema.common import CalibrationBin, Distribution, PairGap, Verdict
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class GroupReport:
     weight: float
     share: float
     metrics: Mapping[str, Value]
-    calibration: tuple[Mapping[str, float | None], ...] = ()
+    calibration: tuple[CalibrationBin, ...] = ()
     score_deviation: float | None = None
 
 
@@ -94,48 +96,8 @@ class ComparisonReport:
     stratum: str = ""
     at: float | None = None
     per_group: Mapping[str, Value] = field(default_factory=dict)
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[PairGap, ...] = ()
     of_class: str = ""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The value of two groups, with its certified numerical error."""
-
-    groups: tuple[str, str]
-    value: float
-    bound: float = 0.0
-
-
-@dataclass(frozen=True)
-class GroupShares:
-    """Shares of a group with a lower score than each of some scores."""
-
-    group: str
-    below: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class ScoreGap:
-    """Two groups that are furthest apart, at which score, and their shares at or below it (from bins: below it)."""
-
-    groups: tuple[str, ...]
-    score: float
-    shares: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class ScoreShares:
-    """Distribution functions of the score at a few scores, and where two groups are furthest apart.
-
-    ``scores`` increase and are close to quantiles of everybody's score, the smallest and largest included;
-    ``everybody`` has the shares of rows with a lower score than each. There is no gap with fewer than two groups.
-    """
-
-    scores: tuple[float, ...]
-    everybody: tuple[float, ...]
-    groups: tuple[GroupShares, ...]
-    gap: ScoreGap | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +113,7 @@ class Block:
     stratum: str = ""
     groups: tuple[GroupReport, ...]
     comparisons: Mapping[str, ComparisonReport]
-    distribution: ScoreShares | None = None
+    distribution: Distribution | None = None
     true_groups: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
@@ -213,7 +175,7 @@ class Figure:
     """The number of the recorded groups; NaN where there is none."""
     weighted: float
     """Every row counted in each true group by its chance to be there; NaN where it is not known."""
-    bounds: Mapping[str, Bound]
+    bounds: Mapping[Level, Bound]
     """Assumption (N0 to N4) -> where the number lies."""
     naive: tuple[float, float] | None = None
     """``recorded`` give or take the share of the group that is recorded as another; no bound at all, or None."""
@@ -229,43 +191,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class BreakdownReport:
-    """How much noise may depend on outcomes before a check's verdict on true groups is open.
-
-    ``holds_up_to`` and ``fails_up_to`` are the largest eps at which the limit is kept, or broken, for certain; NaN if
-    it never is.
-    """
-
-    check: str
-    holds_up_to: float
-    fails_up_to: float
-
-
-@dataclass(frozen=True)
-class Membership:
-    """Probabilities of one true group: its column, and its share."""
-
-    group: str
-    column: str
-    share: float
-
-
-@dataclass(frozen=True)
-class MembershipReport:
-    """Probabilities of membership: their groups, the number of distinct vectors, and the bins made of them.
-
-    The worst case was looked for on ``searched`` rows, which the bins are of; its limits are those of ``held`` others.
-    """
-
-    groups: tuple[Membership, ...]
-    vectors: int
-    bins: int
-    smallest_bin: int
-    searched: int
-    held: int
-
-
-@dataclass(frozen=True)
 class NoiseReport:
     """What an audit says of true groups."""
 
@@ -275,18 +200,18 @@ class NoiseReport:
     true: tuple[str, ...]
     noisy: tuple[str, ...]
     """Names of the groups."""
-    form: str
+    form: Literal["", Form, "membership"]
     rows: int | None
     by_label: bool
-    keep: str
+    keep: Literal["", Keep, "either"]
     """Of the table: what its values are, rows counted, whether it is by label, and what of it is carried over."""
     table: tuple[tuple[float, ...], ...]
     """Joint masses of true and recorded groups in the data, shape (J, K); empty without a table."""
-    rests_on: str
+    rests_on: Level
     """The strongest assumption that was stated; what is gated rests on it."""
-    stated: Mapping[str, str]
+    stated: Mapping[Level, str]
     """Assumption -> what was stated, in words."""
-    unavailable: Mapping[str, str]
+    unavailable: Mapping[Level, str]
     """Assumption -> why there is no bound under it."""
     radii: Mapping[str, float]
     conditional_radii: Mapping[str, float]
@@ -303,14 +228,14 @@ class NoiseReport:
     """(metric, group) of which the table without labels can say nothing, whatever the decisions are."""
     figures: tuple[Figure, ...]
     """Of groups, then of comparisons."""
-    breakdowns: tuple[BreakdownReport, ...]
+    breakdowns: tuple[Breakdown, ...]
     """Of checks."""
     replicates: int
     seed: int
     """Of the resampling."""
     notes: tuple[str, ...] = ()
     """What the reader must know besides."""
-    membership: MembershipReport | None = None
+    membership: Membership | None = None
     """Where rows carry probabilities of membership; then there are no recorded groups and no table."""
 
 
@@ -341,7 +266,7 @@ class AuditReport:
     """Column of a cell -> level -> its rows."""
 
     @property
-    def verdict(self) -> str | None:
+    def verdict(self) -> common.Verdict | None:
         """The worst verdict of the checks; None when nothing was gated."""
         return worst(result.verdict for result in self.checks)
 

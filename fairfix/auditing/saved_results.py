@@ -11,20 +11,24 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.schema import checked
 from fairfix.schema.audit import Audit
 from fairfix.schema.classes import Classes
-from fairfix.schema.common import ROUNDED, Block, Check, Estimate
+from fairfix.schema.common import ROUNDED, Block, Check, Estimate, SavedResult
 from fairfix.schema.repair import Repair
 
 SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
 """Code of a check -> its verdict; those of other codes are undecided."""
 
 
-def check_saved(content: Any) -> None:
-    """Raise a ValueError where a result that was read from JSON is not as fairfix writes it.
+def checked_result(content: Any) -> SavedResult:
+    """Return a result that was read from JSON; a result as it was made stays as it is.
 
-    Beyond its form, the verdict of every check is that of its interval and its limit, the verdict of the result is the
-    worst of those, and rates lie between 0 and 1.
+    A ValueError where it is not as fairfix writes it. Beyond its form, the verdict of every check is that of its
+    interval and its limit, the verdict of the result is the worst of those, and rates lie between 0 and 1.
     """
+    if isinstance(content, SavedResult):
+        return content
     result = checked(content)
+    if not isinstance(result, SavedResult):
+        raise ValueError("its run failed, so there is no result")  # noqa: TRY004  as all that is wrong with a file
     if isinstance(result, Audit | Classes | Repair):
         for check in result.checks:
             _require_ruling(check)
@@ -38,6 +42,7 @@ def check_saved(content: Any) -> None:
                     _require_range(name, estimate)
             for comparison in block.comparisons:
                 _require_range(comparison.id, comparison)
+    return result
 
 
 def _blocks(result: Audit | Classes) -> Iterator[Block]:

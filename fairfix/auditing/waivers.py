@@ -14,16 +14,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Literal
 
-from fairfix.auditing.as_json import value_of
+import msgspec
+
 from fairfix.auditing.baseline import without_change
-from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, named, rule
+from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, named, ruled
 from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.result_structs import value_of
 from fairfix.errors import ConfigError, UsageError
+from fairfix.schema import common
 
 KEYS = ("check", "reason", "expires", "limit")
-STATES = ("exceeded", "used", "not needed")
+State = Literal["used", "not needed", "expired", "exceeded", "matches nothing"]
+STATES: tuple[State, ...] = ("exceeded", "used", "not needed")
 """What a waiver did to a check, the most first, while it holds; else it is expired, or matches nothing."""
 
 SOON = 14
@@ -85,17 +89,11 @@ class Waiver:
             None if limit is None else float(limit),
         )
 
-    @property
-    def terms(self) -> dict[str, Any]:
-        """Reason, last day and limit in JSON form."""
-        limit = {} if self.limit is None else {"limit": self.limit}
-        return {"reason": self.reason, "expires": self.expires.isoformat(), **limit}
-
-    def covers(self, judged: Mapping[str, Any]) -> bool:
+    def covers(self, judged: common.Check) -> bool:
         """Return whether a judged check is the one that is meant."""
-        of = Comparison.parse(judged["comparison"], judged["attribute"], judged.get("group"))
-        alike = (judged["of"] == "change") == self.of_change and self.check.comparison.covers(of)
-        same = (self.check.operator, self.check.limit) == (judged["operator"], judged["limit"])
+        of = Comparison.parse(judged.comparison, judged.attribute, judged.group or None)
+        alike = (judged.of == "change") == self.of_change and self.check.comparison.covers(of)
+        same = (self.check.operator, self.check.limit) == (judged.operator, judged.limit)
         return alike and (same or not self.exact)
 
 
@@ -113,53 +111,79 @@ def _day(value: Any, text: str, where: str) -> date:
 
 
 def apply(
-    checks: Sequence[Mapping[str, Any]], waivers: Sequence[Waiver], today: date
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    checks: Sequence[common.Check], waivers: Sequence[Waiver], today: date
+) -> tuple[tuple[common.Check, ...], tuple[common.Waiver, ...]]:
     """Return the checks with what is waived, and every waiver with what it did.
 
     A check under several waivers has the mildest of their verdicts. ``ConfigError`` where the limit of a waiver is
     stricter than that of the check.
     """
-    out = [dict(check) for check in checks]
-    used = []
+    out, used = list(checks), list[common.Waiver]()
     for waiver in waivers:
-        states = {i: _waive(out[i], one, waiver, today) for i, one in enumerate(checks) if waiver.covers(one)}
-        state = next((one for one in STATES if one in states.values()), "matches nothing")
-        covers = [out[i]["id"] for i, one in states.items() if one == "used"]
+        states = dict[int, State]()
+        for i, one in enumerate(checks):
+            if waiver.covers(one):
+                out[i], states[i] = _waived(out[i], one, waiver, today)
+        state: State = next((one for one in STATES if one in states.values()), "matches nothing")
+        covers = tuple(out[i].id for i, one in states.items() if one == "used")
         if states and waiver.expires < today:
             state = "expired"
         left = (waiver.expires - today).days
-        ends = {"days_left": left} if state == "used" and left <= SOON else {}
-        used.append({"check": waiver.text, **waiver.terms, "state": state, "covers": covers, **ends})
-    return out, used
+        used.append(
+            common.Waiver(
+                check=waiver.text,
+                reason=waiver.reason,
+                expires=waiver.expires.isoformat(),
+                limit=waiver.limit,
+                state=state,
+                covers=covers,
+                days_left=left if state == "used" and left <= SOON else None,
+            )
+        )
+    return tuple(out), tuple(used)
 
 
-def _waive(check: dict[str, Any], unwaived: Mapping[str, Any], waiver: Waiver, today: date) -> str:
-    """Change the verdict of a check that a waiver covers, and that without waivers is ``unwaived``; return a state."""
-    own = Check(check["check"], Comparison.parse(check["comparison"]), check["operator"], check["limit"])
+def _waived(
+    check: common.Check, unwaived: common.Check, waiver: Waiver, today: date
+) -> tuple[common.Check, State]:
+    """Return a check that a waiver covers with its verdict, and a state; without waivers it is ``unwaived``."""
+    own = Check(check.check, Comparison.parse(check.comparison), check.operator, check.limit)
     if waiver.limit is not None and not own.violated_by(waiver.limit) and waiver.limit != own.limit:
         raise ConfigError(
             f"the waiver of {waiver.text!r} has the limit {waiver.limit:g}, which is stricter than the check "
-            f"{check['check']!r} itself"
+            f"{check.check!r} itself"
         )
-    if check["verdict"] not in ("fail", "undecided"):
-        return "not needed"
+    if check.verdict not in ("fail", "undecided"):
+        return check, "not needed"
     if waiver.expires < today:
-        check["reason"] += f" (its waiver has expired on {waiver.expires})"
-        return "expired"
-    bound = "" if waiver.limit is None else f" up to {waiver.limit:g}"
+        reason = f"{check.reason} (its waiver has expired on {waiver.expires})"
+        return msgspec.structs.replace(check, reason=reason), "expired"
     if waiver.limit is not None:
-        ruling = Ruling("undecided", unwaived["code"], unwaived["reason"])
-        if unwaived["code"] not in AT_ANY_LIMIT:
+        ruling = Ruling("undecided", unwaived.code, unwaived.reason)
+        if unwaived.code not in AT_ANY_LIMIT:
             value = replace(value_of(unwaived), reason="")
             at = replace(own, limit=waiver.limit)
-            ruling = at.judge(value, complete=unwaived["complete"], gate_on=unwaived["gate_on"])
+            ruling = at.judge(value, complete=unwaived.complete, gate_on=unwaived.gate_on)
         if ruling.verdict != "pass":
-            if (ruling.verdict, check["verdict"]) != ("fail", "undecided"):
+            if (ruling.verdict, check.verdict) != ("fail", "undecided"):
                 reason = f"checked at the waiver's limit {waiver.limit:g}: {ruling.reason}"
-                rule(check, replace(ruling, reason=reason))
-            return "exceeded"
-    check["waived"] = {key: unwaived[key] for key in ("verdict", "code", "severity")} | waiver.terms
-    check["reason"] = f"waived{bound} until {waiver.expires}: {waiver.reason} ({unwaived['reason']})"
-    check["verdict"], check["severity"] = "waived", SEVERITIES["waived"]
-    return "used"
+                check = ruled(check, replace(ruling, reason=reason))
+            return check, "exceeded"
+    assert unwaived.verdict == "fail" or unwaived.verdict == "undecided"
+    assert unwaived.severity == "error" or unwaived.severity == "warning"
+    bound = "" if waiver.limit is None else f" up to {waiver.limit:g}"
+    waived = common.Waived(
+        verdict=unwaived.verdict,
+        code=unwaived.code,
+        severity=unwaived.severity,
+        reason=waiver.reason,
+        expires=waiver.expires.isoformat(),
+        limit=waiver.limit,
+    )
+    return msgspec.structs.replace(
+        check,
+        waived=waived,
+        reason=f"waived{bound} until {waiver.expires}: {waiver.reason} ({unwaived.reason})",
+        verdict="waived",
+        severity=SEVERITIES["waived"],
+    ), "used"

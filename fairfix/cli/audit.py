@@ -15,15 +15,16 @@ from fairfix.cli.options import (
     settle,
     undecided_option,
 )
-from fairfix.cli.outputs import check_outputs, locate, write_results
+from fairfix.cli.outputs import check_outputs, located, write_results
 from fairfix.cli.progress import working
 from fairfix.tasks.request import AuditRequest
 
 if TYPE_CHECKING:
-    from fairfix.tasks.result import Result
+    from fairfix.tasks.audit import AuditResult
+    from fairfix.tasks.slices import SlicesResult
 
 
-def _run(request: AuditRequest) -> Result:
+def _run(request: AuditRequest) -> AuditResult | SlicesResult:
     """Return the audit, or the search for slices where nothing is protected."""
     if request.slices and not request.protected and request.noise_spec.membership is None:
         from fairfix.tasks.slices import run_slices
@@ -60,6 +61,5 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     with working(given, "auditing"):
         request = request_of(ctx, AuditRequest)
         result = _run(request)
-    locate(result.content, ctx)
-    write_results(result.content, given)
+    write_results(located(result.content, ctx), given)
     return result.exit_status(given["undecided"])

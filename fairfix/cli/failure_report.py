@@ -79,18 +79,20 @@ class Asked:
         self, files: Sequence[tuple[str, str]], status: int, code: str, message: str, printed: str = "text"
     ) -> None:
         """Write that the run has no result to files that may be replaced, and print it in a format but for text."""
-        from fairfix.data.files import UNRUN
+        from msgspec import convert
+
         from fairfix.report import FORMATS, unrun
         from fairfix.report.words import as_options
+        from fairfix.schema import schema_id
+        from fairfix.schema.unrun import Unrun
 
-        problem = {
-            "schema": UNRUN,
-            "fairfix": __version__,
+        fields = {
             "command": self.command,
             "status": int(status),
             "code": code,
             "message": as_options(message),
         }
+        problem = convert({"schema": schema_id("unrun"), "fairfix": __version__, **fields}, Unrun)
         for name, path in files:
             if name in FORMATS and not scheme_of(path) and _is_replaceable(Path(path)):
                 with suppress(FairfixError, OSError):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import click
+from msgspec import convert
 
 from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import format_option, option
 from fairfix.errors import MALFORMED, ArtifactError
-from fairfix.report.layout import Json, exact, interval, titled
+from fairfix.report.layout import exact, interval, titled
 from fairfix.report.repairs import solution_facts
 from fairfix.report.words import as_json, as_options, harmless, named, plain
+from fairfix.schema.repair import Evaluations, Solution
+
+Json = Mapping[str, Any]
 
 
 @click.command("inspect", cls=SectionedCommand)
@@ -143,15 +148,13 @@ def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
     if facts:
         if "guarantee" in facts:
             yield f"guarantee         {as_options(facts['guarantee']['says'])}"
-        held = facts["proof"].get("holdout")
-        proof, rows = (
-            (facts["proof"]["fit"], "training rows, none held out")
-            if held is None
-            else (held, "held-out rows")
+        proof = convert(facts["proof"], Evaluations)
+        held = proof.holdout or proof.fit
+        rows = "training rows, none held out" if proof.holdout is None else "held-out rows"
+        yield f"evaluation        {held.rows:,} {rows}, {held.randomized:.2%} of the decisions randomized"
+        yield from (
+            f"  {titled(row.name)}: {interval(row.before)} -> {interval(row.after)}" for row in held.table
         )
-        yield f"evaluation        {proof['rows']:,} {rows}, {proof['randomized']:.2%} of the decisions randomized"
-        for row in proof["table"]:
-            yield f"  {titled(row['name'])}: {interval(row['before'])} -> {interval(row['after'])}"
         for kind in ("warning", "note"):
             yield from (f"{kind:<18}{as_options(text)}" for text in facts.get(f"{kind}s", ()))
     if detail:
@@ -171,19 +174,19 @@ def _parts(manifest: Json) -> Iterator[str]:
     if facts:
         yield f"fingerprint       {facts['data']['fingerprint']} of the data"
         if "solution" in facts:
-            yield from _solution(facts["solution"])
+            yield from _solution(convert(facts["solution"], Solution))
         if "vectors" in facts:
             many = len(facts["vectors"]["draws"])
             yield f"vectors           {many} synthetic rows with their results, to test a reader with"
     yield f"versions          {_pairs(manifest['versions'])}; seed {manifest['seed']}"
 
 
-def _solution(solution: Json) -> Iterator[str]:
+def _solution(solution: Solution) -> Iterator[str]:
     for i, line in enumerate(solution_facts(solution)):
         yield f"{'' if i else 'solution':<18}{line}"
-    for one in solution["quantities"]:
-        name = f"{one['name']} of {named(one['group'])}" if "group" in one else one["name"]
-        yield f"  {name}: {exact(one['value'])} ({one['meaning']})"
+    for one in solution.quantities:
+        name = f"{one.name} of {named(one.group)}" if one.group else one.name
+        yield f"  {name}: {exact(one.value)} ({one.meaning})"
 
 
 def _pairs(facts: Json) -> str:

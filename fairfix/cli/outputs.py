@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -23,8 +23,13 @@ from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import DataError, UsageError
 from fairfix.report.words import as_options
 
+if TYPE_CHECKING:
+    from fairfix.schema.common import CheckedResult, SavedResult
 
-def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+Gated = TypeVar("Gated", bound="CheckedResult")
+
+
+def write_results(result: SavedResult, given: Mapping[str, Any]) -> None:
     """Write the result to its files in the formats asked for, and print it."""
     with publishing():
         printed = write_reports(result, given)
@@ -40,7 +45,7 @@ def publishing() -> Iterator[None]:
         yield
 
 
-def write_reports(result: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def write_reports(result: SavedResult, given: Mapping[str, Any]) -> str:
     """Write the result to its files, while :func:`publishing`; return what is to be printed when they stand."""
     from fairfix.data.files import write_text
 
@@ -52,7 +57,7 @@ def write_reports(result: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     return printed
 
 
-def print_report(result: Mapping[str, Any], given: Mapping[str, Any], printed: str) -> None:
+def print_report(result: SavedResult, given: Mapping[str, Any], printed: str) -> None:
     """Print what :func:`write_reports` returned, and append to the step summary of a GitHub workflow."""
     click.echo(printed, nl=False)
     if "github" in _formats(given):
@@ -64,7 +69,7 @@ def _formats(given: Mapping[str, Any]) -> list[str]:
     return [given.get("format_", ""), *(_format_and_file(text)[0] for text in given.get("out", ()))]
 
 
-def _append_summary(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _append_summary(result: SavedResult, given: Mapping[str, Any]) -> None:
     """Append the Markdown report to the step summary of a GitHub workflow, where there is one."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
@@ -148,21 +153,28 @@ def _check_url(text: str, path: str, *, report: bool) -> None:
     check_target(path)
 
 
-def locate(result: Mapping[str, Any], ctx: click.Context) -> None:
-    """Add to each check of a result the line of the configuration file that it is written in, if it is from there."""
+def located(result: Gated, ctx: click.Context) -> Gated:
+    """Return a result with the line of the configuration file that each check is written in, if it is from there."""
     if not ctx.params.get("config"):
-        return
+        return result
     path = Path(ctx.params["config"])
     lines = path.read_text(encoding="utf-8").splitlines()
     if ctx.get_parameter_source("check") is not ParameterSource.DEFAULT_MAP:
-        return
+        return result
     key = re.compile(r"\s*check\s*=")
-    for check in result.get("checks", ()):
-        text = check["check"]
-        exact = (i for i, line in enumerate(lines, 1) if f'"{text}"' in line or f"'{text}'" in line)
-        about = (i for i, line in enumerate(lines, 1) if key.match(line))
+    from msgspec.structs import replace
+
+    from fairfix.schema.common import Written
+
+    checks = list(result.checks)
+    for i, check in enumerate(checks):
+        text = check.check
+        exact = (n for n, line in enumerate(lines, 1) if f'"{text}"' in line or f"'{text}'" in line)
+        about = (n for n, line in enumerate(lines, 1) if key.match(line))
         if number := next(exact, next(about, 0)):
-            check["written"] = {"file": Path(os.path.relpath(path)).as_posix(), "line": number}
+            written = Written(file=Path(os.path.relpath(path)).as_posix(), line=number)
+            checks[i] = replace(check, written=written)
+    return replace(result, checks=tuple(checks))
 
 
 def _check_streams(text: str, path: Path, *, prints: bool) -> None:
@@ -202,7 +214,7 @@ def _width(*, terminal: bool, shown: bool) -> int:
     return int(asked) if asked.isdecimal() and int(asked) > 0 else PIPED
 
 
-def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool) -> str:
+def render(name: str, result: SavedResult, *, detail: bool, terminal: bool) -> str:
     """Render a result, to the width and colours of the terminal where it goes to one."""
     from fairfix.report import renderer
 

@@ -22,7 +22,7 @@ from fairfix.cli.options import (
     talk,
     undecided_option,
 )
-from fairfix.cli.outputs import check_outputs, locate, print_report, publishing, write_reports
+from fairfix.cli.outputs import check_outputs, located, print_report, publishing, write_reports
 from fairfix.cli.progress import working
 from fairfix.data.names import did_you_mean
 from fairfix.errors import UsageError
@@ -343,8 +343,8 @@ def command(ctx: click.Context, /, **_: Any) -> int:
         with working(given, f"repairing by {given['method']}"):
             request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"])
             result = run_repair(request)
-        locate(result.content, ctx)
-        printed = write_reports(result.content, given)
+        content = located(result.content, ctx)
+        printed = write_reports(content, given)
     talk(f"wrote {given['output']}")
-    print_report(result.content, given, printed)
+    print_report(content, given, printed)
     return result.exit_status(given["undecided"])

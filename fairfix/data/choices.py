@@ -50,3 +50,9 @@ Code = Literal[
 
 Severity = Literal["error", "warning", "note", "none"]
 """Level of a verdict."""
+
+Operator = Literal["<", "<=", ">", ">="]
+"""How a check compares a value with its limit."""
+
+Level = Literal["N0", "N1", "N2", "N3", "N4"]
+"""Assumptions about noise in the groups, from the weakest to the strongest."""

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from fairfix.auditing.results import ComparisonReport, Pair, Value
+from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
@@ -57,6 +57,7 @@ from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.individual.similar import Comparable
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.schema.common import PairGap, number
 from fairfix.solvers.transport import regularizer_empirical
 from fairfix.stats.estimates import Means, Proportions, powers
 
@@ -370,16 +371,15 @@ def _largest(
     reason: str = "",
 ) -> ComparisonReport:
     """Return the largest difference of what can be judged; undefined is what cannot, with the reasons."""
-    decided: dict[tuple[str, str], MatchedContrast | ResidualContrast] = {}
-    undecided = dict(decided)
+    decided, undecided = (dict[tuple[str, str], MatchedContrast | ResidualContrast]() for _ in range(2))
     for one in contrasts:
         sides = names[one.first], "all other rows" if one.second is None else names[one.second]
         (decided if one.undecided is None else undecided)[sides] = one
     unknown = tuple(map(" / ".join, undecided))
     if not decided:
-        why = next((str(one.undecided) for one in undecided.values()), "there is nothing to compare")
-        return _undefined(identifier, why, unknown)
-    pairs = tuple(Pair(sides, one.value) for sides, one in decided.items())
+        whys = (str(one.undecided) for one in undecided.values())
+        return _undefined(identifier, next(whys, "there is nothing to compare"), unknown)
+    pairs = tuple(PairGap(groups=sides, value=number(one.value)) for sides, one in decided.items())
     (first, second), top = max(decided.items(), key=lambda item: abs(item[1].value))
     if isinstance(top, ResidualContrast):
         reason = (
@@ -393,8 +393,8 @@ def _largest(
 
 def _of_any(differences: Collection[Value | MatchedContrast | ResidualContrast]) -> tuple[float, float]:
     """Return the limits of the largest difference, whatever its sign, from those of all."""
-    low = max(max(one.low, -one.high, 0.0) for one in differences)
-    return low, max(max(one.high, -one.low) for one in differences)
+    ends = [(max(one.low, -one.high, 0.0), max(one.high, -one.low)) for one in differences]
+    return max(low for low, _ in ends), max(high for _, high in ends)
 
 
 NEIGHBOURS, QUERIES, REFERENCES = 20, 5_000, 20_000

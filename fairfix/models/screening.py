@@ -46,6 +46,7 @@ from fairfix.data.table import Table
 from fairfix.errors import ColumnError
 from fairfix.models.features import kind_of
 from fairfix.models.trace import Caution, Note
+from fairfix.schema.common import LeftOut
 
 LEAKS = frozenset(("leak", "after"))
 """Reasons that give away the label, which are also warned about."""
@@ -124,36 +125,29 @@ ID_WORDS = frozenset(("id", "ids", "uuid", "guid", "key", "ssn", "email", "phone
 """Last words in the names of IDs."""
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A column that is not learned from, the reason, and the same in words."""
-
-    column: str
-    reason: LeftOutReason
-    text: str
-
-
 def screen_types(schema: pa.Schema, names: Sequence[str]) -> list[LeftOut]:
     """Return which of some columns the types or the names alone rule out."""
     times, own = Counter(schema.names), of_predict(schema)
     out = []
     for name in dict.fromkeys(names):
         if times[name] > 1:
-            out.append(LeftOut(name, "repeated", f"{times[name]} columns have this name"))
+            out.append(LeftOut(column=name, reason="repeated", text=f"{times[name]} columns have this name"))
         elif INDEX_NAME.fullmatch(name):
-            out.append(LeftOut(name, "index", "is the index of a data frame"))
+            out.append(LeftOut(column=name, reason="index", text="is the index of a data frame"))
         elif name in own:
-            out.append(LeftOut(name, "output", "is output of 'fairfix predict'"))
+            out.append(LeftOut(column=name, reason="output", text="is output of 'fairfix predict'"))
         else:
             kind = schema.field(name).type
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
             if pa.types.is_temporal(kind):
-                out.append(LeftOut(name, "date", "holds dates or times"))
+                out.append(LeftOut(column=name, reason="date", text="holds dates or times"))
                 continue
             try:
                 kind_of(name, kind)
             except ColumnError:
-                out.append(LeftOut(name, "type", f"has type {kind}, which is not supported"))
+                out.append(
+                    LeftOut(column=name, reason="type", text=f"has type {kind}, which is not supported")
+                )
     return out
 
 
@@ -174,7 +168,7 @@ def screen(table: Table, names: Sequence[str]) -> list[LeftOut]:
                     verdict = _confirmed(other, part, copy, View.after)
                     if verdict is not None:
                         text = f"has values only where {name!r}, which predicts the label, is the same"
-                        out[other] = LeftOut(other, "after", text)
+                        out[other] = LeftOut(column=other, reason="after", text=text)
     return [out[name] for name in names if name in out]
 
 
@@ -305,11 +299,13 @@ class View:
             return _ragged(name, column)
         one = self.entries(name)
         if one.size <= 1:
-            return LeftOut(name, "constant", "has one value in all rows")
+            return LeftOut(column=name, reason="constant", text="has one value in all rows")
         if one.reals is not None and not np.all(np.abs(one.reals[~one.missing].astype(float)) < LARGEST):
-            return LeftOut(name, "type", "holds infinite numbers, or numbers too large to be squared")
+            return LeftOut(
+                column=name, reason="type", text="holds infinite numbers, or numbers too large to be squared"
+            )
         if _dates(one):
-            return LeftOut(name, "date", "holds dates or times")
+            return LeftOut(column=name, reason="date", text="holds dates or times")
         return (
             self._leak(name, one)
             or self._after(name, one)
@@ -356,9 +352,11 @@ class View:
                 if _one_to_one(one.codes, groups.codes) and self._sure(
                     one.rows, 0, math.lgamma(one.size + 1)
                 ):
-                    return LeftOut(name, "leak", "is the label, with other names for its classes")
+                    return LeftOut(
+                        column=name, reason="leak", text="is the label, with other names for its classes"
+                    )
             if label is not None and _same_order(one, label):
-                return LeftOut(name, "leak", "has the order of the label, or the reverse")
+                return LeftOut(column=name, reason="leak", text="has the order of the label, or the reverse")
             return None
         ones = int(self.outcome.sum())
         both = (len(self.outcome) - ones, ones)
@@ -375,7 +373,7 @@ class View:
             if errors
             else "predicts the label without error"
         )
-        return LeftOut(name, "leak", text)
+        return LeftOut(column=name, reason="leak", text=text)
 
     def _predictions(self, one: Entries) -> Iterator[tuple[float, int, float]]:
         """Yield (balanced accuracy, wrong rows, log of the number of rules) of simple rules of a column."""
@@ -416,9 +414,9 @@ class View:
                 if many >= least and bool(own[present].all()):
                     own_name = "1" if label else "0"
                     return LeftOut(
-                        name,
-                        "after",
-                        f"has values in {many:,} rows, all of label {own_name}: recorded after it",
+                        column=name,
+                        reason="after",
+                        text=f"has values in {many:,} rows, all of label {own_name}: recorded after it",
                     )
         return None
 
@@ -427,7 +425,9 @@ class View:
         for column in self.table.reading.columns.protected:
             codes = self.table.groups([column]).codes
             if _one_to_one(one.codes, codes) and self._sure(one.rows, 0, math.lgamma(one.size + 1)):
-                return LeftOut(name, "group", f"is the protected column {column!r} with other names")
+                return LeftOut(
+                    column=name, reason="group", text=f"is the protected column {column!r} with other names"
+                )
         return None
 
     def _score(self, name: str, one: Entries) -> LeftOut | None:
@@ -436,9 +436,11 @@ class View:
         if score is None:
             return None
         if _same_order(one, score):
-            return LeftOut(name, "score", "has the order of the score, or the reverse")
+            return LeftOut(column=name, reason="score", text="has the order of the score, or the reverse")
         if one.size <= FEW and _bins(one, score) and self._sure(one.rows, 0, math.lgamma(one.size + 1)):
-            return LeftOut(name, "score", f"has {one.size} values, which are ranges of the score")
+            return LeftOut(
+                column=name, reason="score", text=f"has {one.size} values, which are ranges of the score"
+            )
         return None
 
 
@@ -496,10 +498,10 @@ def _ragged(name: str, column: pa.ChunkedArray) -> LeftOut | None:
 
     lengths = pc.unique(pc.list_value_length(column).drop_null())
     if len(lengths) != 1 or lengths[0].as_py() == 0:
-        return LeftOut(name, "type", "holds lists of several lengths, or none")
+        return LeftOut(column=name, reason="type", text="holds lists of several lengths, or none")
     flat = pc.list_flatten(column)
     if flat.null_count or not pc.all(pc.is_finite(flat)).as_py():
-        return LeftOut(name, "type", "holds lists with missing or infinite numbers")
+        return LeftOut(column=name, reason="type", text="holds lists with missing or infinite numbers")
     return None
 
 
@@ -530,7 +532,7 @@ def _output(name: str) -> LeftOut | None:
         or words == {"score"}
         or ("score" in words and words & OF_SCORES)
     ):
-        return LeftOut(name, "output", "is named like the output of a model")
+        return LeftOut(column=name, reason="output", text="is named like the output of a model")
     return None
 
 
@@ -552,11 +554,15 @@ def _index(name: str, one: Entries, unlikely: float) -> LeftOut | None:
     rows = one.rows[: one.size - 1] if one.missing.any() else one.rows
     pairs, expected = float((rows * (rows - 1) // 2).sum()), n * (n - 1) / (2 * span)
     if len(rows) >= 0.9 * n and _log_below(pairs, expected) <= unlikely:
-        return LeftOut(name, "index", "numbers the rows: whole numbers that rarely repeat in their range")
+        return LeftOut(
+            column=name,
+            reason="index",
+            text="numbers the rows: whole numbers that rarely repeat in their range",
+        )
     if len(rows) == n == span and bool((np.diff(reals.astype(np.float64)) == 1).all()):
-        return LeftOut(name, "index", "is the number of the row")
+        return LeftOut(column=name, reason="index", text="is the number of the row")
     if len(rows) >= max(FEWEST_TEXTS, n / 2) and (words := _words(name)) and words[-1] in ID_WORDS:
-        return LeftOut(name, "id", "is named like an ID, and its values rarely repeat")
+        return LeftOut(column=name, reason="id", text="is named like an ID, and its values rarely repeat")
     return None
 
 
@@ -577,7 +583,13 @@ def _text(name: str, one: Entries) -> LeftOut | None:
     seen = Seen()
     seen.add(one.levels[: len(rows)])
     if not seen.text and (seen.unit or seen.open or seen.thousands or "," in seen.decimal):
-        return LeftOut(name, "numbers", f"holds numbers as text, such as {seen.in_words!r}")
+        return LeftOut(
+            column=name, reason="numbers", text=f"holds numbers as text, such as {seen.in_words!r}"
+        )
     if len(rows) > FEWEST_TEXTS and unique > RARE * n:
-        return LeftOut(name, "text", f"holds names or free text: {unique:,} of {n:,} values occur once")
+        return LeftOut(
+            column=name,
+            reason="text",
+            text=f"holds names or free text: {unique:,} of {n:,} values occur once",
+        )
     return None

@@ -23,6 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fairfix.data.choices import Level
 from fairfix.errors import DataError
 from fairfix.noise.added_rows import LOWER, UPPER, level_with_row, with_ends
 from fairfix.noise.bootstrap_bounds import Draws
@@ -44,7 +45,7 @@ class Unavailable(Exception):  # noqa: N818 - nothing went wrong
 class Assumption(ABC):
     """An assumption about the noise behind recorded groups; ``alpha`` is one minus the confidence of intervals."""
 
-    level: ClassVar[str]
+    level: ClassVar[Level]
 
     def __init__(self, evidence: Evidence, alpha: float) -> None:
         self.evidence, self.alpha = evidence, alpha
@@ -57,7 +58,7 @@ class Assumption(ABC):
         """What the user stated, in words; None where the assumption was not stated."""
 
     @abstractmethod
-    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+    def bounds(self, weaker: Mapping[Level, RateBounds]) -> RateBounds:
         """Return the bounds of every rate, given those under weaker assumptions; raise :class:`Unavailable`."""
 
     def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
@@ -134,7 +135,7 @@ class N0(Assumption):
         table, only = self.evidence.table, self.evidence.noise.assumption.word == "radii"
         return f"radii computed from {table.source}" if only and table is not None else None
 
-    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+    def bounds(self, weaker: Mapping[Level, RateBounds]) -> RateBounds:
         """Return the bounds of balls; of decisions that are drawn after the recording, see :class:`N1`."""
         if self.evidence.balls is None:
             raise Unavailable(NO_TABLE)
@@ -154,7 +155,7 @@ class N0(Assumption):
 class N1(Assumption):
     """A table of true and recorded groups."""
 
-    level = "N1"
+    level: ClassVar[Level] = "N1"
     by_label: ClassVar[bool] = False
 
     @property
@@ -165,7 +166,7 @@ class N1(Assumption):
             return None
         return f"the table {'by label ' if self.by_label else ''}in {table.source}"
 
-    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+    def bounds(self, weaker: Mapping[Level, RateBounds]) -> RateBounds:
         """Return the bounds of all noise that fits the table.
 
         Of decisions that are drawn after the recording, noise does not depend on the draw.
@@ -199,7 +200,7 @@ class N3(Assumption):
         eps = self.evidence.noise.epsilon
         return None if eps is None else f"noise depends on outcomes by at most {eps:g}"
 
-    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+    def bounds(self, weaker: Mapping[Level, RateBounds]) -> RateBounds:
         """Return the bounds of linear programs."""
         evidence, eps = self.evidence, self.evidence.noise.epsilon
         if eps is None:
@@ -244,12 +245,13 @@ class N4(Assumption):
         by = " and the label" if self.evidence.by_label else ""
         return f"noise depends only on the true group{by}, and decisions do not use the recorded one"
 
-    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+    def bounds(self, weaker: Mapping[Level, RateBounds]) -> RateBounds:
         """Return the estimates, inside the bounds by the table alone."""
         if not self.evidence.noise.class_conditional:
             raise Unavailable("not stated (`assume=class-conditional`)")
         (inverted, drawn), data = self.evidence.inverted, self.evidence.data
-        level, by = ("N2", " and the label") if self.evidence.by_label else ("N1", "")
+        level: Level = "N2" if self.evidence.by_label else "N1"
+        by = " and the label" if self.evidence.by_label else ""
         allowed, groups = weaker[level], self.evidence.true
         rates: dict[str, Pair] = {}
         draws: dict[str, Pair] = {}

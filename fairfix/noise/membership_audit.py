@@ -30,11 +30,10 @@ from fairfix.auditing.results import (
     AuditReport,
     Bound,
     ComparisonReport,
-    Membership,
-    MembershipReport,
     NoiseReport,
     Settings,
 )
+from fairfix.data.choices import Level
 from fairfix.data.counts import Ints
 from fairfix.data.encoder import Encoder, Rows, numbers
 from fairfix.data.files import Source
@@ -52,6 +51,7 @@ from fairfix.noise.observed_groups import NO_DECISIONS, NOT_OF_VALUES, Recorded,
 from fairfix.noise.rates import Floats, cells_of, flipped, quotient
 from fairfix.noise.resampling import Evidence
 from fairfix.noise.true_groups import TrueGroups, audited
+from fairfix.schema.audit import Member, Membership
 
 ATTRIBUTE = "membership"
 """Name of the attribute in reports and checks."""
@@ -367,7 +367,7 @@ class Probable(Assumption):
         """The columns."""
         return f"the membership probabilities in {', '.join(self.evidence.members.groups.values())}"
 
-    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+    def bounds(self, weaker: Mapping[Level, RateBounds]) -> RateBounds:
         """Return the bounds whose limits hold at once for both groups of a pair."""
         judged, guess = self.evidence.judged, self.evidence.guess
         ends = {
@@ -395,7 +395,7 @@ class Independent(Assumption):
             return None
         return "given the membership probabilities, the true group is independent of label and decision"
 
-    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+    def bounds(self, weaker: Mapping[Level, RateBounds]) -> RateBounds:
         """Return the weighted rates, with the correlations of pairs: one number, and no two that differ by rounding."""
         if not self.is_stated:
             raise Unavailable("not stated (`assume=independent`)")
@@ -439,7 +439,7 @@ class MembershipGroups(TrueGroups):
             "N3": "eps is about a noise table (`noise=FILE`)",
         }
 
-    def shortfall(self, level: str, sides: Iterable[tuple[str, float]]) -> Pair:
+    def shortfall(self, level: Level, sides: Iterable[tuple[str, float]]) -> Pair:
         """Return what the worst group is on the wrong side of the rate over everybody by, and an upper limit of it.
 
         The limit holds for the one group and side that attain it, so each takes half of alpha, and of that the rate
@@ -468,8 +468,11 @@ class MembershipGroups(TrueGroups):
         report, comparisons = super().report(checks)
         evidence, members = self.evidence, self.evidence.members
         shares = dict(zip(self.true, evidence.joint.sum(1).tolist(), strict=True))
-        membership = MembershipReport(
-            tuple(Membership(group, column, shares[group]) for group, column in members.groups.items()),
+        membership = Membership(
+            groups=tuple(
+                Member(group=group, column=column, share=shares[group])
+                for group, column in members.groups.items()
+            ),
             vectors=len(members.vectors),
             bins=len(evidence.bin_rows),
             smallest_bin=int(evidence.bin_rows.min()),

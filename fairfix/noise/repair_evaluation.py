@@ -22,6 +22,7 @@ import numpy as np
 from fairfix.auditing.checks import Check
 from fairfix.auditing.criteria import CRITERIA, metric_of, rates_of
 from fairfix.auditing.results import ComparisonReport, Value
+from fairfix.data.choices import Level
 from fairfix.data.names import attribute_name, group_name
 from fairfix.data.numeric_groups import in_order
 from fairfix.data.scan import count_table
@@ -45,7 +46,7 @@ DIGITS = 6
 HOLDS = 1e-6
 """What the slack may be missed by, as programs are solved to no more."""
 
-LEVELS = ("N4", "N2", "N1", "N0")
+LEVELS: tuple[Level, ...] = ("N4", "N2", "N1", "N0")
 """Assumptions whose bounds are told, the strongest first; N3 is about bins, which an audit does not look at."""
 
 DIFFERENCES = {metric_of(criterion): rates_of(criterion) for criterion in CRITERIA}
@@ -189,8 +190,8 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Robustne
 def _said_of_membership(before: TrueGroups, after: TrueGroups, rates: tuple[str, ...]) -> Note:
     """Return in words what held-out rows say of groups that are known by probabilities of membership alone."""
     was, now, worst_case = (
-        true.bounds[level].of_comparison("difference", rates)
-        for true, level in ((before, "N4"), (after, "N4"), (after, "N1"))
+        bounds.of_comparison("difference", rates)
+        for bounds in (before.bounds["N4"], after.bounds["N4"], after.bounds["N1"])
     )
     names = " or ".join(f"{name.replace('_', ' ')}s" for name in rates)
     of = "the decision" if rates == ("selection_rate",) else "label and decision"
@@ -204,7 +205,7 @@ def _said_of_membership(before: TrueGroups, after: TrueGroups, rates: tuple[str,
     )
 
 
-def shortfall(true: TrueGroups, level: str, sides: Iterable[tuple[str, float]]) -> tuple[float, float]:
+def shortfall(true: TrueGroups, level: Level, sides: Iterable[tuple[str, float]]) -> tuple[float, float]:
     """Return what the worst true group is on the wrong side of the rate over everybody by, and an upper limit.
 
     ``sides`` are rates, with 1 where a group must not be below and -1 where it must not be above. The limit is the

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import get_args
 
 import numpy as np
 
@@ -22,13 +23,13 @@ from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.auditing.results import (
     AuditReport,
     Bound,
-    BreakdownReport,
     ComparisonReport,
     Figure,
     NoiseReport,
     Settings,
     Value,
 )
+from fairfix.data.choices import Level
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan
@@ -40,6 +41,8 @@ from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.observed_groups import NOT_OF_VALUES, Recorded, recorded_groups
 from fairfix.noise.rates import Floats
 from fairfix.noise.resampling import REPLICATES, TOLERANCE, Evidence
+from fairfix.schema.audit import Breakdown
+from fairfix.schema.common import number
 
 COARSE = 2e-3
 """Precision of the eps up to which a difference is certain."""
@@ -47,6 +50,10 @@ COARSE = 2e-3
 NOTHING = Value(math.nan, math.nan, math.nan)
 
 Metrics = tuple[str, ...]
+
+
+LEVELS: Mapping[str, Level] = {f"under_{level.lower()}": level for level in get_args(Level)}
+"""Scope of a comparison of true groups -> the assumption that it is under."""
 
 
 class TrueGroups:
@@ -72,17 +79,17 @@ class TrueGroups:
         self.data, self.true = evidence.data, evidence.true
         self.assumptions = {assumption.level: assumption for assumption in assumptions}
         self.stated = {level: one.stated for level, one in self.assumptions.items() if one.stated is not None}
-        self.unavailable: dict[str, str] = {}
+        self.unavailable: dict[Level, str] = {}
 
     @property
-    def rests_on(self) -> str:
+    def rests_on(self) -> Level:
         """The strongest assumption that was stated, or radii where nothing else is to be used."""
         return "N0" if self.evidence.noise.assumption.word == "radii" else max(self.stated)
 
     @cached_property
-    def bounds(self) -> dict[str, RateBounds]:
+    def bounds(self) -> dict[Level, RateBounds]:
         """Assumption -> bounds of every rate."""
-        out: dict[str, RateBounds] = {}
+        out: dict[Level, RateBounds] = {}
         for level, assumption in self.assumptions.items():
             try:
                 out[level] = assumption.bounds(out)
@@ -91,7 +98,7 @@ class TrueGroups:
         return out
 
     @cached_property
-    def of_groups(self) -> dict[str, list[dict[str, Bound]]]:
+    def of_groups(self) -> dict[str, list[dict[Level, Bound]]]:
         """Metric -> for each true group, assumption -> bounds of its rate."""
         out = {}
         for metric in self.data.metrics:
@@ -100,7 +107,7 @@ class TrueGroups:
         return out
 
     @cached_property
-    def of_comparisons(self) -> dict[tuple[str, str, Metrics], dict[str, Bound]]:
+    def of_comparisons(self) -> dict[tuple[str, str, Metrics], dict[Level, Bound]]:
         """Kind, name and rates of a comparison -> assumption -> its bounds."""
         return {
             (kind, name, rates): {
@@ -110,7 +117,7 @@ class TrueGroups:
         }
 
     @cached_property
-    def points(self) -> dict[str, Mapping[str, Floats]]:
+    def points(self) -> dict[Level, Mapping[str, Floats]]:
         """Assumption -> metric -> the best single guess of each rate."""
         return {level: self.assumptions[level].points(bounds) for level, bounds in self.bounds.items()}
 
@@ -124,10 +131,10 @@ class TrueGroups:
                 if scope == "true_groups" or f"{name}.{kind}.{scope}" in asked:
                     yield self._compared(kind, name, rates, scope)
 
-    def _level(self, scope: str) -> str:
-        return self.rests_on if scope == "true_groups" else scope.removeprefix("under_").upper()
+    def _level(self, scope: str) -> Level:
+        return self.rests_on if scope == "true_groups" else LEVELS[scope]
 
-    def _value(self, bounds: Mapping[str, Bound], level: str, point: float) -> Value:
+    def _value(self, bounds: Mapping[Level, Bound], level: Level, point: float) -> Value:
         """Return a number under an assumption, or why there is none."""
         bound = bounds.get(level)
         if bound is None or bound.reason:
@@ -178,7 +185,7 @@ class TrueGroups:
                 }
         return out
 
-    def breakdowns(self, checks: Iterable[Check]) -> Iterator[BreakdownReport]:
+    def breakdowns(self, checks: Iterable[Check]) -> Iterator[Breakdown]:
         """Yield the breakdown points of all checks that have some."""
         curve = self.evidence.curve
         if curve is None:
@@ -193,7 +200,7 @@ class TrueGroups:
                     curve.largest(partial(holds, check), kind, rates_of[name, kind])
                     for holds in (_kept, _broken)
                 )
-                yield BreakdownReport(check.text, kept, broken)
+                yield Breakdown(check=check.text, holds_up_to=number(kept), fails_up_to=number(broken))
 
     # ------------------------------------------------------------------ report
 

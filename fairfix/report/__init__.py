@@ -1,6 +1,6 @@
-"""Reports: one module per format, all rendered from the JSON form.
+"""Reports: one module per format, all rendered from the struct of a result.
 
-Every format reads the JSON form of a result only, so a saved one can be rendered again later. The format ``NAME`` is
+Every format reads the struct only, so a saved one can be rendered again later. The format ``NAME`` is
 the module ``NAME_`` here, with ``render(result, ...) -> str``; it is found by its name. The command line gives the
 settings that ``render`` has a parameter for: ``detail``, ``width``, ``color``, ``ascii_only``. A module with
 ``GATED = True`` tells of checks only; ``ENDING`` is that of its files, by default ``.NAME``. A run that did not happen
@@ -10,14 +10,18 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from pathlib import PurePath
 from pkgutil import iter_modules
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairfix.report.words import as_options, plain
+
+if TYPE_CHECKING:
+    from fairfix.schema.common import SavedResult
+    from fairfix.schema.unrun import Unrun
 
 FIRST = ("text", "json")
 """Formats that lists begin with; the others follow by name."""
@@ -56,34 +60,32 @@ def format_of(file: str) -> str:
 
 
 def renderer(name: str) -> Callable[..., str]:
-    """Return the function that renders a result's JSON form; all but JSON write parameters as options."""
+    """Return the function that renders a result; all but JSON write parameters as options."""
     render: Callable[..., str] = import_module(f"fairfix.report.{name}_").render
     if name == "json":
         return render
 
-    def rendered(result: Any, **settings: Any) -> str:
-        if "own_metrics" not in result:
-            return render(as_options(result), **settings)
+    def rendered(result: SavedResult, **settings: Any) -> str:
         from fairfix.auditing.custom_metrics import added
 
-        with added(result["own_metrics"]):
+        with added(getattr(result, "own_metrics", ())):
             return render(as_options(result), **settings)
 
     return wraps(render)(rendered)
 
 
-def unrun(name: str, problem: Mapping[str, Any]) -> str:
-    """Return what a format says of a run that did not happen; ``problem`` is in the form of ``fairfix.unrun/1``."""
+def unrun(name: str, problem: Unrun) -> str:
+    """Return what a format says of a run that did not happen."""
     module = import_module(f"fairfix.report.{name}_")
     made: str = (
         module.unrun(problem)
         if hasattr(module, "unrun")
-        else f"{headline(problem)}: {plain(problem['message'])}\n"
+        else f"{headline(problem)}: {plain(problem.message)}\n"
     )
     return made
 
 
-def headline(problem: Mapping[str, Any]) -> str:
+def headline(problem: Unrun) -> str:
     """Return which command did not run to its end, and in what way."""
     ways = {"bug": "was ended by a bug", "interrupted": "was interrupted"}
-    return f"fairfix {problem['command']} {ways.get(problem['code'], 'did not run')}"
+    return f"fairfix {problem.command} {ways.get(problem.code, 'did not run')}"

@@ -1,6 +1,6 @@
 """The answer that a report opens with, in sentences: who gets less, by how much, how sure, against which limit.
 
-Everything is read from a result's JSON form. :func:`statement` says what a number is and between whom,
+:func:`statement` says what a number is and between whom,
 :func:`judgement` what its limit says of it, :func:`rows_to_decide` how many rows would decide it, :func:`answer` puts
 the three together for an audit. Numbers are rounded only so far that none reads as its limit, as zero or as another
 number of the same sentence that it is not.
@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fairfix.auditing.comparisons import NOISE_SCOPES, WITH_NUMBER, Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, FLIP_SCOPES
 from fairfix.auditing.results import in_percent
-from fairfix.report.layout import Json
+from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.common import Block, Check, CheckedResult, Estimate, Number
+from fairfix.schema.common import Comparison as SavedComparison
 
 HEADLINE = (
     *("selection_rate.difference.between_groups", "mean_score.difference.between_groups"),
@@ -128,17 +130,51 @@ class Amounts:
 # ---------------------------------------------------------------------- parts of a result
 
 
-def block_of(result: Json, attribute: str, stratum: str = "") -> Json:
-    """Return the part of a result about an attribute, in a stratum; an empty one where there is none."""
-    blocks = result.get("strata" if stratum else "attributes", ())
-    mine = (b for b in blocks if b["attribute"] == attribute and b.get("stratum", "") == stratum)
-    return next(mine, {"attribute": attribute, "groups": (), "comparisons": ()})
+def block_of(result: CheckedResult, attribute: str, stratum: str = "") -> Block | None:
+    """Return the part of a result about an attribute, in a stratum; None where there is none."""
+    blocks = () if not isinstance(result, Audited) else result.strata if stratum else result.attributes
+    return next((b for b in blocks if b.attribute == attribute and b.stratum == stratum), None)
 
 
-def compared(check: Json, result: Json) -> Json:
-    """Return the comparison that a check is about, which also says in which stratum and at which score."""
-    block = block_of(result, check["attribute"])
-    return next((c for c in block["comparisons"] if c["id"] == check["comparison"]), check)
+def compared(check: Check, result: CheckedResult) -> SavedComparison | None:
+    """Return the comparison that a check is about, which says in which stratum and at which score; None of a group."""
+    block = block_of(result, check.attribute)
+    return None if block is None else next((c for c in block.comparisons if c.id == check.comparison), None)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A number to speak of: a comparison of a result, or a check, with what is known of the comparison it is about."""
+
+    of: Comparison
+    """What it is, with the attribute."""
+    number: Number
+    groups: tuple[str, ...]
+    """Groups that reach it."""
+    stratum: str = ""
+    at_score: float | None = None
+    reason: str = ""
+    """Why it is undefined, or what it leaves out."""
+
+    @classmethod
+    def from_comparison(cls, one: SavedComparison, attribute: str, stratum: str = "") -> Stated:
+        """Return a comparison of an attribute, perhaps in a stratum."""
+        of = Comparison.parse(one.id, attribute)
+        return cls(of, one, one.groups, one.stratum or stratum, one.at_score, one.reason)
+
+    @classmethod
+    def from_check(cls, check: Check, beside: SavedComparison | None = None) -> Stated:
+        """Return what a check is about; ``beside`` is the comparison, where there is more to say of it."""
+        of = Comparison.parse(check.comparison, check.attribute, check.group or None)
+        if beside is None or check.of == "change":
+            return cls(of, check, check.groups, reason=check.reason)
+        reason = beside.reason or check.reason
+        return cls(of, check, check.groups, beside.stratum, beside.at_score, reason)
+
+    @property
+    def where(self) -> str:
+        """The attribute and the stratum, as the beginning of a sentence."""
+        return f"by {self.of.attribute}" + (f" within {self.stratum}" if self.stratum else "")
 
 
 @dataclass(frozen=True)
@@ -150,20 +186,23 @@ class Sides:
     high: tuple[str, float]
 
 
-def _group_values(block: Json, metric: str) -> dict[str, float]:
-    by_group = {group["group"]: group["metrics"].get(metric, {}).get("value") for group in block["groups"]}
-    return {name: value for name, value in by_group.items() if value is not None}
+def _value(metrics: Mapping[str, Estimate], metric: str) -> float | None:
+    return metrics[metric].value if metric in metrics else None
 
 
-def sides(one: Json, of: Comparison, result: Json, attribute: str) -> Sides | None:
+def sides(one: Stated, result: CheckedResult) -> Sides | None:
     """Return the values that a difference or a ratio compares; None where the result does not have both."""
-    block = block_of(result, attribute, one.get("stratum", ""))
+    of, value = one.of, one.number.value
+    block = block_of(result, of.attribute or "", one.stratum)
+    if of.kind not in ("difference", "ratio") or block is None or not isinstance(result, Audited):
+        return None
     metrics = EQUALIZED_ODDS if of.metric == "equalized_odds" else (of.metric,)
     for metric in metrics:
-        by_group = _group_values(block, metric)
-        pair = [(name, by_group[name]) for name in one["groups"] if name in by_group]
-        everybody = result.get("overall", {}).get("metrics", {}).get(metric, {}).get("value")
-        reference = result.get("settings", {}).get("reference", {}).get(attribute)
+        each = {group.group: _value(group.metrics, metric) for group in block.groups}
+        by_group = {name: number for name, number in each.items() if number is not None}
+        pair = [(name, by_group[name]) for name in one.groups if name in by_group]
+        everybody = _value(result.overall.metrics, metric)
+        reference = result.settings.reference.get(of.attribute or "")
         if of.scope == "to_overall" and everybody is not None:
             pair = [*pair[:1], ("all rows", everybody)]
         elif of.scope == "to_reference" and reference in by_group:
@@ -172,10 +211,9 @@ def sides(one: Json, of: Comparison, result: Json, attribute: str) -> Sides | No
             continue
         low, high = sorted(pair, key=lambda side: side[1])
         gap = high[1] - low[1] if of.kind == "difference" else low[1] / high[1] if high[1] else 1.0
-        near = one["value"] is None or math.isclose(
-            gap, one["value"], rel_tol=1e-6, abs_tol=1e-9 + (one.get("bound") or 0.0)
-        )
-        if near:  # of the two rates of equalized odds, the one whose gap this is
+        off = 1e-9 + (one.number.bound or 0.0)
+        if value is None or math.isclose(gap, value, rel_tol=1e-6, abs_tol=off):
+            # of the two rates of equalized odds, the one whose gap this is
             return Sides(replace(of, metric=metric).entry.phrase, low, high)
     return None
 
@@ -188,32 +226,29 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
-def statement(one: Json, result: Json, attribute: str, limit: float | None = None) -> str:
+def statement(one: Stated, result: CheckedResult, *, check: Check | None = None) -> str:
     """Return what a number is, between whom, and its interval.
 
     Parameters
     ----------
     one
-        A comparison of the JSON form (``id``) or a check (``comparison``).
+        The number.
     result
-        The result's JSON form, for values of groups, the reference and the confidence; these may be missing.
-    attribute
-        The protected attribute.
-    limit
-        A limit that will stand beside the number.
+        Has values of groups, the reference and the confidence.
+    check
+        The check whose limit will stand beside the number.
     """
-    of = Comparison.parse(one.get("comparison") or one["id"], attribute, one.get("group"))
-    where = f"by {attribute}" + (f" within {one['stratum']}" if one.get("stratum") else "")
-    confidence = result.get("settings", {}).get("confidence")
-    sure = f"{in_percent(confidence)} CI " if confidence else ""
-    if one.get("of") == "change":
-        return _change(one, of, attribute, sure)
-    value, low, high = one["value"], one["low"], one["high"]
+    of, number, where = one.of, one.number, one.where
+    attribute, limit = of.attribute, None if check is None else check.limit
+    sure = f"{in_percent(result.settings.confidence)} CI "
+    if check is not None and check.of == "change":
+        return _change(check, of, sure)
+    value, low, high = number.value, number.low, number.high
     if value is None:
-        why = one.get("reason") or "it cannot be computed from the data"
+        why = one.reason or "it cannot be computed from the data"
         return sentence(f"{where}, {f'the {of.title}' if of.part else of.entry.phrase} is undefined: {why}")
     plain = of.kind in ("ratio", "covariance")
-    two = sides(one, of, result, attribute) if of.kind in ("difference", "ratio") else None
+    two = sides(one, result)
     ends = (value, low, high, limit)
     amounts = Amounts.of(
         (value, low, high),
@@ -222,31 +257,32 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
         whole=(two.high[1], two.low[1]) if two and of.kind == "difference" else None,
     )
     given = ""
-    if "given_scores" in one:
-        given = f"; {amounts.between(*one['given_scores'])} given the scores of these rows"
+    if number.given_scores is not None:
+        given = f"; {amounts.between(*number.given_scores)} given the scores of these rows"
     interval = f" ({sure}{amounts.between(low, high)}{given})"
+    if attribute == "slices" and of.part:
+        end = "smallest" if of.kind == "min" else "largest"
+        gap = of.kind == "difference"
+        what = f"the gap in {of.entry.phrase} between groups" if gap else of.entry.phrase
+        much = amounts.gap(value) if gap else amounts.share(value)
+        slice_ = f" for {one.groups[0]}" if one.groups else ""
+        return sentence(f"over all slices, {what} is {end}{slice_}: {much}{interval}")
     if of.of_true_groups:
         return _of_true_groups(of, amounts, (value, low, high), result)
     if of.scope in FLIP_SCOPES:
         changed = CHANGED[of.scope].format(attribute=attribute)
         return sentence(f"{of.entry.phrase} {changed} is {amounts.share(value)}{interval}")
     if of.id == WITH_NUMBER:
-        number = f"{of.entry.phrase} {attribute}, per standard deviation, is {amounts.gap(value)}{interval}"
-        return sentence(number)
-    if attribute == "slices" and of.part:
-        end = "smallest" if of.kind == "min" else "largest"
-        gap = of.kind == "difference"
-        what = f"the gap in {of.entry.phrase} between groups" if gap else of.entry.phrase
-        number = amounts.gap(value) if gap else amounts.share(value)
-        slice_ = f" for {one['groups'][0]}" if one["groups"] else ""
-        return sentence(f"over all slices, {what} is {end}{slice_}: {number}{interval}")
+        return sentence(
+            f"{of.entry.phrase} {attribute}, per standard deviation, is {amounts.gap(value)}{interval}"
+        )
     if two:
         return _of_two(two, of, amounts, where, value, interval)
-    names = " and ".join(one["groups"])
+    names = " and ".join(one.groups)
     phrase = of.entry.phrase
     if of.metric == "ks":
         pair = names if of.scope != "to_overall" else f"{names} and all rows"
-        at = f", at score {one['at_score']:.4g}" if one.get("at_score") is not None else ""
+        at = f", at score {one.at_score:.4g}" if one.at_score is not None else ""
         below = "the fraction of scores up to that score" if at else phrase
         text = (
             f"the scores of {pair} are furthest apart{at}: {below} differs by {amounts.gap(value)}{interval}"
@@ -265,14 +301,10 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
     elif not of.part:
         text = f"{phrase} is {amounts.share(value)}{interval} for {names}"
     else:
-        number = amounts.bare(value) if plain else amounts.gap(value)
-        text = f"the {of.kind} {'of' if of.kind == 'ratio' else 'in'} {phrase} between {names} is {number}{interval}"
-    return sentence(f"{where}, {text}{_rest(one)}")
-
-
-def _rest(one: Json) -> str:
-    """Return what a number leaves out, such as groups without a value."""
-    return f"; {one['reason']}" if one.get("reason") and "verdict" not in one else ""
+        much = amounts.bare(value) if plain else amounts.gap(value)
+        text = f"the {of.kind} {'of' if of.kind == 'ratio' else 'in'} {phrase} between {names} is {much}{interval}"
+    rest = f"; {one.reason}" if one.reason and check is None else ""
+    return sentence(f"{where}, {text}{rest}")
 
 
 def _of_two(two: Sides, of: Comparison, amounts: Amounts, where: str, value: float, interval: str) -> str:
@@ -289,14 +321,13 @@ def _of_two(two: Sides, of: Comparison, amounts: Amounts, where: str, value: flo
 
 
 def _of_true_groups(
-    of: Comparison, amounts: Amounts, numbers: tuple[float, float | None, float | None], result: Json
+    of: Comparison, amounts: Amounts, numbers: tuple[float, float | None, float | None], result: CheckedResult
 ) -> str:
     value, low, high = numbers
-    noise = result.get("noise", {})
-    level = (
-        of.scope.removeprefix("under_").upper() if of.scope in NOISE_SCOPES[1:] else noise.get("rests_on", "")
-    )
-    stated = noise.get("assumptions", {}).get(level)
+    noise = result.noise if isinstance(result, Audit) else None
+    stated_level = noise.rests_on if noise is not None else ""
+    level = of.scope.removeprefix("under_").upper() if of.scope in NOISE_SCOPES[1:] else stated_level
+    stated = "" if noise is None else next((one for n, one in noise.assumptions.items() if n == level), "")
     under = (
         f"assuming {level}{f' ({stated})' if stated else ''}"
         if level
@@ -313,64 +344,61 @@ def _of_true_groups(
     )
 
 
-def _change(one: Json, of: Comparison, attribute: str, sure: str) -> str:
+def _change(one: Check, of: Comparison, sure: str) -> str:
+    attribute = of.attribute
     title = of.title if of.part else f"{of.entry.phrase} of {of.group}"
-    if one["value"] is None:
+    if one.value is None:
         return sentence(f"by {attribute}, the change of {title} since the baseline is undefined")
     amounts = Amounts.of(
-        (one["value"], one["low"], one["high"]),
+        (one.value, one.low, one.high),
         percent=of.entry.percent and of.kind != "ratio",
-        apart=(one["value"], one["low"], one["high"], one.get("limit")),
+        apart=(one.value, one.low, one.high, one.limit),
     )
-    way = "went up by" if one["value"] > 0 else "went down by" if one["value"] < 0 else "changed by"
-    ends = amounts.between(one["low"], one["high"])
+    way = "went up by" if one.value > 0 else "went down by" if one.value < 0 else "changed by"
+    ends = amounts.between(one.low, one.high)
     return sentence(
-        f"by {attribute}, since the baseline the {title} {way} {amounts.gap(abs(one['value']))} "
-        f"({sure}{ends})"
+        f"by {attribute}, since the baseline the {title} {way} {amounts.gap(abs(one.value))} ({sure}{ends})"
     )
 
 
-def _limit(check: Json) -> str:
+def _limit(check: Check) -> str:
     """Return the limit of a check as its number is written."""
-    of = Comparison.parse(check["comparison"])
+    of = Comparison.parse(check.comparison)
     plain = of.kind in ("ratio", "covariance")
     percent = of.entry.percent and not plain
-    scaled = 100.0 * check["limit"] if percent else check["limit"]
-    gap = percent and (of.kind == "difference" or of.metric == "ks" or check.get("of") == "change")
+    scaled = 100.0 * check.limit if percent else check.limit
+    gap = percent and (of.kind == "difference" or of.metric == "ks" or check.of == "change")
     return f"{scaled:.10g}" + ((" point" if scaled == 1 else " points") if gap else "%" if percent else "")
 
 
-def judgement(check: Json, rows: int | None = None) -> str:
+def judgement(check: Check, rows: int | None = None) -> str:
     """Return what the limit of a check says of its value; ``rows``, from which it comes, give what would decide it."""
-    limit, breaks = _limit(check), BREAKS[check["operator"]]
-    if check["verdict"] == "waived":
-        waived = check.get("waived", {})
-        would = {"fail": "would fail", "undecided": "would be undecided"}.get(
-            str(waived.get("verdict")), "is waived"
-        )
+    limit, breaks = _limit(check), BREAKS[check.operator]
+    if check.waived is not None:
+        would = {"fail": "would fail", "undecided": "would be undecided"}[check.waived.verdict]
         return sentence(
-            f"against your limit of {limit}, this check {would}; it is waived until {waived.get('expires')}: "
-            f"{waived.get('reason')}"
+            f"against your limit of {limit}, this check {would}; it is waived until {check.waived.expires}: "
+            f"{check.waived.reason}"
         )
-    at_point = check.get("gate_on") == "point"
-    if check["verdict"] == "fail":
+    at_point = check.gate_on == "point"
+    if check.verdict == "fail":
         if at_point:
             return f"This exceeds your limit of {limit}; only the value is checked, not its interval."
         return f"The value and its whole interval {breaks} your limit of {limit}."
-    if check["verdict"] == "pass":
+    if check.verdict == "pass":
         if at_point:
             return f"This meets your limit of {limit}; only the value is checked, not its interval."
         return f"The value and its whole interval meet your limit of {limit}."
-    if check["value"] is None:
+    if check.value is None:
         return f"Against your limit of {limit} this is undecided, because an undefined value cannot pass."
-    if check["code"] != "limit_inside":
-        return sentence(f"against your limit of {limit} this is undecided: {check['reason']}")
+    if check.code != "limit_inside":
+        return sentence(f"against your limit of {limit} this is undecided: {check.reason}")
     text = f"Your limit of {limit} lies inside the interval, so this is undecided."
     return f"{text} {_what_decides(check, rows)}".rstrip()
 
 
-def _what_decides(check: Json, rows: int | None) -> str:
-    if Comparison.parse(check["comparison"]).of_true_groups:
+def _what_decides(check: Check, rows: int | None) -> str:
+    if Comparison.parse(check.comparison).of_true_groups:
         return "More rows alone may not decide it, because it is unknown how the groups were recorded."
     needed = None if rows is None else rows_to_decide(check, rows)
     if needed is None:
@@ -378,7 +406,7 @@ def _what_decides(check: Json, rows: int | None) -> str:
     return f"If the population value equals this estimate, about {needed:,} rows would be needed to decide."
 
 
-def rows_to_decide(check: Json, rows: int) -> int | None:
+def rows_to_decide(check: Check, rows: int) -> int | None:
     """Return about how many rows would decide a check whose limit lies inside the interval of its value.
 
     The part of the interval between value and limit shrinks with one over the root of the rows: where it is ``w`` wide
@@ -388,14 +416,14 @@ def rows_to_decide(check: Json, rows: int) -> int | None:
     one at least. None where the value lies at the limit, both ends are cut off or open, the number does not come from
     rows alone, or a group is undefined.
     """
-    value, limit = check["value"], check["limit"]
-    if value is None or check["code"] != "limit_inside" or check.get("of") == "change":
+    value, limit = check.value, check.limit
+    if value is None or check.code != "limit_inside" or check.of == "change":
         return None
-    away = abs(value - limit) - (check.get("bound") or 0.0)
+    away = abs(value - limit) - (check.bound or 0.0)
     if away <= 1e-9 * max(1.0, abs(limit)):
         return None
-    near, far = (check["high"], check["low"]) if value < limit else (check["low"], check["high"])
-    of_ratio = Comparison.parse(check["comparison"]).kind == "ratio"
+    near, far = (check.high, check.low) if value < limit else (check.low, check.high)
+    of_ratio = Comparison.parse(check.comparison).kind == "ratio"
     if of_ratio and not (value > 0 and limit > 0):
         return None
 
@@ -404,8 +432,9 @@ def rows_to_decide(check: Json, rows: int) -> int | None:
             return float(abs(end - value))
         return abs(math.log(end / value)) if end > 0 else 0.0
 
-    ends = (near,) if near not in CUT else (near, far) if far not in CUT else ()
-    if not ends or None in ends:
+    reached = (near,) if near not in CUT else (near, far) if far not in CUT else ()
+    ends = [end for end in reached if end is not None]
+    if len(ends) < max(len(reached), 1):
         return None
     needed = SURER * rows * (max(map(apart, ends)) / apart(limit)) ** 2
     if not math.isfinite(needed) or needed > 1e15:
@@ -417,23 +446,23 @@ def rows_to_decide(check: Json, rows: int) -> int | None:
 # ---------------------------------------------------------------------- the answer of an audit
 
 
-def answer(result: Json) -> tuple[str, ...]:
+def answer(result: Audited) -> tuple[str, ...]:
     """Return the sentences with which the report of an audit opens, a paragraph each."""
-    if not result["checks"]:
+    if not result.checks:
         return (*_unjudged(result), NOT_CHECKED)
-    return judged(result, result["data"]["rows"]["used"])
+    return judged(result, result.data.rows.used)
 
 
-def judged(result: Json, rows: int | None = None) -> tuple[str, ...]:
+def judged(result: CheckedResult, rows: int | None = None) -> tuple[str, ...]:
     """Return what the checks say: the worst one in full, how many others there are, and one that is undecided."""
-    checks = sorted(result["checks"], key=lambda check: ORDER.index(check["verdict"]))
+    checks = sorted(result.checks, key=lambda check: ORDER.index(check.verdict))
     first = _first(checks)
     out = [judged_statement(first, result, rows)]
     others = [check for check in checks if check is not first]
     if others:
         out.append(" ".join(_counted(others)))
-    open_ = [check for check in others if check["verdict"] == "undecided"]
-    out += [judged_statement(check, result, rows) for check in open_[:1] if check["code"] == "limit_inside"]
+    open_ = [check for check in others if check.verdict == "undecided"]
+    out += [judged_statement(check, result, rows) for check in open_[:1] if check.code == "limit_inside"]
     return tuple(out)
 
 
@@ -442,34 +471,31 @@ OTHER_CHECKS = {"fail": "Also failing", "undecided": "Also undecided", "waived":
 """Verdict, the worst first -> opening of the list of further checks; none where they are counted."""
 
 
-def judged_statement(check: Json, result: Json, rows: int | None = None) -> str:
+def judged_statement(check: Check, result: CheckedResult, rows: int | None = None) -> str:
     """Return the statement and the judgement of a check."""
-    one = check if check.get("of") == "change" else {**compared(check, result), **check}
-    if check["value"] is None:
-        reason = compared(check, result).get("reason") or check["reason"]
-        one = {**one, "reason": reason}
-    where = f"Class {check['class']}: " if "class" in check else ""
-    return f"{where}{statement(one, result, check['attribute'], check['limit'])} {judgement(check, rows)}"
+    where = f"Class {check.of_class}: " if check.of_class else ""
+    one = Stated.from_check(check, compared(check, result))
+    return f"{where}{statement(one, result, check=check)} {judgement(check, rows)}"
 
 
-def _first(checks: Sequence[Json]) -> Json:
+def _first(checks: Sequence[Check]) -> Check:
     """Return the check to speak of: of the worst verdict the one that was asked first, where it is worst."""
-    asked = [c for c in checks if (c["verdict"], c["check"]) == (checks[0]["verdict"], checks[0]["check"])]
+    asked = [c for c in checks if (c.verdict, c.check) == (checks[0].verdict, checks[0].check)]
     return max(asked, key=_beyond)
 
 
-def _beyond(check: Json) -> float:
+def _beyond(check: Check) -> float:
     """Return how far the value of a check is beyond its limit; negative within it, and 0 where it is undefined."""
-    if check["value"] is None:
+    if check.value is None:
         return 0.0
-    beyond: float = check["value"] - check["limit"]
-    return beyond if check["operator"].startswith("<") else -beyond
+    beyond = check.value - check.limit
+    return beyond if check.operator.startswith("<") else -beyond
 
 
-def _counted(checks: Sequence[Json]) -> Iterator[str]:
+def _counted(checks: Sequence[Check]) -> Iterator[str]:
     """Yield the other checks of each verdict: those that pass as a number, all others by their titles."""
     for verdict, words in OTHER_CHECKS.items():
-        these = [check for check in checks if check["verdict"] == verdict]
+        these = [check for check in checks if check.verdict == verdict]
         if these and not words:
             yield "1 other check passes." if len(these) == 1 else f"{len(these):,} other checks pass."
         elif these:
@@ -477,34 +503,33 @@ def _counted(checks: Sequence[Json]) -> Iterator[str]:
             yield f"{words}: {'; '.join(map(_brief, these[:OTHERS]))}{more}."
 
 
-def _brief(check: Json) -> str:
+def _brief(check: Check) -> str:
     """Return a check in a few words: title, attribute and limit."""
-    of = Comparison.parse(check["comparison"])
-    title = of.title if of.part else f"{of.title} of {check.get('group')}"
-    change = "change of " if check.get("of") == "change" else ""
-    where = f" by {check['attribute']}" + (f" of {check['class']}" if "class" in check else "")
+    of = Comparison.parse(check.comparison)
+    title = of.title if of.part else f"{of.title} of {check.group}"
+    change = "change of " if check.of == "change" else ""
+    where = f" by {check.attribute}" + (f" of {check.of_class}" if check.of_class else "")
     return f"{change}{title}{where} (limit {_limit(check)})"
 
 
-def _unjudged(result: Json) -> Iterator[str]:
+def _unjudged(result: Audited) -> Iterator[str]:
     """Yield a statement for each attribute, where there are no limits."""
-    blocks = result["attributes"]
-    for block in blocks[:OTHERS]:
-        by_id = {one["id"]: one for one in block["comparisons"]}
-        names = [name for name in HEADLINE if name in by_id]
+    for block in result.attributes[:OTHERS]:
+        by_id = {one.id: one for one in block.comparisons}
+        leading = next((by_id[name] for name in HEADLINE if name in by_id), None)
         true = next((one for name, one in by_id.items() if name.endswith("difference.true_groups")), None)
-        if names:
-            one = by_id[names[0]]
-            yield statement(one, result, block["attribute"]) + _perhaps_none(one)
+        if leading is not None:
+            text = statement(Stated.from_comparison(leading, block.attribute), result)
+            yield text + _perhaps_none(leading)
         if true is not None:
-            yield statement(true, result, block["attribute"])
-    if len(blocks) > OTHERS:
-        yield f"{len(blocks) - OTHERS:,} more attributes follow in the tables."
+            yield statement(Stated.from_comparison(true, block.attribute), result)
+    if len(result.attributes) > OTHERS:
+        yield f"{len(result.attributes) - OTHERS:,} more attributes follow in the tables."
 
 
-def _perhaps_none(one: Json) -> str:
+def _perhaps_none(one: Number) -> str:
     """Return a sentence where the interval of a difference reaches 0."""
-    if one["value"] is None or one["low"] is None or one["low"] > 0:
+    if one.value is None or one.low is None or one.low > 0:
         return ""
     return " The interval includes 0, so there may be no difference."
 
@@ -519,21 +544,20 @@ def decimal(number: float) -> str:
     return re.sub(r"^(-?)0\.", r"\1.", text)
 
 
-def between_whom(one: Json, result: Json, attribute: str) -> str:
+def between_whom(one: Stated, result: Audited) -> str:
     """Return which groups a comparison is between, less first: ``Black .462 against Asian .704 (highest)``."""
-    if one["value"] is None:
-        return str(one.get("reason", ""))
-    of = Comparison.parse(one.get("comparison") or one["id"], attribute)
-    two = sides(one, of, result, attribute) if of.kind in ("difference", "ratio") else None
+    if one.number.value is None:
+        return one.reason
+    of, two = one.of, sides(one, result)
     if two:
         (less, low), (more, high) = two.low, two.high
-        top = " (highest shown)" if "suppressed" in result else " (highest)"
+        top = " (highest shown)" if result.suppressed is not None else " (highest)"
         top = top if of.scope in ("between_groups", "within_strata") and high > low else ""
         text = f"{less} {decimal(low)} against {more} {decimal(high)}{top}"
     else:
-        text = " and ".join(one["groups"]) + (" against all rows" if of.scope == "to_overall" else "")
-    if one.get("stratum"):
-        text += f" in {one['stratum']}"
-    if one.get("at_score") is not None:
-        text += f", at score {one['at_score']:.4g}"
-    return text + (f" ({one['reason']})" if one.get("reason") else "")
+        text = " and ".join(one.groups) + (" against all rows" if of.scope == "to_overall" else "")
+    if one.stratum:
+        text += f" in {one.stratum}"
+    if one.at_score is not None:
+        text += f", at score {one.at_score:.4g}"
+    return text + (f" ({one.reason})" if one.reason else "")

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from msgspec.structs import replace
+
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import ADDED, METRICS
 from fairfix.auditing.results import in_percent
-from fairfix.report.answer import answer, between_whom, statement
+from fairfix.report.answer import Stated, answer, between_whom, statement
 from fairfix.report.layout import (
     GROUP_METRICS,
     HEADLINES,
     Columns,
     Grid,
-    Json,
     Section,
     Verdict,
     class_of,
@@ -24,12 +25,15 @@ from fairfix.report.layout import (
     judgements,
     merged_lines,
     message_lines,
+    named_columns,
     read_and_used,
     show,
     signed,
     titled,
 )
 from fairfix.report.true_groups import true_groups
+from fairfix.schema.audit import Audit, Audited, Template, TemplateColumn
+from fairfix.schema.common import Baseline, Block, Change, Check, Estimate, Group, SavedResult
 
 CLASSIFICATION_ONLY_LOSSES = ("mean_score", "square_loss")
 """Left to the JSON form when probabilities are audited: log loss and calibration gap say the same."""
@@ -47,92 +51,94 @@ CELLS: dict[str, Callable[[Any], str]] = {
 """How the columns of a profile's tables are written, by what they hold."""
 
 
-def sections(result: Json, *, detail: bool) -> Iterator[Section]:
+def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of an audit's JSON form."""
     yield Section(
-        f"fairfix audit of {result['data']['source']}",
-        (*message_lines(result), *answer(result)),
+        f"fairfix audit of {result.data.source}",
+        (*message_lines(result.messages), *answer(result)),
         kind="answer",
     )
-    if len({check["attribute"] for check in result["checks"]}) > 1:
-        yield Section("Verdicts by attribute", (), (_matrix(result["checks"]),), "matrix")
+    if len({check.attribute for check in result.checks}) > 1:
+        yield Section("Verdicts by attribute", (), (_matrix(result.checks),), "matrix")
     yield from judgements(result)
-    if "baseline" in result:
-        yield changes_section(result["baseline"])
-    if "profile" in result:
-        yield from _profile(result["profile"])
-    if "slices" in result:
+    if result.baseline is not None:
+        yield changes_section(result.baseline)
+    if result.profile is not None:
+        yield from _profile(result.profile)
+    if result.slices is not None:
         from fairfix.report.slices import section  # which has parts of this module
 
-        yield section(result)
-    for block in result["attributes"]:
-        if block["groups"]:  # else the attribute is known by probabilities alone
+        yield section(result, result.slices)
+    for block in result.attributes:
+        if block.groups:  # else the attribute is known by probabilities alone
             yield attribute_section(block, result, detail=detail)
         yield from individual_sections(block, result)
-        if result.get("noise", {}).get("attribute") == block["attribute"]:
-            yield true_groups(result["noise"], detail=detail)
-    for block in result["strata"]:
+        if result.noise is not None and result.noise.attribute == block.attribute:
+            yield true_groups(result.noise, detail=detail)
+    for block in result.strata:
         yield attribute_section(block, result)
-    if result["not_computed"]:
-        lines = tuple(f"{item['metric']}: {item['reason']}" for item in result["not_computed"])
+    if result.not_computed:
+        lines = tuple(f"{item.metric}: {item.reason}" for item in result.not_computed)
         yield Section("Not computed", lines, kind="not computed")
     yield Section("Data and settings", tuple(_facts(result)), kind="facts")
 
 
-def _matrix(checks: Sequence[Json]) -> Grid:
+def _matrix(checks: Sequence[Check]) -> Grid:
     """Return a verdict for each attribute and check; empty where a check is of other attributes."""
-    asked = dict.fromkeys(check["check"] for check in checks)
-    verdicts = {(check["attribute"], check["check"]): Verdict(check["verdict"]) for check in checks}
-    attributes = dict.fromkeys(check["attribute"] for check in checks)
+    asked = dict.fromkeys(check.check for check in checks)
+    verdicts = {(check.attribute, check.check): Verdict(check.verdict) for check in checks}
+    attributes = dict.fromkeys(check.attribute for check in checks)
     rows = tuple((name, *(verdicts.get((name, one), "") for one in asked)) for name in attributes)
     return Grid(("attribute", *asked), rows, 1 + len(asked), "Verdicts by attribute")
 
 
-def rows_and_columns(result: Json) -> Iterator[str]:
+def rows_and_columns(result: SavedResult) -> Iterator[str]:
     """Yield which rows an audit used, and which column is what."""
-    data = result["data"]
-    left_out = (f"; {e['rows']:,} left out: {e['reason']}" for e in data["rows"]["excluded"] if e["rows"])
+    data = result.data
+    left_out = (f"; {e.rows:,} left out: {e.reason}" for e in data.rows.excluded if e.rows)
     yield read_and_used(result) + "".join(left_out)
     named = [
-        f"{part} {', '.join(name) if isinstance(name, list) else name}"
-        + (" (inferred)" if part in data["inferred"] else "")
-        for part, name in data["columns"].items()
+        f"{part} {name}" + (" (inferred)" if part in data.inferred else "")
+        for part, name in named_columns(data.columns).items()
     ]
     yield "columns: " + "; ".join(named)
 
 
-def suppression_lines(result: Json) -> Iterator[str]:
+def suppression_lines(result: Audited) -> Iterator[str]:
     """Yield which rows are left out, where those of small groups are."""
-    if "suppressed" in result:
-        hidden = result["suppressed"]
+    if (hidden := result.suppressed) is not None:
         yield (
-            f"rows of groups with fewer than {hidden['below']:,} rows, if any, are left out of all numbers, "
+            f"rows of groups with fewer than {hidden.below:,} rows, if any, are left out of all numbers, "
             "and so are rows with missing entries"
         )
-        yield from (f"{name} is left out: too few of its groups can be shown" for name in hidden["left_out"])
+        yield from (f"{name} is left out: too few of its groups can be shown" for name in hidden.left_out)
 
 
-def _facts(result: Json) -> Iterator[str]:
-    data, settings = result["data"], result["settings"]
+def _facts(result: Audit) -> Iterator[str]:
+    data, settings = result.data, result.settings
     yield from rows_and_columns(result)
-    if data["model"]:
-        yield f"scores from the model {data['model']['file']} ({data['model']['sha256']})"
-    for part, name in (("label", "positive_label"), ("prediction", "positive_prediction")):
-        if name in settings and part in data["columns"]:
-            yield f"{part} {' or '.join(map(repr, settings[name]))} is positive, all others are negative"
-    if "label_threshold" in settings and "label" in data["columns"]:
-        yield f"label {data['columns']['label']} {settings['label_threshold']} is positive, all others are negative"
+    if data.model:
+        yield f"scores from the model {data.model['file']} ({data.model['sha256']})"
+    columns = data.columns
+    for part, there, names in (
+        ("label", columns.label, settings.positive_label),
+        ("prediction", columns.prediction, settings.positive_prediction),
+    ):
+        if there and names:
+            yield f"{part} {' or '.join(map(repr, names))} is positive, all others are negative"
+    if settings.label_threshold is not None and columns.label:
+        yield f"label {columns.label} {settings.label_threshold} is positive, all others are negative"
     yield from merged_lines(result)
-    if settings["threshold"] is not None:
-        yield f"a decision is positive at score >= {settings['threshold']:g} (scale: {settings['score_scale']})"
-    elif "probability" in data["columns"]:
+    if settings.threshold is not None:
+        yield f"a decision is positive at score >= {settings.threshold:g} (scale: {settings.score_scale})"
+    elif data.columns.probability:
         yield "decisions are randomized; every rate is its expectation over the randomization"
     yield (
-        f"{in_percent(settings['confidence'])} intervals, simultaneous over the groups compared; "
+        f"{in_percent(settings.confidence)} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
     )
-    losses = (one for block in (*result["attributes"], *result["strata"]) for one in _losses(block))
-    if any("given_scores" in one for one in losses):
+    losses = (one for block in (*result.attributes, *result.strata) for one in _losses(block))
+    if any(one.given_scores is not None for one in losses):
         yield (
             "an interval given scores is for the mean log loss of people with the scores of these rows: too few rows "
             "determine the mean for an interval over the whole population"
@@ -140,41 +146,39 @@ def _facts(result: Json) -> Iterator[str]:
     yield from suppression_lines(result)
 
 
-def _losses(block: Json) -> Iterator[Json]:
+def _losses(block: Block) -> Iterator[Estimate]:
     """Yield the log losses of groups, and their comparisons."""
-    yield from (group["metrics"]["log_loss"] for group in block["groups"] if "log_loss" in group["metrics"])
-    yield from block["comparisons"]
+    yield from (group.metrics["log_loss"] for group in block.groups if "log_loss" in group.metrics)
+    yield from block.comparisons
 
 
-def _worse(change: Json) -> str:
+def _worse(change: Change) -> str:
     """Return whether a change is for the worse, beyond chance."""
-    if change["worse"] is None or change["value"] is None:
+    if change.worse is None or change.value is None:
         return ""
-    up = change["low"] is not None and change["low"] > 0
-    down = change["high"] is not None and change["high"] < 0
+    up = change.low is not None and change.low > 0
+    down = change.high is not None and change.high < 0
     if not (up or down):
         return "not significant"
-    return "worse" if up == (change["worse"] == "larger") else "better"
+    return "worse" if up == (change.worse == "larger") else "better"
 
 
 CHANGES: Columns = {
-    "comparison": lambda one: titled(one["comparison"]),
-    "attribute": lambda one: f"{one['attribute']}={one['group']}" if "group" in one else one["attribute"],
-    "baseline": lambda one: interval(one["old"]),
-    "now": lambda one: interval(one["new"]),
-    "change [interval]": lambda one: "undefined" if one["value"] is None else signed(one),
+    "comparison": lambda one: titled(one.comparison),
+    "attribute": lambda one: f"{one.attribute}={one.group}" if one.group else one.attribute,
+    "baseline": lambda one: interval(one.old),
+    "now": lambda one: interval(one.new),
+    "change [interval]": lambda one: "undefined" if one.value is None else signed(one),
     "is": _worse,
 }
 
 
-def changes_section(baseline: Json) -> Section:
+def changes_section(baseline: Baseline) -> Section:
     """Return what has changed since a baseline; of many classes only what is certain."""
-    missing: Iterable[str] = (
-        f"not comparable: {one['id']}: {one['reason']}" for one in baseline["not_comparable"]
-    )
-    changes = () if baseline.get("unchanged") else baseline["changes"]
+    missing: Iterable[str] = (f"not comparable: {one.id}: {one.reason}" for one in baseline.not_comparable)
+    changes: Sequence[Change] = () if baseline.unchanged else baseline.changes
     columns = CHANGES
-    if any("class" in one for one in changes):
+    if any(one.of_class for one in changes):
         columns = {"class": class_of, **CHANGES}
         every, changes = len(changes), [one for one in changes if _worse(one) in ("worse", "better")]
         missing = chain(
@@ -184,41 +188,41 @@ def changes_section(baseline: Json) -> Section:
     return Section("Change since the baseline", (*_compared(baseline), *missing), grids, "baseline")
 
 
-def _compared(baseline: Json) -> Iterator[str]:
+def _compared(baseline: Baseline) -> Iterator[str]:
     """Yield which rows are compared, and what is not paired."""
-    about = f"{baseline['source']}, {baseline['rows']:,} rows"
-    if baseline.get("unchanged"):
+    about = f"{baseline.source}, {baseline.rows:,} rows"
+    if baseline.unchanged:
         yield f"unchanged: every number equals that of the baseline, {about}"
         return
-    if baseline.get("same_file"):
+    if baseline.same_file:
         yield f"{about} of the same file, paired by position; old decisions come from the baseline's columns"
-    elif "paired" not in baseline:
+    elif baseline.paired is None:
         yield f"{about}; the two audits are treated as independent samples"
         return
-    if match := baseline.get("paired"):
-        yield f"{about} that are in both, matched by {match['id']}; both columns and the change use these rows"
+    if match := baseline.paired:
+        yield f"{about} that are in both, matched by {match.id}; both columns and the change use these rows"
         yield (
-            f"left out: {match['only_in_baseline']:,} rows only in the baseline, {match['only_now']:,} only now, "
-            f"{match['other_group']:,} with another group in each"
+            f"left out: {match.only_in_baseline:,} rows only in the baseline, {match.only_now:,} only now, "
+            f"{match.other_group:,} with another group in each"
         )
     apart: dict[str, list[str]] = {}
-    for one in baseline["changes"]:
-        if "not_paired" in one:
-            apart.setdefault(one["not_paired"], []).append(one["id"])
+    for one in baseline.changes:
+        if one.not_paired:
+            apart.setdefault(one.not_paired, []).append(one.id)
     for reason, names in apart.items():
         yield f"not paired, so the interval is that of independent samples: {', '.join(names)} ({reason})"
 
 
-def _profile(profile: Json) -> Iterator[Section]:
-    yield Section(profile["title"], tuple(profile["lines"]))
-    for table in profile["tables"]:
-        columns = table["columns"]
-        if columns[-1]["name"] == "note":  # numbers last, words at the ends
+def _profile(profile: Template) -> Iterator[Section]:
+    yield Section(profile.title, tuple(profile.lines))
+    for table in profile.tables:
+        columns: Sequence[TemplateColumn] = table.columns
+        if columns[-1].name == "note":  # numbers last, words at the ends
             columns = [columns[0], columns[-1], *columns[1:-1]]
-        rows = tuple(tuple(_cell(row[c["name"]], c["kind"]) for c in columns) for row in table["rows"])
-        texts = sum(c["kind"] == "text" for c in columns)
-        grid = Grid(tuple(c["title"] for c in columns), rows, texts, table["title"])
-        yield Section(f"{profile['name']}: {table['title']}", (), (grid,))
+        rows = tuple(tuple(_cell(row[c.name], c.kind) for c in columns) for row in table.rows)
+        texts = sum(c.kind == "text" for c in columns)
+        grid = Grid(tuple(c.title for c in columns), rows, texts, table.title)
+        yield Section(f"{profile.name}: {table.title}", (), (grid,))
 
 
 def _cell(value: Any, kind: str) -> str:
@@ -227,87 +231,86 @@ def _cell(value: Any, kind: str) -> str:
     return "–" if value is None else CELLS.get(kind, show)(value)
 
 
-def attribute_section(block: Json, result: Json, *, detail: bool = False) -> Section:
+def attribute_section(block: Block, result: Audited, *, detail: bool = False) -> Section:
     """Return the tables of an attribute, over everybody or in a stratum: its groups, and how they compare."""
     groups, lines = _shown(block, result)
     undefined = [
-        f"{group['group']}: {name} is undefined: {value['reason']}"
+        f"{group.group}: {name} is undefined: {value.reason}"
         for group in groups
-        for name, value in group["metrics"].items()
-        if value["value"] is None and value.get("reason")
+        for name, value in group.metrics.items()
+        if value.value is None and value.reason
     ]
     lines = (*lines, *undefined)
-    stratum = f" within {block['stratum']}" if "stratum" in block else ""
-    where = f"{block['attribute']}{stratum}"
+    stratum = f" within {block.stratum}" if block.stratum else ""
+    where = f"{block.attribute}{stratum}"
     grids = (_groups(groups, block, result, where), _comparisons(block, result, where, detail=detail))
     return Section(where, lines, grids, "stratum" if stratum else "attribute", block)
 
 
-def group_metrics(result: Json) -> list[tuple[str, str]]:
+def group_metrics(result: Audited) -> list[tuple[str, str]]:
     """Return the metrics of the group table, with their headings."""
-    regression = result["settings"]["task"] == "regression"
-    present = result["overall"]["metrics"]
+    regression = result.settings.task == "regression"
+    present = result.overall.metrics
     left_out = () if regression or "log_loss" not in present else CLASSIFICATION_ONLY_LOSSES
     names = (*GROUP_METRICS, *ADDED.get())
     return [(name, METRICS[name].title) for name in names if name in present and name not in left_out]
 
 
-GROUP: dict[str, Callable[[Json], str]] = {
-    "group": lambda group: str(group["group"]),
-    "rows": lambda group: f"{group['rows']:,}",
-    "fraction": lambda group: f"{group['share']:.1%}",
+GROUP: dict[str, Callable[[Group], str]] = {
+    "group": lambda group: str(group.group),
+    "rows": lambda group: f"{group.rows:,}",
+    "fraction": lambda group: f"{group.share:.1%}",
 }
 """The first columns of tables of groups."""
 
 
-def _shown(block: Json, result: Json) -> tuple[Sequence[Json], tuple[str, ...]]:
+def _shown(block: Block, result: Audited) -> tuple[Sequence[Group], tuple[str, ...]]:
     """Return the groups that a table has, and what there is to say of the others.
 
     Of very many these are the groups that reach a comparison, then those whose first rate is farthest from everybody's.
     """
     metrics = [name for name, _ in group_metrics(result)]
     metric = next((name for name in ("selection_rate", *metrics) if name in metrics), None)
-    named = {name for one in block["comparisons"] if one["id"] in HEADLINES for name in one["groups"]}
+    named = {name for one in block.comparisons if one.id in HEADLINES for name in one.groups}
 
-    def rank(group: Json) -> tuple[bool, float]:
-        own, whole = (of["metrics"][metric]["value"] if metric else None for of in (group, result["overall"]))
-        return group["group"] not in named, 0.0 if own is None or whole is None else -abs(own - whole)
+    def rank(group: Group) -> tuple[bool, float]:
+        own, whole = (of.metrics[metric].value if metric else None for of in (group, result.overall))
+        return group.group not in named, 0.0 if own is None or whole is None else -abs(own - whole)
 
     by = f", then those whose {METRICS[metric].title} is farthest from that of all rows" if metric else ""
-    return first_groups(block["groups"], rank, f"those that appear in a comparison{by}")
+    return first_groups(block.groups, rank, f"those that appear in a comparison{by}")
 
 
-def _groups(groups: Sequence[Json], block: Json, result: Json, where: str) -> Grid:
-    def value_of(metric: str) -> Callable[[Json], str]:
-        return lambda group: show(group["metrics"][metric]["value"])
+def _groups(groups: Sequence[Group], block: Block, result: Audited, where: str) -> Grid:
+    def value_of(metric: str) -> Callable[[Group], str]:
+        return lambda group: show(group.metrics[metric].value)
 
     columns: Columns = {**GROUP, **{title: value_of(metric) for metric, title in group_metrics(result)}}
-    everybody = [] if "stratum" in block else [{**result["overall"], "group": "overall"}]
+    everybody = [] if block.stratum else [replace(result.overall, group="overall")]
     return Grid.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
 
 
-def individual_sections(block: Json, result: Json) -> Iterator[Section]:
+def individual_sections(block: Block, result: Audited) -> Iterator[Section]:
     """Yield what the group alone does to a person's result, with what has to be assumed for that, in words.
 
     What counterfactual copies get is told apart: more than the group may be different in them.
     """
-    every = [one for one in block["comparisons"] if "individual" in Comparison.parse(one["id"]).entry.needs]
-    of_copies = [one for one in every if Comparison.parse(one["id"]).scope == "under_counterfactuals"]
-    own = [one for one in every if one not in of_copies]
-    if of_copies:
-        sentences = tuple(
-            statement(one, result, block["attribute"]) for one in of_copies if one["id"] in HEADLINES
+    parsed = [(one, Comparison.parse(one.id)) for one in block.comparisons]
+    individual = [(one, of) for one, of in parsed if "individual" in of.entry.needs]
+    of_copies = [one for one, of in individual if of.scope == "under_counterfactuals"]
+    own = [one for one, of in individual if of.scope != "under_counterfactuals"]
+    by_model = any("model" in of.entry.needs for one, of in individual if one in own)
+    for title, opening, listed in (
+        ("People and their counterfactual copies", BY_COPIES, of_copies),
+        (f"The same person in another group: {block.attribute}", BY_MODEL if by_model else BY_SCORES, own),
+    ):
+        sentences = (
+            statement(Stated.from_comparison(one, block.attribute), result)
+            for one in listed
+            if one.id in HEADLINES
         )
-        yield Section(
-            "People and their counterfactual copies", (BY_COPIES, *sentences), kind="individual", about=block
-        )
-    if own:
-        by_model = any("model" in Comparison.parse(one["id"]).entry.needs for one in own)
-        sentences = tuple(statement(one, result, block["attribute"]) for one in own if one["id"] in HEADLINES)
-        title = f"The same person in another group: {block['attribute']}"
-        yield Section(
-            title, (BY_MODEL if by_model else BY_SCORES, *sentences), kind="individual", about=block
-        )
+        if listed:
+            yield Section(title, (opening, *sentences), kind="individual", about=block)
 
 
 BY_MODEL = (
@@ -324,13 +327,14 @@ BY_SCORES = (
 )
 
 
-def _comparisons(block: Json, result: Json, where: str, *, detail: bool) -> Grid:
-    by_id = {one["id"]: one for one in block["comparisons"]}
-    inside = {"stratum": block["stratum"]} if "stratum" in block else {}
+def _comparisons(block: Block, result: Audited, where: str, *, detail: bool) -> Grid:
+    by_id = {one.id: one for one in block.comparisons}
     shown = list(by_id.values()) if detail else [by_id[name] for name in HEADLINES if name in by_id]
     columns: Columns = {
-        "comparison": "id" if detail else lambda one: HEADLINES[one["id"]],
+        "comparison": "id" if detail else lambda one: HEADLINES[one.id],
         "value [interval]": interval,
-        "between": lambda one: between_whom({**inside, **one}, result, block["attribute"]),
+        "between": lambda one: between_whom(
+            Stated.from_comparison(one, block.attribute, block.stratum), result
+        ),
     }
     return Grid.of(columns, shown, 3, f"Comparisons of {where}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fairfix.report.layout import WORDS, Json, Section, layout, read_and_used
+from fairfix.report.layout import WORDS, Section, layout, named_columns, read_and_used
 from fairfix.report.markdown_ import unrun, written
 from fairfix.report.words import readable
+from fairfix.schema.common import Record, SavedResult
+from fairfix.schema.repair import Repair
 
 ENDING = ".md"
 
@@ -33,52 +35,47 @@ LIMITS = (
 )
 
 
-def render(result: Json) -> str:
+def render(result: SavedResult) -> str:
     """Return the model card."""
     return written(_sections(readable(result)))
 
 
-def _sections(result: Json) -> Iterator[Section]:
+def _sections(result: SavedResult) -> Iterator[Section]:
     heading, *rest = layout(result)
-    record = result.get("record", {})
-    yield Section(f"Model card: {record.get('model') or heading.title}")
-    yield Section("The model", tuple(_model(result)))
+    record = result.record or Record(versions={"fairfix": result.fairfix})
+    yield Section(f"Model card: {record.model or heading.title}")
+    yield Section("The model", tuple(_model(result, record)))
     yield Section("Summary", heading.lines)
-    yield Section("The data", tuple(_data(result)))
+    yield Section("The data", tuple(_data(result, record)))
     yield from (section for section in rest if section.kind in GROUPS)
     yield Section("Limits", LIMITS)
-    yield Section("How this was made", (heading.title, *_made(result)))
+    yield Section("How this was made", (heading.title, *_made(record)))
 
 
-def _model(result: Json) -> Iterator[str]:
-    record = result.get("record", {})
-    for name, word in WORDS.items():
-        if name != "date":
-            yield f"{word}: {record.get(name, 'not stated')}"
-    if "requires" in result:
-        yield f"repaired by {result['method']}; needed for predictions: {', '.join(result['requires']['columns'])}"
-    cut = result.get("settings", {}).get("threshold")
-    if cut is not None:
-        when = " before the repair" if "requires" in result else ""
+def _model(result: SavedResult, record: Record) -> Iterator[str]:
+    for word, entry in (("model", record.model), ("owner", record.owner), ("purpose", record.purpose)):
+        yield f"{word}: {entry or 'not stated'}"
+    when = ""
+    if isinstance(result, Repair):
+        yield f"repaired by {result.method}; needed for predictions: {', '.join(result.requires.columns)}"
+        when = " before the repair"
+    if (cut := result.settings.threshold) is not None:
         yield f"a score of at least {cut:g} is a positive decision{when}"
 
 
-def _data(result: Json) -> Iterator[str]:
-    data, record = result["data"], result.get("record", {})
-    yield f"source: {data['source']}; {read_and_used(result)}"
-    yield from (f"left out: {one['rows']:,} rows, {one['reason']}" for one in data["rows"]["excluded"])
-    yield f"{WORDS['date']}: {record.get('date', 'not stated')}"
-    for part, names in data["columns"].items():
-        yield f"{part}: {', '.join(names) if isinstance(names, list) else names}"
-    if "fingerprint" in data:
-        yield f"fingerprint of counts and columns: {data['fingerprint']}"
-    if "data_sha256" in record:
-        yield f"SHA-256 of the file: {record['data_sha256']}"
+def _data(result: SavedResult, record: Record) -> Iterator[str]:
+    data = result.data
+    yield f"source: {data.source}; {read_and_used(result)}"
+    yield from (f"left out: {one.rows:,} rows, {one.reason}" for one in data.rows.excluded)
+    yield f"{WORDS['date']}: {record.date or 'not stated'}"
+    yield from (f"{part}: {names}" for part, names in named_columns(data.columns).items())
+    if isinstance(result, Repair):
+        yield f"fingerprint of counts and columns: {result.data.fingerprint}"
+    if record.data_sha256:
+        yield f"SHA-256 of the file: {record.data_sha256}"
 
 
-def _made(result: Json) -> Iterator[str]:
-    record = result.get("record", {})
-    if "command" in record:
-        yield f"command: {record['command']}"
-    versions = record.get("versions", {"fairfix": result["fairfix"]})
-    yield "versions: " + ", ".join(f"{name} {number}" for name, number in versions.items())
+def _made(record: Record) -> Iterator[str]:
+    if record.command:
+        yield f"command: {record.command}"
+    yield "versions: " + ", ".join(f"{name} {number}" for name, number in record.versions.items())

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as replace_fields
+
+from fairfix.auditing.class_changes import part_of
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import in_percent
-from fairfix.report.answer import NOT_CHECKED, ORDER, OTHERS, between_whom, judgement, statement
+from fairfix.report.answer import NOT_CHECKED, ORDER, OTHERS, Stated, between_whom, judgement, statement
 from fairfix.report.audits import (
     GROUP,
     attribute_section,
@@ -23,7 +26,6 @@ from fairfix.report.layout import (
     WAIVERS,
     Columns,
     Grid,
-    Json,
     Section,
     Verdict,
     class_of,
@@ -35,6 +37,11 @@ from fairfix.report.layout import (
     titled,
 )
 from fairfix.report.verdicts import WORDS
+from fairfix.schema.audit import Audit
+from fairfix.schema.classes import Classes, OneClass
+from fairfix.schema.common import Block, Check, CheckedResult, Waivers
+from fairfix.schema.common import Comparison as SavedComparison
+from fairfix.schema.repair import Evaluation
 
 FIRST = ("true_positive_rate", "selection_rate")
 """Whose gaps order the classes: the first that there is."""
@@ -48,9 +55,9 @@ ACCURACIES = ("accuracy.difference.between_groups", "accuracy.ratio.between_grou
 OF_A_CLASS = "Each class is compared with the rest: a positive decision is its prediction"
 
 
-def gap_metrics(result: Json) -> list[str]:
+def gap_metrics(result: Classes) -> list[str]:
     """Return the metrics whose gaps classes have."""
-    ids = {one["id"] for block in result["attributes"] for one in block["comparisons"]}
+    ids = {one.id for block in result.attributes for one in block.comparisons}
     return [name for name in CLASS_METRICS if Comparison(name, "difference", CLASS_SCOPES[0]).id in ids]
 
 
@@ -59,214 +66,211 @@ def gap_id(metric: str) -> str:
     return Comparison(metric, "difference", "between_groups").id
 
 
-def gap_of(one: Json, attribute: str, metric: str) -> Json:
+def gap_of(one: OneClass, attribute: str, metric: str) -> SavedComparison:
     """Return the gap of a class by an attribute."""
-    block = next(block for block in one["attributes"] if block["attribute"] == attribute)
-    gap: Json = next(own for own in block["comparisons"] if own["id"] == gap_id(metric))
-    return gap
+    block = next(block for block in one.attributes if block.attribute == attribute)
+    return next(own for own in block.comparisons if own.id == gap_id(metric))
 
 
-def by_gap(result: Json, attribute: str, metric: str) -> Sequence[Json]:
+def by_gap(result: Classes, attribute: str, metric: str) -> Sequence[OneClass]:
     """Return the classes, that with the largest gap first and those without one last."""
 
-    def rank(one: Json) -> float:
-        value = gap_of(one, attribute, metric)["value"]
+    def rank(one: OneClass) -> float:
+        value = gap_of(one, attribute, metric).value
         return 1.0 if value is None else -value
 
-    return sorted(result["classes"], key=rank)
+    return sorted(result.classes, key=rank)
 
 
-def sections(result: Json, *, detail: bool) -> Iterator[Section]:
-    """Yield the sections of the JSON form of an audit of many classes."""
-    title = f"fairfix audit of {result['data']['source']}: {len(result['classes'])} classes"
-    read_as = (
-        f"{OF_A_CLASS}, and label 1 is the class" if "label" in result["data"]["columns"] else OF_A_CLASS
-    )
-    yield Section(title, (*message_lines(result), *_answer(result), read_as + "."), kind="answer")
-    if result["checks"]:
+def sections(result: Classes, *, detail: bool) -> Iterator[Section]:
+    """Yield the sections of an audit of many classes."""
+    title = f"fairfix audit of {result.data.source}: {len(result.classes)} classes"
+    read_as = f"{OF_A_CLASS}, and label 1 is the class" if result.data.columns.label else OF_A_CLASS
+    yield Section(title, (*message_lines(result.messages), *_answer(result), read_as + "."), kind="answer")
+    if result.checks:
         yield _checks(result)
-    if "waivers" in result:
-        yield _waivers(result)
-    if "baseline" in result:
-        yield changes_section(result["baseline"])
-    for block in result["attributes"]:
+    if result.waivers is not None:
+        yield _waivers(result.waivers)
+    if result.baseline is not None:
+        yield changes_section(result.baseline)
+    for block in result.attributes:
         yield _classes(block, result, detail=detail)
         yield from individual_sections(block, result)
-    if "accuracy" in result["overall"]["metrics"]:
-        yield from (_accuracy(block, result) for block in result["attributes"])
+    if "accuracy" in result.overall.metrics:
+        yield from (_accuracy(block, result) for block in result.attributes)
     if detail:
         yield from _each(result)
-    if result["not_computed"]:
-        lines = tuple(f"{item['metric']}: {item['reason']}" for item in result["not_computed"])
+    if result.not_computed:
+        lines = tuple(f"{item.metric}: {item.reason}" for item in result.not_computed)
         yield Section("Not computed", lines, kind="not computed")
     yield Section("Data and settings", tuple(_facts(result)), kind="facts")
 
 
-def _as_audit(one: Json, result: Json) -> Json:
-    """Return the audit of a class against the rest, as those of two classes have it."""
-    settings = {**result["settings"], "task": "classification"}
-    return {**one, "settings": settings, "definitions": result["definitions"]}
-
-
-def _of_check(check: Json, result: Json) -> Json:
-    """Return the audit that a check is about: of its class, or of all together."""
-    mine = (one for one in result["classes"] if one["class"] == check.get("class"))
-    return next((_as_audit(one, result) for one in mine), result)
+def _as_audit(name: str, result: Classes) -> Audit:
+    """Return the audit of a class against the rest, or of all together without a name, as those of two classes."""
+    return replace_fields(
+        part_of(result, name), settings=replace_fields(result.settings, task="classification")
+    )
 
 
 # ---------------------------------------------------------------------- the answer and the checks
 
 
-def _asked(result: Json) -> list[list[Json]]:
+def _asked(result: CheckedResult) -> list[list[Check]]:
     """Return the checks as they were asked, each with its classes, the worst first."""
-    asked: dict[tuple[str, str], list[Json]] = {}
-    for check in result["checks"]:
-        asked.setdefault((check["check"], check["attribute"]), []).append(check)
+    asked: dict[tuple[str, str], list[Check]] = {}
+    for check in result.checks:
+        asked.setdefault((check.check, check.attribute), []).append(check)
     return [sorted(these, key=_badness) for these in asked.values()]
 
 
-def _badness(check: Json) -> tuple[int, float]:
+def _badness(check: Check) -> tuple[int, float]:
     """Return the rank of a check among its classes: by its verdict, then by how far it is beyond the limit."""
-    value = check["value"]
-    beyond = 0.0 if value is None else value - check["limit"]
-    return ORDER.index(check["verdict"]), -beyond if check["operator"].startswith("<") else beyond
+    value = check.value
+    beyond = 0.0 if value is None else value - check.limit
+    return ORDER.index(check.verdict), -beyond if check.operator.startswith("<") else beyond
 
 
-def _answer(result: Json) -> Iterator[str]:
-    if not result["checks"]:
+def _answer(result: Classes) -> Iterator[str]:
+    if not result.checks:
         yield from _unjudged(result)
         yield NOT_CHECKED
         return
-    asked = sorted(_asked(result), key=lambda own: ORDER.index(own[0]["verdict"]))
+    asked = sorted(_asked(result), key=lambda own: ORDER.index(own[0].verdict))
     for these in asked[: OTHERS + 1]:
         first = these[0]
-        where = f"Class {first['class']}, the worst of {len(these)}: " if "class" in first else ""
-        text = statement(first, _of_check(first, result), first["attribute"], first["limit"])
+        where = f"Class {first.of_class}, the worst of {len(these)}: " if first.of_class else ""
+        context = _as_audit(first.of_class, result) if first.of_class else result
+        text = statement(Stated.from_check(first), context, check=first)
         yield f"{where}{text} {judgement(first)}" + _counted(these)
 
     if len(asked) > OTHERS + 1:
         yield f"{len(asked) - OTHERS - 1:,} more checks are below."
 
 
-def _counted(these: Sequence[Json]) -> str:
+def _counted(these: Sequence[Check]) -> str:
     """Return a sentence of how many classes have each verdict, where there are some."""
-    return f" Of the classes, {_verdicts(these)}." if "class" in these[0] else ""
+    return f" Of the classes, {_verdicts(these)}." if these[0].of_class else ""
 
 
-def _verdicts(these: Sequence[Json]) -> str:
+def _verdicts(these: Sequence[Check]) -> str:
     """Return how many classes have each verdict; nothing of a check of all together."""
-    verdicts = [check["verdict"] for check in these if "class" in check]
+    verdicts = [check.verdict for check in these if check.of_class]
     return ", ".join(f"{verdicts.count(one)} {WORDS[one]}" for one in ORDER if one in verdicts)
 
 
-def _unjudged(result: Json) -> Iterator[str]:
+def _unjudged(result: Classes) -> Iterator[str]:
     metric = next((name for name in FIRST if name in gap_metrics(result)), None)
-    for block in result["attributes"] if metric else ():
-        name, attribute = str(metric), block["attribute"]
+    for block in result.attributes if metric else ():
+        name, attribute = str(metric), block.attribute
         one = by_gap(result, attribute, name)[0]
         gap = gap_of(one, attribute, name)
-        gaps = [gap_of(own, attribute, name) for own in result["classes"]]
+        gaps = [gap_of(own, attribute, name) for own in result.classes]
         many = len(gaps)
-        yield _largest(one["class"], gap["value"], gaps) + statement(gap, _as_audit(one, result), attribute)
-        apart = sum((own["low"] or 0.0) > 0 for own in gaps)
-        sure = in_percent(result["settings"]["confidence"])
+        yield _largest(one.of_class, gap.value, gaps) + statement(
+            Stated.from_comparison(gap, attribute), _as_audit(one.of_class, result)
+        )
+        apart = sum((own.low or 0.0) > 0 for own in gaps)
+        sure = in_percent(result.settings.confidence)
         if apart:
             yield (
                 f"By {attribute}, this rate differs between groups in at least {apart} of {many} classes "
                 f"({sure} confidence)."
             )
         mean = Comparison(name, "difference", CLASS_SCOPES[0]).id
-        yield from (statement(c, result, attribute) for c in block["comparisons"] if c["id"] == mean)
+        means = (one for one in block.comparisons if one.id == mean)
+        yield from (statement(Stated.from_comparison(one, attribute), result) for one in means)
 
 
-def _largest(name: str, value: float | None, gaps: Sequence[Json]) -> str:
+def _largest(name: str, value: float | None, gaps: Sequence[SavedComparison]) -> str:
     """Return what begins the sentence of the class with the largest gap; nothing where none is defined."""
     if value is None:
         return ""
     if value > 0:
         return f"Class {name} has the largest gap of {len(gaps)}: "
-    defined = sum(own["value"] is not None for own in gaps)
+    defined = sum(own.value is not None for own in gaps)
     rest = "" if defined == len(gaps) else f" where it is defined, of {len(gaps)},"
     return f"No gap is significant in any of the {defined} classes{rest}; for example, class {name}: "
 
 
 CHECKS: Columns = {
-    "verdict": lambda these: Verdict(these[0]["verdict"]),
+    "verdict": lambda these: Verdict(these[0].verdict),
     "check": lambda these: failing(these[0]),
-    "attribute": lambda these: these[0]["attribute"],
+    "attribute": lambda these: these[0].attribute,
     "worst class": lambda these: class_of(these[0]),
     "value": lambda these: interval(these[0]),
-    "groups": lambda these: ", ".join(these[0]["groups"]),
+    "groups": lambda these: ", ".join(these[0].groups),
     "of the classes": lambda these: _verdicts(these),  # noqa: PLW0108  it is defined below
-    "why": lambda these: these[0]["reason"],
+    "why": lambda these: these[0].reason,
 }
 
 
-def _checks(result: Json) -> Section:
+def _checks(result: CheckedResult) -> Section:
     """Return the checks, each by its worst class, and the classes that fail or are undecided besides."""
     asked = _asked(result)
     grid = Grid.of(CHECKS, asked, 8, "Checks", 1)
-    about = {"checks": [these[0] for these in asked]}
+    about = tuple(these[0] for these in asked)
     return Section(
-        f"Checks: {MARKS[result['verdict'] or 'pass']}", tuple(_others(asked)), (grid,), "checks", about
+        f"Checks: {MARKS[result.verdict or 'pass']}", tuple(_others(asked)), (grid,), "checks", about
     )
 
 
-def of_class_checks(result: Json) -> Iterator[Section]:
+def of_class_checks(result: CheckedResult) -> Iterator[Section]:
     """Yield the sections of checks, some of which are of single classes, and of waivers."""
     yield _checks(result)
-    if "waivers" in result:
-        yield _waivers(result)
+    if result.waivers is not None:
+        yield _waivers(result.waivers)
 
 
-def _waivers(result: Json) -> Section:
+def _waivers(waivers: Waivers) -> Section:
     """Return the waivers and what they do."""
-    grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
-    return Section("Waivers", (f"checked on {result['waivers']['today']}",), (grid,), "waivers")
+    grid = Grid.of(WAIVERS, waivers.waivers, 4, "Waivers")
+    return Section("Waivers", (f"checked on {waivers.today}",), (grid,), "waivers")
 
 
 CLASS_GAPS: Columns = {
-    "class": "class",
+    "class": "of_class",
     "attribute": "attribute",
-    "before": lambda one: interval(one["before"]),
-    "after": lambda one: interval(one["after"]),
+    "before": lambda one: interval(one.before),
+    "after": lambda one: interval(one.after),
 }
 
 
-def class_gaps(proof: Json, title: str) -> Iterator[Section]:
+def class_gaps(proof: Evaluation, title: str) -> Iterator[Section]:
     """Yield balanced accuracy and the gap of each class, before and after a repair, the largest first."""
-    balanced = proof["balanced_accuracy"]
+    if (balanced := proof.balanced_accuracy) is None:
+        return
     line = (
         "balanced accuracy (mean of the classes' TPR), overall:  "
-        f"{interval(balanced['before'])} before and {interval(balanced['after'])} after"
+        f"{interval(balanced.before)} before and {interval(balanced.after)} after"
     )
-    gaps = sorted(proof["classes"], key=lambda one: -(one["after"]["value"] or 0.0))
+    gaps = sorted(proof.classes, key=lambda one: -(one.after.value or 0.0))
     grid = Grid.of(CLASS_GAPS, gaps, 2, "Equal opportunity difference of each class")
     yield Section(f"{title}: class by class", (line,), (grid,), "class")
 
 
-def _others(asked: Sequence[Sequence[Json]]) -> Iterator[str]:
+def _others(asked: Sequence[Sequence[Check]]) -> Iterator[str]:
     for these in asked:
         for verdict in ("fail", "undecided", "waived"):
-            names = [check["class"] for check in these[1:] if check["verdict"] == verdict]
+            names = [check.of_class for check in these[1:] if check.verdict == verdict]
             if names:
                 more = f" and {len(names) - MOST_ROWS} more" if len(names) > MOST_ROWS else ""
                 listed = f"{', '.join(names[:MOST_ROWS])}{more}"
-                yield f"{failing(these[0])} by {these[0]['attribute']}, also {WORDS[verdict]}: {listed}"
+                yield f"{failing(these[0])} by {these[0].attribute}, also {WORDS[verdict]}: {listed}"
 
 
 # ---------------------------------------------------------------------- tables
 
 
-def _classes(block: Json, result: Json, *, detail: bool) -> Section:
+def _classes(block: Block, result: Classes, *, detail: bool) -> Section:
     """Return the class gaps of an attribute and the table of its classes."""
-    attribute, metrics = block["attribute"], gap_metrics(result)
-    means = [one for one in block["comparisons"] if Comparison.parse(one["id"]).of_classes]
+    attribute, metrics = block.attribute, gap_metrics(result)
+    means = [one for one in block.comparisons if Comparison.parse(one.id).of_classes]
     gaps: Columns = {
-        "over the classes": lambda one: titled(one["id"]),
+        "over the classes": lambda one: titled(one.id),
         "value [interval]": interval,
-        "largest in": lambda one: one.get("of_class", ""),
-        "note": lambda one: one.get("reason", ""),
+        "largest in": lambda one: one.of_class,
+        "note": lambda one: one.reason,
     }
     grids = [Grid.of(gaps, means, 4, f"Class gaps by {attribute}")] if means else []
     lines: list[str] = []
@@ -281,22 +285,23 @@ def _classes(block: Json, result: Json, *, detail: bool) -> Section:
     return Section(attribute, tuple(lines), tuple(grids), "classes", block)
 
 
-def _columns(attribute: str, metrics: Sequence[str], result: Json) -> Columns:
+def _columns(attribute: str, metrics: Sequence[str], result: Classes) -> Columns:
     first = next(name for name in FIRST if name in metrics)
 
     def gap(metric: str) -> Callable[[Any], str]:
         return lambda one: interval(gap_of(one, attribute, metric))
 
     def rate(metric: str) -> Callable[[Any], str]:
-        return lambda one: show(one["overall"]["metrics"][metric]["value"])
+        return lambda one: show(one.overall.metrics[metric].value)
 
-    def whom(one: Json) -> str:
-        return between_whom(gap_of(one, attribute, first), _as_audit(one, result), attribute)
+    def whom(one: OneClass) -> str:
+        gap = Stated.from_comparison(gap_of(one, attribute, first), attribute)
+        return between_whom(gap, _as_audit(one.of_class, result))
 
     rates = ("base_rate", "selection_rate", "true_positive_rate", "false_positive_rate")
-    there = [name for name in rates if name in result["classes"][0]["overall"]["metrics"]]
+    there = [name for name in rates if name in result.classes[0].overall.metrics]
     return {
-        "class": "class",
+        "class": "of_class",
         f"{titled(gap_id(first))} [interval]": gap(first),
         "between": whom,
         **{METRICS[name].title: rate(name) for name in there},
@@ -304,46 +309,46 @@ def _columns(attribute: str, metrics: Sequence[str], result: Json) -> Columns:
     }
 
 
-def _accuracy(block: Json, result: Json) -> Section:
+def _accuracy(block: Block, result: Classes) -> Section:
     """Return the accuracy of each group in all classes together."""
-    attribute = block["attribute"]
-    columns: Columns = {**GROUP, "accuracy [interval]": lambda group: interval(group["metrics"]["accuracy"])}
-    shown = [one for one in block["comparisons"] if one["id"] in ACCURACIES]
+    attribute = block.attribute
+    columns: Columns = {**GROUP, "accuracy [interval]": lambda group: interval(group.metrics["accuracy"])}
+    shown = [one for one in block.comparisons if one.id in ACCURACIES]
     compared: Columns = {
-        "comparison": lambda one: titled(one["id"]),
+        "comparison": lambda one: titled(one.id),
         "value [interval]": interval,
-        "between": lambda one: between_whom(one, result, attribute),
+        "between": lambda one: between_whom(Stated.from_comparison(one, attribute), result),
     }
     grids = (
         Grid.of(
             columns,
-            [*block["groups"], {**result["overall"], "group": "overall"}],
+            [*block.groups, replace_fields(result.overall, group="overall")],
             1,
             f"Groups of {attribute}",
         ),
         Grid.of(compared, shown, 3, f"Accuracy by {attribute}"),
     )
-    balanced = result.get("balanced_accuracy")
+    balanced = result.balanced_accuracy
     lines = (
         (f"balanced accuracy (mean of the classes' TPR), overall:  {interval(balanced)}",) if balanced else ()
     )
     return Section(f"Accuracy in all classes, by {attribute}", lines, grids, "gap", block)
 
 
-def _each(result: Json) -> Iterator[Section]:
+def _each(result: Classes) -> Iterator[Section]:
     """Yield the tables of each class against the rest."""
-    for one in result["classes"]:
-        for block in (*one["attributes"], *one["strata"]):
-            section = attribute_section(block, _as_audit(one, result))
-            yield replace(section, title=f"Class {one['class']}: {section.title}", kind="class")
+    for one in result.classes:
+        for block in (*one.attributes, *one.strata):
+            section = attribute_section(block, _as_audit(one.of_class, result))
+            yield replace(section, title=f"Class {one.of_class}: {section.title}", kind="class")
 
 
-def _facts(result: Json) -> Iterator[str]:
-    settings = result["settings"]
+def _facts(result: Classes) -> Iterator[str]:
+    settings = result.settings
     yield from rows_and_columns(result)
     yield from merged_lines(result)
     yield (
-        f"{in_percent(settings['confidence'])} intervals, simultaneous over the classes and over the groups compared; "
+        f"{in_percent(settings.confidence)} intervals, simultaneous over the classes and over the groups compared; "
         "an undefined value is never counted as 0. Intervals of accuracy are simultaneous over the groups"
     )
     yield from suppression_lines(result)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairfix.report import headline, markdown_
-from fairfix.report.layout import MARKS, Columns, Grid, Json, class_of, interval
+from fairfix.report.layout import MARKS, Columns, Grid, class_of, interval
 from fairfix.report.verdicts import cautions, judged, waivers
 from fairfix.report.words import plain, readable
+from fairfix.schema.common import Check, SavedResult
+from fairfix.schema.unrun import Unrun
 
 GATED = True
 ENDING = ".md"
@@ -19,24 +21,25 @@ LONGEST = 60_000
 """Characters of a comment with the whole report in it; GitHub takes some 65,000."""
 
 COLUMNS: Columns = {
-    "verdict": lambda one: MARKS[one["verdict"]],
-    "check": lambda one: str(one["check"]),
-    "attribute": lambda one: str(one["attribute"]),
+    "verdict": lambda one: MARKS[one.verdict],
+    "check": "check",
+    "attribute": "attribute",
     "value": interval,
-    "groups": lambda one: ", ".join(one["groups"]),
-    "why": lambda one: str(one["reason"]),
+    "groups": lambda one: ", ".join(one.groups),
+    "why": "reason",
 }
 
 
-def render(result: Json) -> str:
+def render(result: SavedResult) -> str:
     """Return the checks as a comment."""
-    of = judged(readable(result), "comment")
-    verdict = f": {MARKS[result['verdict']]}" if result["verdict"] else ""
-    passed = [check for check in of.checks if check["verdict"] == "pass"]
-    others = [check for check in of.checks if check["verdict"] != "pass"]
+    shown = readable(result)
+    of = judged(shown, "comment")
+    verdict = f": {MARKS[of.verdict]}" if of.verdict else ""
+    passed = [check for check in of.checks if check.verdict == "pass"]
+    others = [check for check in of.checks if check.verdict != "pass"]
     parts = [_mark(of.command), f"### fairfix {of.command}{verdict}", markdown_.safe(of.summary)]
-    pressing = [f"warning: {text} [{code}]" for code, text in cautions(readable(result))]
-    pressing += [text for _, urgent, text in waivers(readable(result)) if urgent]
+    pressing = [f"warning: {text} [{code}]" for code, text in cautions(shown)]
+    pressing += [text for _, urgent, text in waivers(shown) if urgent]
     parts += ["\n".join(f"- {markdown_.safe(text)}" for text in pressing)] if pressing else []
     parts += [_checks(others)] if others else []
     parts += [_folded(f"{len(passed)} passed", _checks(passed))] if passed else []
@@ -46,19 +49,21 @@ def render(result: Json) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def unrun(problem: Json) -> str:
+def unrun(problem: Unrun) -> str:
     """Return a comment of the message."""
-    message = markdown_.safe(plain(problem["message"]))
-    return f"{_mark(problem['command'])}\n\n### {markdown_.safe(headline(problem))}\n\n{message} ({problem['code']})\n"
+    message = markdown_.safe(plain(problem.message))
+    return (
+        f"{_mark(problem.command)}\n\n### {markdown_.safe(headline(problem))}\n\n{message} ({problem.code})\n"
+    )
 
 
 def _mark(command: str) -> str:
     return f"<!-- fairfix {command} -->"
 
 
-def _checks(checks: Sequence[Json]) -> str:
+def _checks(checks: Sequence[Check]) -> str:
     columns = dict(COLUMNS)
-    if any("class" in one for one in checks):
+    if any(one.of_class for one in checks):
         columns = {"verdict": COLUMNS["verdict"], "class": class_of, **COLUMNS}
     return markdown_.table(Grid.of(columns, checks, len(columns), ""))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
@@ -13,7 +13,6 @@ from fairfix.report.layout import (
     Columns,
     Grid,
     Interval,
-    Json,
     Section,
     interval,
     left_out_columns,
@@ -25,6 +24,8 @@ from fairfix.report.layout import (
     signed,
     titled,
 )
+from fairfix.schema.common import Estimate, Number
+from fairfix.schema.compare import Compare, Point
 
 LEADING = (
     "selection_rate.difference.between_groups",
@@ -37,62 +38,62 @@ MAIN = ("accuracy", "square_loss")
 """The quality beside a gap; others are folded."""
 
 
-def sections(result: Json, *, detail: bool) -> Iterator[Section]:
-    """Yield the sections of a comparison's JSON form."""
-    opening = (*message_lines(result), *answer(result))
-    yield Section(f"fairfix comparison on {result['data']['source']}", opening, kind="answer")
-    points = [point for point in result["points"] if "failure" not in point]
-    qualities = dict.fromkeys(name for point in points for name in point["qualities"])
+def sections(result: Compare, *, detail: bool) -> Iterator[Section]:
+    """Yield the sections of a comparison."""
+    opening = (*message_lines(result.messages), *answer(result))
+    yield Section(f"fairfix comparison on {result.data.source}", opening, kind="answer")
+    points = [point for point in result.points if not point.failure]
+    qualities = dict.fromkeys(name for point in points for name in point.qualities)
     main = next((name for name in MAIN if name in qualities), None)
-    gaps = dict.fromkeys(name for point in points for name in point["gaps"])
+    gaps = dict.fromkeys(name for point in points for name in point.gaps)
     leading = _leading(result)
     for gap in sorted(gaps, key=lambda one: one not in leading):
         yield _of_gap(
             result,
             gap,
-            [point for point in points if gap in point["gaps"]],
+            [point for point in points if gap in point.gaps],
             main,
             detail=detail,
             leads=gap in leading,
         )
-    failures = [(point, point["failure"]) for point in result["points"] if "failure" in point]
-    notes = [(point, note) for point in points for note in message_lines(point)]
+    failures = [(point, point.failure) for point in result.points if point.failure]
+    notes = [(point, note) for point in points for note in message_lines(point.messages)]
     lines = [f"{named(point)}: {text}" for point, text in (*failures, *(notes if detail else ()))]
     if notes and not detail:
         lines.append(f"{len(notes)} note{'s' * (len(notes) > 1)} on single fits (shown with --detail)")
     if lines:
         yield Section("Notes", tuple(dict.fromkeys(lines)), kind="notes")
-    yield from left_out_columns(result)
+    yield from left_out_columns(result.features)
     yield Section("Data and settings", tuple(_compare_facts(result)), kind="facts")
 
 
 def _of_gap(
-    result: Json, gap: str, points: Sequence[Json], main: str | None, *, detail: bool, leads: bool
+    result: Compare, gap: str, points: Sequence[Point], main: str | None, *, detail: bool, leads: bool
 ) -> Section:
     """Return the frontier of a gap and the main quality; all points and qualities with detail, folded on a page.
 
     What the report opens with, the advice for a gap that ``leads``, is not said again.
     """
-    on = [point for point in points if point["title"] == ORIGINAL or f"{gap}|{main}" in point["front"]]
+    on = [point for point in points if point.title == ORIGINAL or f"{gap}|{main}" in point.front]
     shown = on if main else points
-    ordered = sorted(shown, key=lambda point: point["gaps"][gap]["value"] or 0.0)
-    columns: dict[str, str | Callable[[Json], str]] = {
+    ordered = sorted(shown, key=lambda point: point.gaps[gap].value or 0.0)
+    columns: dict[str, str | Callable[[Point], str]] = {
         "method": "title",
         "allowed gap": slack_of,
-        "gap, points": _shortly(lambda point: point["gaps"][gap]),
+        "gap, points": _shortly(lambda point: point.gaps[gap]),
     }
     if main:
         write = _shortly if main == "accuracy" else _plainly
         columns["accuracy, %" if main == "accuracy" else main] = write(
-            lambda point: point["qualities"].get(main, NONE)
+            lambda point: point.qualities.get(main, NONE)
         )
     columns |= {
-        "randomized": lambda point: f"{100 * point['randomized']:.1f}%",
-        "uses group": lambda point: "yes" if point["protected_at_predict"] else "no",
+        "randomized": lambda point: f"{100 * (point.randomized or 0.0):.1f}%",
+        "uses group": lambda point: "yes" if point.protected_at_predict else "no",
     }
     attribute = parted(gap)[1].strip("[]")
     selected: Columns = {"selected, %": _selected, "by group, %": _by_group(attribute)}
-    columns |= selected if any("selection_rate" in point for point in ordered) else {}
+    columns |= selected if any(point.selection_rate is not None for point in ordered) else {}
     columns |= _WARNED if any(map(_codes, ordered)) else {}
     grids = [Grid.of(columns, ordered, 2, f"Frontier of {titled(gap)}")]
     lines = [] if leads else list(advised(result, gap))
@@ -102,14 +103,14 @@ def _of_gap(
             + ("" if detail else " (--detail shows them)")
         )
     if detail:
-        qualities = dict.fromkeys(name for point in points for name in point["qualities"])
+        qualities = dict.fromkeys(name for point in points for name in point.qualities)
         every: Columns = {
             "method": "title",
             "allowed gap": slack_of,
             "gap": _gap_of(gap),
             **{name: _quality_of(gap, name) for name in qualities},
         }
-        every = {**every, **selected} if any("selection_rate" in point for point in points) else every
+        every = {**every, **selected} if any(point.selection_rate is not None for point in points) else every
         every = {**every, **_WARNED} if any(map(_codes, points)) else every
         grids.append(replace(Grid.of(every, points, 2, f"All candidates: {titled(gap)}"), folded=True))
     return Section(titled(gap), tuple(lines), tuple(grids), "gap" if leads else "other gap")
@@ -118,10 +119,10 @@ def _of_gap(
 # ---------------------------------------------------------------------- advice
 
 
-def answer(result: Json) -> Iterator[str]:
+def answer(result: Compare) -> Iterator[str]:
     """Yield the advice for the leading gap of every attribute, and what it rests on."""
     leading = _leading(result)
-    base: Json | None = next((one for one in result["points"] if one["title"] == ORIGINAL), None)
+    base: Point | None = next((one for one in result.points if one.title == ORIGINAL), None)
     lines = [
         line
         for gap in leading
@@ -132,10 +133,10 @@ def answer(result: Json) -> Iterator[str]:
         yield "There is no original model to compare with, so changes are not shown."
     yield from lines
     if lines:
-        many = sum("failure" not in point for point in result["points"])
-        confidence = in_percent(result["settings"]["confidence"])
+        many = sum(not point.failure for point in result.points)
+        confidence = in_percent(result.settings.confidence)
         one_gap = ", for the gap of one attribute" if len(leading) > 1 else ""
-        rows = f"{result['split']['holdout']:,}"
+        rows = f"{result.split.holdout:,}"
         yield (
             f"Candidates are chosen and evaluated on the same {rows} held-out rows, so expect somewhat worse results "
             f"on new data. The intervals above allow for that: they hold for all {many} candidates at once{one_gap} "
@@ -143,9 +144,9 @@ def answer(result: Json) -> Iterator[str]:
         )
 
 
-def _leading(result: Json) -> list[str]:
+def _leading(result: Compare) -> list[str]:
     """Return the gaps that the report opens with, one of every attribute."""
-    gaps = dict.fromkeys(one["gap"] for one in result.get("advice", ()))
+    gaps = dict.fromkeys(one.gap for one in result.advice)
     out = []
     for attribute in dict.fromkeys(parted(gap)[1] for gap in gaps):
         of = [gap for gap in gaps if parted(gap)[1] == attribute]
@@ -153,27 +154,27 @@ def _leading(result: Json) -> list[str]:
     return out
 
 
-def _as_is(base: Json, gap: str) -> str:
+def _as_is(base: Point, gap: str) -> str:
     """Return the gap and the accuracy of the model as it is."""
     name, attribute = parted(gap)
     title = f"By {attribute[1:-1]}, the {titled(name)} of the original model"
-    value = base["gaps"].get(gap, NONE)
-    if value["value"] is None:
+    value = base.gaps.get(gap, NONE)
+    if value.value is None:
         return f"{title} is undefined on held-out rows."
-    quality = base["qualities"].get("accuracy", NONE)
-    also = "" if quality["value"] is None else f", with an accuracy of {100 * quality['value']:.1f}%"
+    quality = base.qualities.get("accuracy", NONE)
+    also = "" if quality.value is None else f", with an accuracy of {100 * quality.value:.1f}%"
     return f"{title} is {_ends(value)} on held-out rows{also}."
 
 
-def advised(result: Json, gap: str) -> Iterator[str]:
+def advised(result: Compare, gap: str) -> Iterator[str]:
     """Yield which point to take for a gap of at most each limit; a point that is taken for several stands once."""
-    runs = groupby((one for one in result.get("advice", ()) if one["gap"] == gap), key=itemgetter("point"))
+    runs = groupby((one for one in result.advice if one.gap == gap), key=attrgetter("point"))
     for place, run in runs:
         several = list(run)
         one = several[-1 if place is None else 0]
-        begin = f"For a gap of at most {_points(one['at_most'])}"
-        title_of = METRICS[one["quality"]].title
-        refused = None if one.get("refused") is None else result["points"][one["refused"]]
+        begin = f"For a gap of at most {_points(one.at_most)}"
+        title_of = METRICS[one.quality].title
+        refused = None if one.refused is None else result.points[one.refused]
         if place is None:
             if refused is None:
                 yield f"{begin}: none of the methods tried reaches it on held-out rows."
@@ -183,149 +184,146 @@ def advised(result: Json, gap: str) -> Iterator[str]:
                 f"({_codes(refused)})."
             )
             continue
-        point = result["points"][place]
-        value, cost = point["surer"][gap], point["costs"].get(one["quality"])
+        point = result.points[place]
+        value, cost = point.surer[gap], point.costs.get(one.quality)
         text = f"{begin}: {named(point)}. Its gap is {_ends(value)}"
-        shown = value["high"] is not None and value["high"] <= one["at_most"]
+        shown = value.high is not None and value.high <= one.at_most
         if not shown:
             text += ", so on new data it may exceed that limit"
-        if point["title"] == ORIGINAL:
+        if point.title == ORIGINAL:
             better = f"no repair within that gap has a better {title_of} on these rows"
             text += "; no repair is needed" if shown else f"; {better}"
-        elif cost is not None and cost["value"] is not None:
-            written = _ends(cost, sign=True) if one["quality"] == "accuracy" else signed(cost)
+        elif cost is not None and cost.value is not None:
+            written = _ends(cost, sign=True) if one.quality == "accuracy" else signed(cost)
             text += f"; {title_of} changes by {written}"
-        text += "; it uses the protected attribute." if point["protected_at_predict"] else "."
+        text += "; it uses the protected attribute." if point.protected_at_predict else "."
         if refused is not None:
             text += f" {named(refused)} has a better {title_of}, with warnings ({_codes(refused)})."
         yield text
 
 
-def _of_advised(result: Json, gaps: Sequence[str]) -> Iterator[str]:
+def _of_advised(result: Compare, gaps: Sequence[str]) -> Iterator[str]:
     """Yield the warnings of recommended candidates, each code once, and the commands that fit these candidates."""
-    places = dict.fromkeys(one["point"] for one in result.get("advice", ()) if one["gap"] in gaps)
-    points = [result["points"][place] for place in places if place is not None]
+    places = dict.fromkeys(one.point for one in result.advice if one.gap in gaps)
+    points = [result.points[place] for place in places if place is not None]
     warned: dict[str, list[tuple[str, str]]] = {}
     for point in points:
-        for one in point["messages"]:
-            if one["severity"] == "warning":
-                warned.setdefault(one["code"], []).append((named(point), one["text"]))
+        for one in point.messages:
+            if one.severity == "warning":
+                warned.setdefault(one.code, []).append((named(point), one.text))
     for code, those in warned.items():
         names = dict.fromkeys(name for name, _ in those)
         yield f"Warning for {'; '.join(names)}: {those[0][1]} [{code}]"
     for point in points:
-        if "command" in point:
-            yield f"To fit {named(point)}: {point['command']}"
+        if point.command:
+            yield f"To fit {named(point)}: {point.command}"
 
 
-def _codes(point: Json) -> str:
+def _codes(point: Point) -> str:
     """Return the codes of the warnings of a point."""
-    codes = (one["code"] for one in point.get("messages", ()) if one["severity"] == "warning")
+    codes = (one.code for one in point.messages if one.severity == "warning")
     return ", ".join(dict.fromkeys(codes))
 
 
 _WARNED: Columns = {"warnings": _codes}
 
 
-def _selected(point: Json) -> str:
+def _selected(point: Point) -> str:
     """Return the selection rate before and after, where that is another one."""
-    rates = point.get("selection_rate")
-    if rates is None or any(rates[when]["value"] is None for when in ("before", "after")):
-        return "–"
-    return " → ".join(f"{100 * rates[when]['value']:.1f}" for when in ("before", "after"))
+    rates = point.selection_rate
+    before, after = (None, None) if rates is None else (rates.before.value, rates.after.value)
+    return "–" if before is None or after is None else f"{100 * before:.1f} → {100 * after:.1f}"
 
 
-def _by_group(attribute: str) -> Callable[[Json], str]:
+def _by_group(attribute: str) -> Callable[[Point], str]:
     """Return the cell of the least and the greatest selection rate of a group, before and after."""
 
-    def cell(point: Json) -> str:
-        groups = next((one["groups"] for one in point.get("people", ()) if one["attribute"] == attribute), ())
-        rates = [
-            group["metrics"]["selection_rate"] for group in groups if "selection_rate" in group["metrics"]
-        ]
-        spans = []
-        for when in ("before", "after"):
-            percents = [100 * rate[when]["value"] for rate in rates if rate[when]["value"] is not None]
-            spans.append(f"{min(percents):.0f} to {max(percents):.0f}" if percents else "–")
-        return " → ".join(spans) if rates else "–"
+    def cell(point: Point) -> str:
+        groups = next((one.groups for one in point.people if one.attribute == attribute), ())
+        rates = [group.metrics["selection_rate"] for group in groups if "selection_rate" in group.metrics]
+
+        def span(numbers: Iterable[Estimate]) -> str:
+            percents = [100 * one.value for one in numbers if one.value is not None]
+            return f"{min(percents):.0f} to {max(percents):.0f}" if percents else "–"
+
+        both = span(rate.before for rate in rates), span(rate.after for rate in rates)
+        return " → ".join(both) if rates else "–"
 
     return cell
 
 
-def named(point: Json) -> str:
+def named(point: Point) -> str:
     """Return how a point is called: its method and slack."""
-    return str(point["title"]) + (
-        f" with an allowed gap of {point['slack']}" if point["slack"] is not None else ""
-    )
+    return point.title + (f" with an allowed gap of {point.slack}" if point.slack is not None else "")
 
 
 def _points(number: float) -> str:
     return f"{100 * number:.4g} point{'' if number == 0.01 else 's'}"
 
 
-def _ends(value: Json, *, sign: bool = False) -> str:
+def _ends(value: Number, *, sign: bool = False) -> str:
     """Return a value and its interval in percentage points."""
     form = "+.1f" if sign else ".1f"
-    low, high = ("–" if value[end] is None else f"{100 * value[end] + 0.0:{form}}" for end in ("low", "high"))
-    return f"{100 * value['value'] + 0.0:{form}} points ({low} to {high})"
+    low, high = ("–" if end is None else f"{100 * end + 0.0:{form}}" for end in (value.low, value.high))
+    return f"{100 * (value.value or 0.0) + 0.0:{form}} points ({low} to {high})"
 
 
 ORIGINAL = "original model"
 """Title of the candidate that leaves the model as it is."""
 
-NONE = {"value": None, "low": None, "high": None}
+NONE = Number(value=None, low=None, high=None)
 
 
-def _shortly(of: Callable[[Json], Json]) -> Callable[[Json], str]:
+def _shortly(of: Callable[[Point], Number]) -> Callable[[Point], str]:
     """Return the cell of a share in per cent with its interval."""
 
-    def cell(point: Json) -> str:
+    def cell(point: Point) -> str:
         value = of(point)
-        if value["value"] is None:
+        if value.value is None:
             return "–"
-        low, high = ("–" if value[end] is None else f"{100 * value[end]:.0f}" for end in ("low", "high"))
-        return Interval(f"{100 * value['value']:.1f} [{low}, {high}]")
+        low, high = ("–" if end is None else f"{100 * end:.0f}" for end in (value.low, value.high))
+        return Interval(f"{100 * value.value:.1f} [{low}, {high}]")
 
     return cell
 
 
-def _plainly(of: Callable[[Json], Json]) -> Callable[[Json], str]:
+def _plainly(of: Callable[[Point], Number]) -> Callable[[Point], str]:
     return lambda point: interval(of(point))
 
 
-def _compare_facts(result: Json) -> Iterator[str]:
-    split, settings = result["split"], result["settings"]
+def _compare_facts(result: Compare) -> Iterator[str]:
+    split, settings = result.split, result.settings
     yield (
-        f"{read_and_used(result)}: {split['fit']:,} to fit, {split['holdout']:,} held out (seed {settings['seed']})"
+        f"{read_and_used(result)}: {split.fit:,} to fit, {split.holdout:,} held out (seed {settings.seed})"
     )
     yield from merged_lines(result)
     yield (
         "all numbers are measured on held-out rows; * marks candidates that no other beats in both gap and quality"
     )
-    for contender in result["contenders"]:
-        yield f"{contender['title']}: {pairs(contender['parameters'])}"
-    noise = settings.get("noise")
+    for contender in result.contenders:
+        yield f"{contender.title}: {pairs(contender.parameters)}"
+    noise = settings.noise
     if noise:
         yield (
-            f"worst cases of true groups cover all noise that fits {noise['table']} ({noise['assumption']}); all other "
+            f"worst cases of true groups cover all noise that fits {noise.table} ({noise.assumption}); all other "
             "numbers are by recorded group"
         )
 
 
-def slack_of(point: Json) -> str:
+def slack_of(point: Point) -> str:
     """Return the slack of a point of a comparison; a model as it is has none."""
-    return "" if point["slack"] is None else str(point["slack"])
+    return "" if point.slack is None else str(point.slack)
 
 
-def _gap_of(gap: str) -> Callable[[Json], str]:
-    return lambda point: interval(point["gaps"][gap])
+def _gap_of(gap: str) -> Callable[[Point], str]:
+    return lambda point: interval(point.gaps[gap])
 
 
-def _quality_of(gap: str, name: str) -> Callable[[Json], str]:
+def _quality_of(gap: str, name: str) -> Callable[[Point], str]:
     """Return the cell of a quality, with a star where the point is on the frontier."""
 
-    def cell(point: Json) -> str:
-        mark = "*" if f"{gap}|{name}" in point["front"] else ""
-        return Interval(interval(point["qualities"][name]) + mark) if name in point["qualities"] else ""
+    def cell(point: Point) -> str:
+        mark = "*" if f"{gap}|{name}" in point.front else ""
+        return Interval(interval(point.qualities[name]) + mark) if name in point.qualities else ""
 
     return cell

@@ -16,7 +16,6 @@ from fairfix.report.layout import (
     GROUP_METRICS,
     Columns,
     Grid,
-    Json,
     Section,
     between,
     interval,
@@ -25,6 +24,12 @@ from fairfix.report.layout import (
 )
 from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
 from fairfix.report.true_groups import TITLES
+from fairfix.schema.audit import Audited, Noise, NoiseFigure
+from fairfix.schema.classes import Classes
+from fairfix.schema.common import Block, Distribution, Estimate, Group, Number, SavedResult
+from fairfix.schema.compare import Compare
+from fairfix.schema.repair import Evaluation, EvaluationRow
+from fairfix.schema.slices import SliceSearch
 
 MOST_ROWS = 30
 """Groups in a picture of dots; the table beside it has all, or many more."""
@@ -70,8 +75,12 @@ class Part:
     """Of the figures: ``narrow`` and ``large`` ones stand side by side, ``wide`` ones alone."""
 
 
-def _dot(name: str, value: Json, text: str = "") -> Dot:
-    return Dot(name, value["value"], value["low"], value["high"], text or interval(value))
+def _dot(name: str, value: Number, text: str = "") -> Dot:
+    return Dot(name, value.value, value.low, value.high, text or interval(value))
+
+
+def _value(metrics: Mapping[str, Estimate], metric: str) -> float | None:
+    return metrics[metric].value if metric in metrics else None
 
 
 def _ends(drawn: Iterable[Dot]) -> list[float | None]:
@@ -81,29 +90,29 @@ def _ends(drawn: Iterable[Dot]) -> list[float | None]:
 NUMBERS = ("value", "low", "high", "note")
 
 
-def _numbers(value: Json) -> tuple[str, ...]:
+def _numbers(value: Number) -> tuple[str, ...]:
     """Return the cells of a value: the number, its ends, and what is to be noted."""
-    return *(show(value[part]) for part in NUMBERS[:3]), str(value.get("reason", ""))
+    return show(value.value), show(value.low), show(value.high), value.reason
 
 
-def attribute(block: Json, result: Json) -> Iterator[Part]:
+def attribute(block: Block, result: Audited) -> Iterator[Part]:
     """Yield the pictures of an attribute: rates with intervals, score distributions, calibration."""
-    groups, name = block["groups"], block["attribute"]
-    largest = sorted(groups, key=lambda group: -group["rows"])[:MOST_ROWS]
+    groups, name = block.groups, block.attribute
+    largest = sorted(groups, key=lambda group: -group.rows)[:MOST_ROWS]
     shown = [group for group in groups if group in largest]
     figures = tuple(
-        _rate(block, shown, result["overall"], metric, f"{title} by {name}", title)
+        _rate(block, shown, result.overall, metric, f"{title} by {name}", title)
         for metric, title in group_metrics(result)
-        if any(group["metrics"].get(metric, {}).get("value") is not None for group in shown)
+        if any(_value(group.metrics, metric) is not None for group in shown)
     )
     text = (
         f"The charts show the {len(shown)} of {len(groups)} groups with the most rows; the JSON form has all."
     )
     few = (text,) if len(shown) < len(groups) else ()
     first = [_rates(block, result)] if len(groups) > 1 else []
-    if block.get("distribution"):
-        first.append(_distribution(block, block["distribution"], result))
-    if any(group.get("calibration") for group in groups):
+    if block.distribution:
+        first.append(_distribution(block, block.distribution, result))
+    if any(group.calibration for group in groups):
         first.append(_calibration(block))
     drawn = tuple(figure for figure in first if figure)
     if drawn:
@@ -111,14 +120,14 @@ def attribute(block: Json, result: Json) -> Iterator[Part]:
     yield Part(f"Groups of {name}, with intervals", few, (_decisions(block),), figures, folded=True)
 
 
-def _rates(block: Json, result: Json) -> Figure | None:
+def _rates(block: Block, result: Audited) -> Figure | None:
     """Return all rates of an attribute in percent on one axis, the group that fares worst first in each."""
     names = _with_curves(block)
-    groups = [group for group in block["groups"] if group["group"] in names]
+    groups = [group for group in block.groups if group.group in names]
     shown = [name for name, _ in group_metrics(result) if METRICS[name].percent]
     panels, described, table = [], [], []
     for metric in shown:
-        rows = [_dot(g["group"], g["metrics"][metric], _percent(g["metrics"][metric])) for g in groups]
+        rows = [_dot(g.group, g.metrics[metric], _percent(g.metrics[metric])) for g in groups]
         defined = [row for row in rows if row.value is not None]
         if not defined:
             continue
@@ -131,47 +140,47 @@ def _rates(block: Json, result: Json) -> Figure | None:
         table += [(title, row.name, show(row.value), show(row.low), show(row.high)) for row in ordered]
     if not panels:
         return None
-    heading = f"Rates by {block['attribute']}"
+    heading = f"Rates by {block.attribute}"
     text = "Each rate of each group with its interval, on one axis; worst-off group first."
     if any(panel.mark for panel in panels):
         text += " A dashed line is a limit: groups beyond it are further from the best group than the limit allows."
-    if len(names) < len(block["groups"]):
-        text += f" {len(names)} of {len(block['groups'])} groups are shown; the tables have all."
+    if len(names) < len(block.groups):
+        text += f" {len(names)} of {len(block.groups)} groups are shown; the tables have all."
     grid = Grid(("rate", "group", *NUMBERS[:3]), tuple(table), 2, heading)
     return Figure(heading, svg.family(panels, (0.0, 1.0)), "; ".join(described) + ".", grid, note=text)
 
 
-def _percent(value: Json) -> str:
-    return "undefined" if value["value"] is None else f"{100 * value['value']:.1f}%"
+def _percent(value: Number) -> str:
+    return "undefined" if value.value is None else f"{100 * value.value:.1f}%"
 
 
-def _limit_in(block: Json, metric: str, result: Json) -> tuple[float, str] | None:
+def _limit_in(block: Block, metric: str, result: Audited) -> tuple[float, str] | None:
     """Return where a limit of the gap between groups lies: that far from the highest group, or from the lowest."""
     metrics = (metric, "equalized_odds") if metric in EQUALIZED_ODDS else (metric,)
-    for check in result.get("checks", ()):
-        of = Comparison.parse(check["comparison"])
-        here = check["attribute"] == block["attribute"] and check.get("of", "value") == "value"
+    for check in result.checks:
+        of = Comparison.parse(check.comparison)
+        here = check.attribute == block.attribute and check.of == "value"
         if not here or of.metric not in metrics or of.scope != "between_groups":
             continue
-        rates = [group["metrics"][metric]["value"] for group in block["groups"]]
+        rates = [group.metrics[metric].value for group in block.groups]
         low, high = (end((r for r in rates if r is not None), default=0.0) for end in (min, max))
         best = low if METRICS[metric].better == "smaller" else high
         if of.kind == "difference":
-            place = best + check["limit"] if best == low else best - check["limit"]
-            return (place, f"limit {100 * check['limit']:g} points") if 0 <= place <= 1 else None
-        if of.kind == "ratio" and check["limit"] > 0:
-            place = best / check["limit"] if best == low else best * check["limit"]
-            return (place, f"limit ratio {check['limit']:g}") if 0 <= place <= 1 else None
+            place = best + check.limit if best == low else best - check.limit
+            return (place, f"limit {100 * check.limit:g} points") if 0 <= place <= 1 else None
+        if of.kind == "ratio" and check.limit > 0:
+            place = best / check.limit if best == low else best * check.limit
+            return (place, f"limit ratio {check.limit:g}") if 0 <= place <= 1 else None
     return None
 
 
 def _rate(
-    block: Json, groups: Sequence[Json], overall: Json, metric: str, heading: str, title: str
+    block: Block, groups: Sequence[Group], overall: Group, metric: str, heading: str, title: str
 ) -> Figure:
     """Return a metric of every group with its interval."""
-    rows = [_dot(group["group"], group["metrics"][metric]) for group in groups]
-    whole = overall["metrics"][metric]
-    everybody = _dot("overall", whole, show(whole["value"]) if whole["value"] is not None else "")
+    rows = [_dot(group.group, group.metrics[metric]) for group in groups]
+    whole = overall.metrics[metric]
+    everybody = _dot("overall", whole, show(whole.value) if whole.value is not None else "")
     scale = METRICS[metric].scale
     span = svg.span_of(
         _ends([*rows, everybody]), zero=scale != "data", most=1.0 if scale == "share" else None
@@ -179,62 +188,64 @@ def _rate(
     ordered = sorted((dot.value, dot.name) for dot in rows if dot.value is not None)
     (low, lowest), (high, highest) = ordered[0], ordered[-1]
     description = (
-        f"{title} of each group of {block['attribute']} with its interval: from {show(low)} ({lowest}) to "
+        f"{title} of each group of {block.attribute} with its interval: from {show(low)} ({lowest}) to "
         f"{show(high)} ({highest}); overall {everybody.text}."
     )
     table = tuple(
-        (group["group"], GROUP["rows"](group), *_numbers(group["metrics"][metric]))
-        for group in (*block["groups"], overall)
+        (group.group, GROUP["rows"](group), *_numbers(group.metrics[metric]))
+        for group in (*block.groups, overall)
     )
     grid = Grid(("group", "rows", *NUMBERS), table, 1, heading)
     return Figure(heading, svg.dots(rows, span, everybody), description, grid, captioned=True)
 
 
-def _decisions(block: Json) -> Grid:
+def _decisions(block: Block) -> Grid:
     """Return the table of decisions: how many of each group are selected, against the highest rate and all."""
-    groups = [group for group in block["groups"] if "selection_rate" in group["metrics"]]
-    highest = max((group["metrics"]["selection_rate"]["value"] or 0.0 for group in groups), default=0.0)
-    by_id = {comparison["id"]: comparison for comparison in block["comparisons"]}
-    apart = by_id.get("selection_rate.difference.to_overall", {}).get("per_group", {})
-    weighted = " (weighted)" if any(abs(group["weight"] - group["rows"]) > 1e-9 for group in groups) else ""
+    groups = [group for group in block.groups if "selection_rate" in group.metrics]
+    highest = max((group.metrics["selection_rate"].value or 0.0 for group in groups), default=0.0)
+    by_id = {comparison.id: comparison for comparison in block.comparisons}
+    to_overall = by_id.get("selection_rate.difference.to_overall")
+    apart = to_overall.per_group if to_overall is not None else {}
+    weighted = " (weighted)" if any(abs(group.weight - group.rows) > 1e-9 for group in groups) else ""
 
-    def many(metric: str) -> Callable[[Json], str]:
+    def many(metric: str) -> Callable[[Group], str]:
         """Return the cell of the number of rows a rate stands for, which is a weight where rows have weights."""
 
-        def cell(group: Json) -> str:
-            value = group["metrics"].get(metric, {}).get("value")
-            return "" if value is None else f"{value * group['weight']:,.0f}"
+        def cell(group: Group) -> str:
+            value = _value(group.metrics, metric)
+            return "" if value is None else f"{value * group.weight:,.0f}"
 
         return cell
 
-    def to_highest(group: Json) -> str:
-        return show((group["metrics"]["selection_rate"]["value"] or 0.0) / highest if highest else None)
+    def to_highest(group: Group) -> str:
+        return show((group.metrics["selection_rate"].value or 0.0) / highest if highest else None)
 
-    columns: dict[str, Callable[[Json], str]] = {
+    columns: dict[str, Callable[[Group], str]] = {
         **GROUP,
         f"y = 1{weighted}": many("base_rate"),
         f"selected{weighted}": many("selection_rate"),
-        "selection rate": lambda group: interval(group["metrics"]["selection_rate"]),
+        "selection rate": lambda group: interval(group.metrics["selection_rate"]),
         "divided by the highest": to_highest,
-        "minus overall": lambda g: interval(apart[g["group"]]) if g["group"] in apart else "",
+        "minus overall": lambda g: interval(apart[g.group]) if g.group in apart else "",
     }
     filled = {heading: cell for heading, cell in columns.items() if any(map(cell, groups))}
-    return Grid.of(filled, groups, 1, f"Decisions by {block['attribute']}")
+    return Grid.of(filled, groups, 1, f"Decisions by {block.attribute}")
 
 
-def _with_curves(block: Json) -> list[str]:
+def _with_curves(block: Block) -> list[str]:
     """Return the groups whose curves are drawn, in order: the two furthest apart, and those with the most rows."""
-    furthest = block.get("distribution", {}).get("gap", {}).get("groups", ())
-    largest = [group["group"] for group in sorted(block["groups"], key=lambda g: -g["rows"])]
+    gap = block.distribution.gap if block.distribution is not None else None
+    furthest = gap.groups if gap is not None else ()
+    largest = [group.group for group in sorted(block.groups, key=lambda g: -g.rows)]
     wanted = list(dict.fromkeys((*furthest, *largest)))[:CURVES]
-    return [group["group"] for group in block["groups"] if group["group"] in wanted]
+    return [group.group for group in block.groups if group.group in wanted]
 
 
-def _distribution(block: Json, shares: Json, result: Json) -> Figure:
+def _distribution(block: Block, shares: Distribution, result: Audited) -> Figure:
     """Return the distribution functions of the scores, with the KS distance marked."""
-    names, scores, gap = _with_curves(block), shares["scores"], shares.get("gap")
-    below = {one["group"]: one["below"] for one in shares["groups"]}
-    curves = [Curve("overall", tuple(zip(scores, shares["everybody"], strict=True)), quiet=True)]
+    names, scores, gap = _with_curves(block), shares.scores, shares.gap
+    below = {one.group: one.below for one in shares.groups}
+    curves = [Curve("overall", tuple(zip(scores, shares.everybody, strict=True)), quiet=True)]
     curves += [Curve(name, tuple(zip(scores, below[name], strict=True))) for name in names]
     text = "Fraction of each group with a score below the one on the horizontal axis"
     if len(names) < len(below):
@@ -243,21 +254,21 @@ def _distribution(block: Json, shares: Json, result: Json) -> Figure:
         )
     text, mark = f"{text}.", None
     if gap:
-        a, b = gap["shares"]
-        largest: Json = next((one for one in block["comparisons"] if one["id"] == "ks.between_groups"), {})
-        about = f" ±{largest['bound']:.1g}" if largest.get("bound") else ""
+        a, b = gap.shares
+        largest = next((one for one in block.comparisons if one.id == "ks.between_groups"), None)
+        about = f" ±{largest.bound:.1g}" if largest is not None and largest.bound else ""
         where = "below" if about else "at or below"
         text += (
-            f" {gap['groups'][0]} and {gap['groups'][1]} are furthest apart at score {show(gap['score'])}, with "
+            f" {gap.groups[0]} and {gap.groups[1]} are furthest apart at score {show(gap.score)}, with "
             f"{a:.1%} and {b:.1%} of them {where} it: a KS distance of {abs(a - b):.4f}{about}, the thick "
             "vertical line."
         )
-        mark = Gap(gap["score"], min(a, b), max(a, b), f"KS {abs(a - b):.3f}{about}")
-    columns = [scores, shares["everybody"], *(below[name] for name in names)]
+        mark = Gap(gap.score, min(a, b), max(a, b), f"KS {abs(a - b):.3f}{about}")
+    columns = [scores, shares.everybody, *(below[name] for name in names)]
     rows = tuple(tuple(map(show, row)) for row in zip(*columns, strict=True))
-    title = f"Score distributions by {block['attribute']}"
+    title = f"Score distributions by {block.attribute}"
     grid = Grid(("score", "overall", *names), rows, 0, "Fraction below the score")
-    threshold = result["settings"].get("threshold")
+    threshold = result.settings.threshold
     cut = None if threshold is None else (threshold, f"decision threshold {threshold:g}")
     if cut:
         text += " The dashed vertical line is the decision threshold."
@@ -274,42 +285,46 @@ def _middle(scores: Sequence[float]) -> tuple[float, float]:
 
 
 CALIBRATION: Columns = {
-    "group": "group",
-    "score": lambda one: f"{show(one['from'])} to {show(one['to'])}",
-    "rows": lambda one: f"{one['rows']:,}" if "rows" in one else "",
-    "mean score": lambda one: show(one["mean_score"]),
-    "rate of y = 1": lambda one: show(one["rate"]),
+    "group": lambda row: row[0],
+    "score": lambda row: f"{show(row[1].start)} to {show(row[1].end)}",
+    "rows": lambda row: f"{row[1].rows:,}" if row[1].rows is not None else "",
+    "mean score": lambda row: show(row[1].mean_score),
+    "rate of y = 1": lambda row: show(row[1].rate),
 }
 
 
-def _calibration(block: Json) -> Figure:
+def _calibration(block: Block) -> Figure:
     """Return the rate of positives against the mean score, per score bin and group."""
     names = _with_curves(block)
-    groups = [group for group in block["groups"] if group["group"] in names and group.get("calibration")]
+    groups = [group for group in block.groups if group.group in names and group.calibration]
     curves = [Curve("calibrated", ((0.0, 0.0), (1.0, 1.0)), quiet=True, marks=True)]
     for group in groups:
-        bins = [one for one in group["calibration"] if one.get("rows", FEW_ROWS) >= FEW_ROWS]
-        points = ((one["mean_score"], one["rate"]) for one in bins)
-        curves.append(Curve(group["group"], tuple(p for p in points if None not in p), marks=True))
+        points = (
+            (one.mean_score, one.rate)
+            for one in group.calibration
+            if one.rows is None or one.rows >= FEW_ROWS
+        )
+        placed = tuple((x, y) for x, y in points if x is not None and y is not None)
+        curves.append(Curve(group.group, placed, marks=True))
     text = (
         "Rate of y = 1 against the mean score, per score bin and group; a perfectly calibrated group lies on the "
         "dashed "
         f"diagonal. Bins with fewer than {FEW_ROWS} rows of a group are in the table only."
     )
-    bins = [{"group": group["group"], **one} for group in groups for one in group["calibration"]]
-    title, axes = f"Calibration by {block['attribute']}", ("mean score", "rate of y = 1")
+    bins = [(group.group, one) for group in groups for one in group.calibration]
+    title, axes = f"Calibration by {block.attribute}", ("mean score", "rate of y = 1")
     grid = Grid.of(CALIBRATION, bins, 2, title)
     return Figure(title, svg.lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
 
 
-def true_gaps(noise: Json) -> Iterator[Part]:
+def true_gaps(noise: Noise) -> Iterator[Part]:
     """Yield the gaps of true groups: as recorded, weighted, and the range of each worst case, on one axis."""
     figures = []
-    for comparison in noise["comparisons"]:
-        rows = _estimates(comparison, noise["rests_on"])
-        if comparison["name"] not in DRAWN or not rows:
+    for comparison in noise.comparisons:
+        rows = _estimates(comparison, noise.rests_on)
+        if comparison.name not in DRAWN or not rows:
             continue
-        heading = f"{TITLES[comparison['name']]}, true groups"
+        heading = f"{TITLES[comparison.name]}, true groups"
         description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
         table = tuple((row.name, *map(show, (row.value, row.low, row.high))) for row in rows)
         grid = Grid(("figure", *NUMBERS[:3]), table, 1, heading)
@@ -323,13 +338,13 @@ def true_gaps(noise: Json) -> Iterator[Part]:
         yield Part("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
 
 
-def class_gaps(block: Json, result: Json) -> Iterator[Part]:
+def class_gaps(block: Block, result: Classes) -> Iterator[Part]:
     """Yield the gaps of all classes by an attribute, the largest first, on one axis for each metric."""
     figures = []
     for metric in gap_metrics(result):
-        ordered = by_gap(result, block["attribute"], metric)[:MOST_ROWS]
-        rows = [_dot(one["class"], gap_of(one, block["attribute"], metric)) for one in ordered]
-        heading = f"{titled(gap_id(metric))} by {block['attribute']}, each class against the rest"
+        ordered = by_gap(result, block.attribute, metric)[:MOST_ROWS]
+        rows = [_dot(one.of_class, gap_of(one, block.attribute, metric)) for one in ordered]
+        heading = f"{titled(gap_id(metric))} by {block.attribute}, each class against the rest"
         description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
         table = tuple((row.name, *map(show, (row.value, row.low, row.high))) for row in rows)
         drawing = svg.dots(rows, svg.span_of(_ends(rows), zero=True, most=1.0))
@@ -337,18 +352,21 @@ def class_gaps(block: Json, result: Json) -> Iterator[Part]:
             Figure(heading, drawing, description, Grid(("class", *NUMBERS[:3]), table, 1, heading))
         )
     if figures:
-        yield Part(f"Gaps of classes by {block['attribute']}, chart", figures=tuple(figures))
+        yield Part(f"Gaps of classes by {block.attribute}, chart", figures=tuple(figures))
 
 
-def _estimates(comparison: Json, rests_on: str) -> list[Dot]:
+def _estimates(comparison: NoiseFigure, rests_on: str) -> list[Dot]:
     """Return the estimates of a comparison of true groups, from the plainest to the surest."""
-    names = {"recorded": "as recorded", "weighted": "weighted", "identified": "N4"}
-    single = [(name, comparison.get(key)) for key, name in names.items()]
+    single = (
+        ("as recorded", comparison.recorded),
+        ("weighted", comparison.weighted),
+        ("N4", comparison.identified),
+    )
     rows = [Dot(name, value, None, None, show(value)) for name, value in single if value is not None]
-    bounds = sorted(comparison["bounds"].items())
-    ranges = [(f"worst case {level}", b["low"], b["high"]) for level, b in bounds if level != "N4"]
+    bounds = sorted(comparison.bounds.items())
+    ranges = [(f"worst case {level}", b.low, b.high) for level, b in bounds if level != "N4"]
     ranges += [
-        (f"worst case {level}, with sampling error", b["outer_low"], b["outer_high"])
+        (f"worst case {level}, with sampling error", b.outer_low, b.outer_high)
         for level, b in bounds
         if level == rests_on
     ]
@@ -356,23 +374,23 @@ def _estimates(comparison: Json, rests_on: str) -> list[Dot]:
     return rows + [Dot(name, None, low, high, between(low, high), bound=True) for name, low, high in spans]
 
 
-def before_after(proof: Json, title: str) -> Iterator[Part]:
+def before_after(proof: Evaluation, title: str) -> Iterator[Part]:
     """Yield pictures of a proof: gaps, ratios, rates, and each loss on a scale of its own."""
-    axes: dict[str, list[Json]] = {}
-    for row in proof["table"]:
-        if row.get("unlike"):
+    axes: dict[str, list[EvaluationRow]] = {}
+    for row in proof.table:
+        if row.unlike:
             continue
         axes.setdefault(_axis(row), []).append(row)
     figures = []
     for name, rows in axes.items():
-        drawn = [
-            (titled(row["name"]), _dot("before", row["before"]), _dot("after", row["after"])) for row in rows
-        ]
+        drawn = [(titled(row.name), _dot("before", row.before), _dot("after", row.after)) for row in rows]
         ends = _ends(dot for _, before, after in drawn for dot in (before, after))
         heading = f"{title}: {HINTS.get(name) or titled(name)}"
         described = (f"{metric} before {before.text}, after {after.text}" for metric, before, after in drawn)
         both = tuple(
-            (titled(row["name"]), when, *_numbers(row[when])) for row in rows for when in ("before", "after")
+            (titled(row.name), when, *_numbers(value))
+            for row in rows
+            for when, value in (("before", row.before), ("after", row.after))
         )
         grid = Grid(("metric", "when", *NUMBERS), both, 2, heading)
         span = svg.span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
@@ -381,48 +399,59 @@ def before_after(proof: Json, title: str) -> Iterator[Part]:
         yield Part(f"{title}: before and after, chart", figures=tuple(figures))
 
 
-def _axis(row: Json) -> str:
+def _axis(row: EvaluationRow) -> str:
     """Return the axis that a row of a proof shares with others, or its own."""
-    name = str(row["id"])
+    name = str(row.id)
     comparison = Comparison.parse(name)
     if comparison.kind == "ratio":
         return "ratios"
     if comparison.kind in ("difference", "covariance") or comparison.metric == "ks":
-        small = all((row[when]["value"] or 0) <= 1 for when in ("before", "after"))
+        small = all((value.value or 0) <= 1 for value in (row.before, row.after))
         return "gaps" if small else name
     rate = comparison.metric in GROUP_METRICS and comparison.entry.scale == "share"
     return "rates" if rate else name
 
 
-def slices(search: Json) -> Iterator[Part]:
+def slices(search: SliceSearch) -> Iterator[Part]:
     """Yield a picture of slices with their intervals, beside the overall value."""
-    if not search["slices"]:
+    if not search.slices:
         return
-    title = METRICS[search["metric"].removesuffix(".difference")].title
-    heading = f"{'gap in ' if search.get('attribute') else ''}{title} of slices"
-    rows = [_dot(one["where"], one) for one in search["slices"]]
-    overall = _dot("overall", search["overall"], show(search["overall"]["value"]))
+    title = METRICS[search.metric.removesuffix(".difference")].title
+    heading = f"{'gap in ' if search.attribute else ''}{title} of slices"
+    rows = [_dot(one.where, one) for one in search.slices]
+    overall = _dot("overall", search.overall, show(search.overall.value))
     span = svg.span_of(_ends([*rows, overall]), zero=False)
     first = rows[0]
     description = f"{heading} with their intervals: {first.text} for {first.name}; overall {overall.text}."
-    table = tuple((one["where"], f"{one['rows']:,}", *_numbers(one)) for one in search["slices"])
+    table = tuple((one.where, f"{one.rows:,}", *_numbers(one)) for one in search.slices)
     grid = Grid(("slice", "rows", *NUMBERS), table, 1, heading)
     yield Part(figures=(Figure(heading, svg.dots(rows, span, overall), description, grid, captioned=True),))
 
 
-PICTURES: Mapping[str, Callable[[Section, Json], Iterator[Part]]] = {
-    "attribute": lambda section, result: attribute(section.about, result),
-    "proof": lambda section, _: before_after(section.about, section.title),
-    "true groups": lambda section, _: true_gaps(section.about),
-    "classes": lambda section, result: class_gaps(section.about, result),
-    "slices": lambda section, _: slices(section.about),
-}
+def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
+    """Yield the pictures of a section of an audit, or of an evaluation."""
+    about = section.about
+    if isinstance(about, Block) and isinstance(result, Classes):
+        yield from class_gaps(about, result)
+    elif isinstance(about, Block) and isinstance(result, Audited):
+        yield from attribute(about, result)
+    elif isinstance(about, Evaluation):
+        yield from before_after(about, section.title)
+    elif isinstance(about, SliceSearch):
+        yield from slices(about)
+    elif isinstance(about, Noise):
+        yield from true_gaps(about)
+
+
+PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[Part]]] = dict.fromkeys(
+    ("attribute", "proof", "true groups", "classes", "fitted", "slices"), _drawn
+)
 """Pictures of a section of a result, by the kind of the section; others have none."""
 
 
-def frontier(result: Json) -> Part:
+def frontier(result: Compare) -> Part:
     """Return a picture for each gap of a comparison of methods."""
-    drawn = panels(result["points"])
+    drawn = panels(result.points)
     if not drawn:
         return Part(text=(NOTHING,))
     text = (
@@ -438,17 +467,17 @@ def _panel(panel: Panel) -> Figure:
     heading, short = f"{titled(quality)} against {titled(gap)}", quality.replace("_", " ")
     axes = titled(gap), f"{short} (better is {panel.better})"
     described = []
-    for point in panel.front():
-        slack = "" if point["slack"] is None else f" with slack {point['slack']}"
-        x, y = map(show, panel.place(point))
-        described.append(f"{point['title']}{slack}: gap {x}, {short} {y}")
+    front = panel.front()
+    for (gap_at, quality_at), point in front:
+        slack = "" if point.slack is None else f" with slack {point.slack}"
+        described.append(f"{point.title}{slack}: gap {show(gap_at)}, {short} {show(quality_at)}")
     columns: Columns = {
         "method": "title",
         "slack": slack_of,
-        "gap": lambda point: interval(point["gaps"][gap]),
-        short: lambda point: interval(point["qualities"][quality]),
+        "gap": lambda point: interval(point.gaps[gap]),
+        short: lambda point: interval(point.qualities[quality]),
         "on it": lambda point: "frontier" if panel.is_front(point) else "",
     }
     grid = Grid.of(columns, panel.points, 5, heading)
-    drawing = svg.scatter(panel.clouds(), [panel.place(point) for point in panel.front()], axes)
+    drawing = svg.scatter(panel.clouds(), [place for place, _ in front], axes)
     return Figure(heading, drawing, "On the frontier: " + "; ".join(described), grid)

@@ -1,4 +1,4 @@
-"""Results as data frames: one row per number, for plots and tables of one's own; made from the JSON form."""
+"""Results as data frames: one row per number, for plots and tables of one's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairfix.auditing.checks import named
 from fairfix.errors import UsageError
-from fairfix.report.layout import Json, kind_of, parted
+from fairfix.report.layout import kind_of, parted
+from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.classes import Classes, OneClass
+from fairfix.schema.common import Block, CheckedResult, Number, SavedResult
+from fairfix.schema.compare import Compare, Point
+from fairfix.schema.repair import EvaluationRow, Repair
+from fairfix.schema.slices import Slices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,13 +26,13 @@ NUMBERS = ("value", "low", "high")
 FLOATS = (*NUMBERS, "bound", "limit", "slack", "weight")
 
 
-def frame(result: Json, of: str | None = None) -> pd.DataFrame:
-    """Return a table of a result's JSON form.
+def frame(result: SavedResult, of: str | None = None) -> pd.DataFrame:
+    """Return a table of a result.
 
     Parameters
     ----------
     result
-        JSON form of an audit, a repair or a comparison of methods.
+        An audit, a repair or a comparison of methods.
     of
         Which table, one of :data:`TABLES` for this kind of result; the first by default.
 
@@ -70,7 +76,7 @@ class Gap:
         return self.value
 
 
-def gap(result: Json, name: str, attribute: str | None = None, when: str = "after") -> Gap:
+def gap(result: SavedResult, name: str, attribute: str | None = None, when: str = "after") -> Gap:
     """Return a comparison of groups, such as ``dp``, ``dp.ratio``, or ``ks[race]``.
 
     A metric alone is its difference. A repair has its gaps on held-out rows, ``before`` and ``after`` it, and their
@@ -80,203 +86,229 @@ def gap(result: Json, name: str, attribute: str | None = None, when: str = "afte
         of = named(name)
     except UsageError:
         of = named(f"{name}.difference")
-    rows: list[Json]
-    if _with_groups(result) == "repair":
-        table = result["proof"].get("holdout", {}).get("table", ())
-        rows = [line | line.get(when, {}) for line in table if line["attribute"]]
+    rows: list[tuple[str, str, Number | None, tuple[str, ...]]]
+    if isinstance(result, Repair):
+        lines = [line for line in _held_out(result) if line.attribute]
+        whens = {"before": lambda line: line.before, "change": lambda line: line.change}
+        number: Callable[[EvaluationRow], Number | None] = whens.get(when, lambda line: line.after)
+        rows = [(line.id, line.attribute or "", number(line), ()) for line in lines]
     else:
-        blocks = result["attributes"]
-        rows = [one | {"attribute": block["attribute"]} for block in blocks for one in block["comparisons"]]
-    attributes, wanted = list(dict.fromkeys(row["attribute"] for row in rows)), attribute or of.attribute
+        blocks = _audited(result).attributes
+        rows = [(one.id, block.attribute, one, one.groups) for block in blocks for one in block.comparisons]
+    attributes = list(dict.fromkeys(name for _, name, *_ in rows))
+    wanted = attribute or of.attribute
     if wanted and wanted not in attributes:
         raise UsageError(f"`attribute={wanted}`: not in this result; it has {', '.join(attributes)}")
-    fitting = [row for row in rows if row["id"] == of.id and wanted in (None, row["attribute"])]
+    fitting = [row for row in rows if row[0] == of.id and wanted in (None, row[1])]
     if not fitting:
-        raise UsageError(f"this result has no {of.id}; it has {', '.join({row['id']: '' for row in rows})}")
+        raise UsageError(
+            f"this result has no {of.id}; it has {', '.join(dict.fromkeys(row[0] for row in rows))}"
+        )
     if len(fitting) > 1:
         raise UsageError(f"`attribute`: name one of {', '.join(attributes)}")
-    (row,) = fitting
-    numbers = _numbers(row)
+    ((_, found_by, one, groups),) = fitting
+    numbers = _numbers(one)
     value, low, high = (numbers[part] for part in NUMBERS)
-    return Gap(of.id, row["attribute"], value, low, high, tuple(row.get("groups", ())), numbers["reason"])
+    return Gap(of.id, found_by, value, low, high, groups, numbers["reason"])
 
 
-def _with_groups(result: Json) -> str:
-    """Return the kind of a result that has groups; UsageError where it has none."""
-    kind = kind_of(result)
-    if kind in ("audit", "classes", "repair"):
-        return kind
-    raise UsageError(f"{NAMES.get(kind, 'this result')} has several candidates; use to_frame()")
+def _audited(result: SavedResult) -> Audited:
+    """Return a result that has groups and is no repair; UsageError where it has none."""
+    if isinstance(result, Audited):
+        return result
+    raise UsageError(f"{NAMES.get(kind_of(result), 'this result')} has several candidates; use to_frame()")
 
 
-def by_group(result: Json) -> pd.DataFrame:
+def _held_out(result: Repair) -> tuple[EvaluationRow, ...]:
+    return () if result.proof.holdout is None else result.proof.holdout.table
+
+
+def by_group(result: SavedResult) -> pd.DataFrame:
     """Return the metrics of each group: a row per attribute and group, a column per metric.
 
     A repair has them on held-out rows, in columns ``before`` and ``after``; a multiclass audit for each class.
     """
     import pandas as pd
 
-    kind = _with_groups(result)
-    if kind == "repair":
-        blocks = result["proof"].get("holdout", {}).get("people", ())
+    if isinstance(result, Repair):
+        blocks = () if result.proof.holdout is None else result.proof.holdout.people
         cells = {
-            (block["attribute"], group["group"]): {
-                (when, metric): _numbers(both[when])["value"]
-                for when in ("before", "after")
-                for metric, both in group["metrics"].items()
+            (block.attribute, group.group): {
+                **{
+                    ("before", metric): _numbers(both.before)["value"]
+                    for metric, both in group.metrics.items()
+                },
+                **{
+                    ("after", metric): _numbers(both.after)["value"] for metric, both in group.metrics.items()
+                },
             }
             for block in blocks
-            for group in block["groups"]
+            for group in block.groups
         }
         return pd.DataFrame.from_dict(cells, orient="index").rename_axis(["attribute", "group"])
-    rows = frame(result, "groups")
-    index = [*(("class",) if kind == "classes" else ()), "attribute", "group"]
+    rows = frame(_audited(result), "groups")
+    index = [*(("class",) if isinstance(result, Classes) else ()), "attribute", "group"]
     wide = rows[rows["stratum"] == ""].pivot(index=index, columns="metric", values="value")
     return wide[list(dict.fromkeys(rows["metric"]))].rename_axis(columns=None)
 
 
-def overall(result: Json) -> pd.DataFrame:
+def overall(result: SavedResult) -> pd.DataFrame:
     """Return the metrics of all rows together: a row per metric.
 
     The columns are ``value``, ``low``, ``high`` and ``reason``; of a repair ``before``, ``after`` and ``change``.
     """
     import pandas as pd
 
-    if _with_groups(result) == "repair":
-        table = result["proof"].get("holdout", {}).get("table", ())
-        parts = ("before", "after", "change")
+    if isinstance(result, Repair):
         lines = {
-            line["id"]: {when: _numbers(line.get(when))["value"] for when in parts}
-            for line in table
-            if not line["attribute"]
+            line.id: {
+                "before": _numbers(line.before)["value"],
+                "after": _numbers(line.after)["value"],
+                "change": _numbers(line.change)["value"],
+            }
+            for line in _held_out(result)
+            if not line.attribute
         }
     else:
         keep = (*NUMBERS, "reason")
-        metrics = result["overall"]["metrics"]
+        metrics = _audited(result).overall.metrics
         lines = {name: {part: _numbers(one)[part] for part in keep} for name, one in metrics.items()}
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis("metric")
 
 
-def _numbers(value: Json | None, prefix: str = "") -> Row:
+UNKNOWN = Number(value=None, low=None, high=None)
+
+
+def _numbers(value: Number | None, prefix: str = "") -> Row:
     """Return a number, its limits, the certified error of one from bins, and why it is undefined."""
-    value = value or {}
-    row = {prefix + part: math.nan if value.get(part) is None else value[part] for part in NUMBERS}
-    return row | {prefix + "bound": value.get("bound", 0.0), prefix + "reason": value.get("reason", "")}
+    one = value or UNKNOWN
+    ends = zip(NUMBERS, (one.value, one.low, one.high), strict=True)
+    row: Row = {prefix + part: math.nan if end is None else end for part, end in ends}
+    return row | {prefix + "bound": one.bound or 0.0, prefix + "reason": one.reason}
 
 
-def _blocks(result: Json) -> Iterator[tuple[Json, Row]]:
+def _blocks(result: Audited | OneClass) -> Iterator[tuple[Block, Row]]:
     """Yield every attribute, over everybody and in each stratum, with the columns that name it."""
-    for block in (*result["attributes"], *result["strata"]):
-        yield block, {"attribute": block["attribute"], "stratum": block.get("stratum", "")}
+    for block in (*result.attributes, *result.strata):
+        yield block, {"attribute": block.attribute, "stratum": block.stratum}
 
 
-def _groups(result: Json) -> Iterator[Row]:
+def _groups(result: Audited | OneClass) -> Iterator[Row]:
     for block, where in _blocks(result):
-        for group in block["groups"]:
-            counted = {part: group[part] for part in ("group", "rows", "weight")}
-            for metric, value in group["metrics"].items():
+        for group in block.groups:
+            counted = {"group": group.group, "rows": group.rows, "weight": group.weight}
+            for metric, value in group.metrics.items():
                 yield {**where, **counted, "metric": metric, **_numbers(value)}
 
 
-def _comparisons(result: Json) -> Iterator[Row]:
+def _comparisons(result: Audited | OneClass) -> Iterator[Row]:
     for block, where in _blocks(result):
-        for one in block["comparisons"]:
-            between = ", ".join(one["groups"])
-            yield {**where, "comparison": one["id"], "groups": between, **_numbers(one)}
+        for one in block.comparisons:
+            between = ", ".join(one.groups)
+            yield {**where, "comparison": one.id, "groups": between, **_numbers(one)}
 
 
-def _of_classes(rows: Callable[[Json], Iterator[Row]]) -> Callable[[Json], Iterator[Row]]:
+def _of_classes(
+    rows: Callable[[Audited | OneClass], Iterator[Row]],
+) -> Callable[[Classes], Iterator[Row]]:
     """Return what yields rows of all classes together, whose class is empty, then of each class."""
 
-    def each(result: Json) -> Iterator[Row]:
-        for one in ({**result, "class": ""}, *result["classes"]):
-            yield from ({"class": one["class"], **row} for row in rows(one))
+    def each(result: Classes) -> Iterator[Row]:
+        yield from ({"class": "", **row} for row in rows(result))
+        for one in result.classes:
+            yield from ({"class": one.of_class, **row} for row in rows(one))
 
     return each
 
 
-def _checks(result: Json) -> Iterator[Row]:
-    for check in result["checks"]:
-        named = {part: check.get(part, "") for part in ("check", "attribute", "group", "class", "verdict")}
-        judged = {part: check[part] for part in ("operator", "limit", "reason")}
-        yield {**_numbers(check), **named, **judged, "groups": ", ".join(check["groups"])}
+def _checks(result: CheckedResult) -> Iterator[Row]:
+    for one in result.checks:
+        yield {
+            **_numbers(one),
+            "check": one.check,
+            "attribute": one.attribute,
+            "group": one.group,
+            "class": one.of_class,
+            "verdict": one.verdict,
+            "operator": one.operator,
+            "limit": one.limit,
+            "reason": one.reason,
+            "groups": ", ".join(one.groups),
+        }
 
 
-def _true_groups(result: Json) -> Iterator[Row]:
-    noise = result.get("noise")
-    if not noise:
+def _true_groups(result: Audit) -> Iterator[Row]:
+    if (noise := result.noise) is None:
         return
-    attribute = noise["attribute"]
-    groups = [(group["group"], figure) for group in noise["groups"] for figure in group["figures"]]
-    for group, figure in (*groups, *(("", figure) for figure in noise["comparisons"])):
-        for assumption, bound in figure["bounds"].items():
-            ends = {
-                "low": bound["outer_low"],
-                "high": bound["outer_high"],
-                "reason": bound.get("reason", ""),
-            }
-            named = {"attribute": attribute, "group": group, "number": figure["name"]}
+    groups = [(group.group, figure) for group in noise.groups for figure in group.figures]
+    for group, figure in (*groups, *(("", figure) for figure in noise.comparisons)):
+        named = {"attribute": noise.attribute, "group": group, "number": figure.name}
+        for assumption, bound in figure.bounds.items():
+            ends = {"low": bound.outer_low, "high": bound.outer_high, "reason": bound.reason}
             yield {**named, "assumption": assumption, **ends}
 
 
-def _proof(result: Json) -> Iterator[Row]:
-    for rows in ("holdout", "fit"):
-        for line in result["proof"].get(rows, {}).get("table", ()):
-            row = {"rows": rows, "number": line["id"], "attribute": line["attribute"] or ""}
-            for when in ("before", "after", "change"):
-                row |= _numbers(line.get(when), f"{when}_")
-            yield row
+def _proof(result: Repair) -> Iterator[Row]:
+    for rows, table in (("holdout", _held_out(result)), ("fit", result.proof.fit.table)):
+        for line in table:
+            row = {"rows": rows, "number": line.id, "attribute": line.attribute or ""}
+            row |= _numbers(line.before, "before_") | _numbers(line.after, "after_")
+            yield row | _numbers(line.change, "change_")
 
 
-def _points(result: Json) -> Iterator[Row]:
-    for place, point in enumerate(result["points"]):
-        named = {
+def _points(result: Compare) -> Iterator[Row]:
+    for place, point in enumerate(result.points):
+        named: Row = {
             "point": place,
-            "method": point["title"],
-            "slack": math.nan if point["slack"] is None else point["slack"],
-            "randomized": point.get("randomized", math.nan),
+            "method": point.title,
+            "slack": math.nan if point.slack is None else point.slack,
+            "randomized": math.nan if point.randomized is None else point.randomized,
             "warnings": ", ".join(dict.fromkeys(_warnings(point))),
-            "failure": point.get("failure", ""),
+            "failure": point.failure,
         }
-        for when, value in point.get("selection_rate", {}).items():
-            named[f"selection_rate_{when}"] = math.nan if value["value"] is None else value["value"]
-        for kind, part in (("gap", "gaps"), ("quality", "qualities")):
-            for name, value in point.get(part, {}).items():
+        if (rates := point.selection_rate) is not None:
+            named["selection_rate_before"] = _numbers(rates.before)["value"]
+            named["selection_rate_after"] = _numbers(rates.after)["value"]
+        for kind, numbers in (("gap", point.gaps), ("quality", point.qualities)):
+            for name, value in numbers.items():
                 number, attribute = parted(name)
                 where = {"number": number, "attribute": attribute.strip("[]")}
                 yield {**named, "kind": kind, **where, **_numbers(value)}
-        if "failure" in point:
+        if point.failure:
             yield {**named, "kind": "", "number": "", "attribute": "", **_numbers(None)}
 
 
-def _warnings(point: Json) -> Iterator[str]:
-    return (one["code"] for one in point.get("messages", ()) if one["severity"] == "warning")
+def _slices(result: Audit | Slices) -> Iterator[Row]:
+    for one in () if result.slices is None else result.slices.slices:
+        proposed = one.proposed
+        yield {
+            **_numbers(one),
+            "where": one.where,
+            "rows": one.rows,
+            "shown": one.shown,
+            "command": one.command,
+            "error": math.nan if one.error is None else one.error,
+            "proposed_rows": math.nan if proposed is None else proposed.rows,
+            "proposed_value": math.nan if proposed is None else proposed.value,
+        }
 
 
-def _people(result: Json) -> Iterator[Row]:
-    for place, point in enumerate(result["points"]):
-        named = {"point": place, "method": point["title"]}
-        named["slack"] = math.nan if point["slack"] is None else point["slack"]
-        for block in point.get("people", ()):
-            for group in block["groups"]:
-                row = {
-                    **named,
-                    "attribute": block["attribute"],
-                    "group": group["group"],
-                    "rows": group["rows"],
-                }
-                row |= {way: group.get(way, math.nan) for way in ("up", "down")}
-                for metric, both in group["metrics"].items():
-                    ends = [_numbers(both[when], f"{when}_") for when in ("before", "after")]
-                    yield {**row, "metric": metric, **ends[0], **ends[1]}
+def _warnings(point: Point) -> Iterator[str]:
+    return (one.code for one in point.messages if one.severity == "warning")
 
 
-def _slices(result: Json) -> Iterator[Row]:
-    for one in result.get("slices", {}).get("slices", ()):
-        proposed = one.get("proposed", {})
-        row = {part: one[part] for part in ("where", "rows", "shown")} | {"error": one.get("error", math.nan)}
-        row |= {f"proposed_{part}": proposed.get(part, math.nan) for part in ("rows", "value")}
-        yield {**_numbers(one), **row, "command": one.get("command", "")}
+def _people(result: Compare) -> Iterator[Row]:
+    for place, point in enumerate(result.points):
+        slack = math.nan if point.slack is None else point.slack
+        named: Row = {"point": place, "method": point.title, "slack": slack}
+        for block in point.people:
+            for group in block.groups:
+                row = {**named, "attribute": block.attribute, "group": group.group, "rows": group.rows}
+                row["up"] = math.nan if group.up is None else group.up
+                row["down"] = math.nan if group.down is None else group.down
+                for metric, both in group.metrics.items():
+                    ends = _numbers(both.before, "before_") | _numbers(both.after, "after_")
+                    yield {**row, "metric": metric, **ends}
 
 
 _BLOCK = ("attribute", "stratum")
@@ -289,7 +321,8 @@ _OF_SLICES = (
     ),
     _slices,
 )
-TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterator[Row]]]]] = {
+
+TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Any], Iterator[Row]]]]] = {
     "audit": {
         "groups": ((*_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _groups),
         "comparisons": ((*_BLOCK, "comparison", *_ENDS, "groups"), _comparisons),

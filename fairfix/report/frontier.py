@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
-from fairfix.report.layout import Json
 from fairfix.report.svg import Place, Spread
+from fairfix.schema.compare import Point
 
 NOTHING = "There are no candidates to show: no method has both a gap and a quality."
 
@@ -23,7 +23,7 @@ class Panel:
 
     gap: str
     quality: str
-    points: tuple[Json, ...]
+    points: tuple[Point, ...]
     titles: tuple[str, ...]
     """Every method of the comparison, also those without a point here: a method has one marker in all panels."""
 
@@ -32,40 +32,43 @@ class Panel:
         """Where better points are: up or down."""
         return "up" if METRICS[self.quality].better == "larger" else "down"
 
-    def is_front(self, point: Json) -> bool:
+    def is_front(self, point: Point) -> bool:
         """Tell whether no other point has a smaller gap and better quality."""
-        return f"{self.gap}|{self.quality}" in point["front"]
+        return f"{self.gap}|{self.quality}" in point.front
 
-    def place(self, point: Json) -> Place:
-        """Return gap and quality of a point."""
-        return point["gaps"][self.gap]["value"], point["qualities"][self.quality]["value"]
+    def place(self, point: Point) -> Place | None:
+        """Return gap and quality of a point; None where one is undefined."""
+        gap, quality = point.gaps[self.gap].value, point.qualities[self.quality].value
+        return None if gap is None or quality is None else (gap, quality)
 
-    def front(self) -> list[Json]:
-        """Return the points of the frontier, from the smallest gap on."""
-        return sorted(filter(self.is_front, self.points), key=self.place)
+    def front(self) -> list[tuple[Place, Point]]:
+        """Return the points of the frontier with their places, from the smallest gap on."""
+        placed = [(self.place(point), point) for point in self.points if self.is_front(point)]
+        there = [(place, point) for place, point in placed if place is not None]
+        return sorted(there, key=lambda placed: placed[0])
 
     def clouds(self) -> dict[str, list[Spread]]:
         """Return per method gap, quality and the ends of its interval, an open one as the quality itself."""
         clouds: dict[str, list[Spread]] = {title: [] for title in self.titles}
         for point in self.points:
-            gap, value = self.place(point)
-            if gap is not None and value is not None:
-                low, high = (point["qualities"][self.quality][end] for end in ("low", "high"))
-                ends = value if low is None else low, value if high is None else high
-                clouds[point["title"]].append((gap, value, *ends))
+            if (place := self.place(point)) is not None:
+                quality = point.qualities[self.quality]
+                ends = (place[1] if end is None else end for end in (quality.low, quality.high))
+                low, high = ends
+                clouds[point.title].append((*place, low, high))
         return clouds
 
 
-def panels(points: Sequence[Json]) -> list[Panel]:
+def panels(points: Sequence[Point]) -> list[Panel]:
     """Return what is drawn: accuracy against the selection rate, the loss against KS, per attribute."""
-    points = [point for point in points if "failure" not in point]
-    titles = tuple(dict.fromkeys(point["title"] for point in points))
-    qualities = {quality for point in points for quality in point["qualities"]}
+    points = [point for point in points if not point.failure]
+    titles = tuple(dict.fromkeys(point.title for point in points))
+    qualities = {quality for point in points for quality in point.qualities}
     loss = next((name for name in ("log_loss", "square_loss") if name in qualities), None)
     out = []
-    for gap in dict.fromkeys(gap for point in points for gap in point["gaps"]):
+    for gap in dict.fromkeys(gap for point in points for gap in point.gaps):
         quality = {"selection_rate": "accuracy", "ks": loss}.get(Comparison.parse(gap).metric)
         if quality in qualities:
-            shown = tuple(p for p in points if gap in p["gaps"] and quality in p["qualities"])
+            shown = tuple(p for p in points if gap in p.gaps and quality in p.qualities)
             out.append(Panel(gap, str(quality), shown, titles))
     return out

@@ -8,9 +8,10 @@ report there.
 from __future__ import annotations
 
 from fairfix.report import headline
-from fairfix.report.layout import Json
-from fairfix.report.verdicts import cautions, judged, limit, sentence, title, waivers
+from fairfix.report.verdicts import baseline, cautions, judged, limit, sentence, title, waivers
 from fairfix.report.words import harmless, plain, shortened
+from fairfix.schema.common import SavedResult, Written
+from fairfix.schema.unrun import Unrun
 
 GATED = True
 ENDING = ".txt"
@@ -19,31 +20,34 @@ LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 """Levels of checks by their severity."""
 
 
-def render(result: Json) -> str:
+def render(result: SavedResult) -> str:
     """Return the checks as workflow commands, one line each."""
     of = judged(result, "github")
     lines = [_command("warning", code, text) for code, text in cautions(result)]
     lines += [
-        _command(level, title(check), f"{sentence(check)}. It {limit(check)}.", check.get("written"))
+        _command(level, title(check), f"{sentence(check)}. It {limit(check)}.", check.written)
         for severity, level in LEVELS.items()
         for check in of.checks
-        if check["severity"] == severity
+        if check.severity == severity
     ]
     lines += [
         _command("warning" if pressing else "notice", f"waiver of {check}", text)
         for check, pressing, text in waivers(result)
     ]
+    since = baseline(result)
     lines += [
-        _command("notice", "baseline", f"{one['id']} is not comparable: {one['reason']}")
-        for one in result.get("baseline", {}).get("not_comparable", ())
+        _command("notice", "baseline", f"{one.id} is not comparable: {one.reason}")
+        for one in (() if since is None else since.not_comparable)
     ]
     lines.append(_command("notice", f"fairfix {of.command}: {', '.join(of.columns)}", of.summary))
     return "\n".join(lines) + "\n"
 
 
-def _command(level: str, heading: str, message: str, place: Json | None = None) -> str:
+def _command(level: str, heading: str, message: str, place: Written | None = None) -> str:
     """Return a line with texts escaped as the runner unescapes them; properties also end at colon and comma."""
-    properties = {"title": heading, **(place or {})}
+    properties: dict[str, str | int] = {"title": heading}
+    if place is not None:
+        properties |= {"file": place.file, "line": place.line}
     texts = (
         f"{name}={_escaped(str(text)).replace(':', '%3A').replace(',', '%2C')}"
         for name, text in properties.items()
@@ -55,6 +59,6 @@ def _escaped(text: str) -> str:
     return harmless(plain(shortened(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")))
 
 
-def unrun(problem: Json) -> str:
+def unrun(problem: Unrun) -> str:
     """Return an error of the run."""
-    return _command("error", headline(problem), f"{problem['message']} [{problem['code']}]") + "\n"
+    return _command("error", headline(problem), f"{problem.message} [{problem.code}]") + "\n"

@@ -25,7 +25,6 @@ from fairfix.report.layout import (
     HEADLINES,
     Grid,
     Interval,
-    Json,
     Section,
     Verdict,
     failing,
@@ -36,6 +35,14 @@ from fairfix.report.layout import (
 )
 from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
 from fairfix.report.words import as_references, plain, readable
+from fairfix.schema import schema_id
+from fairfix.schema.audit import Audit
+from fairfix.schema.classes import Classes
+from fairfix.schema.common import Check, CheckedResult, SavedResult
+from fairfix.schema.compare import Compare
+from fairfix.schema.models import Models
+from fairfix.schema.repair import Repair
+from fairfix.schema.unrun import Unrun
 
 FEW_SECTIONS = 3
 """A page with more has a list of them."""
@@ -105,25 +112,23 @@ UNRUN = """<!DOCTYPE html>
 """The page of a run that has no report."""
 
 
-def unrun(problem: Json) -> str:
+def unrun(problem: Unrun) -> str:
     """Return a page with the message."""
     return as_references(
-        UNRUN.format(
-            *(escape(plain(text)) for text in (headline(problem), problem["message"], problem["code"]))
-        )
+        UNRUN.format(*(escape(plain(text)) for text in (headline(problem), problem.message, problem.code)))
     )
 
 
-def render(result: Json, *, detail: bool = False) -> str:
+def render(result: SavedResult, *, detail: bool = False) -> str:
     """Return the report as one HTML page."""
     result = readable(result)
-    kind = kind_of(result)
-    detail = detail or kind in ("repair", "compare")  # what they show of single fits is folded nowhere
+    detail = detail or isinstance(result, Repair | Compare)  # what they show of single fits is folded nowhere
     heading, *rest = layout(result, detail=detail)
     facts = tuple(line for line in heading.lines if not line.startswith("warning: "))  # they stand above
     sections = [_section(section, f"s{i}", result) for i, section in enumerate(rest, 1)]
-    if kind == "compare":
+    if isinstance(result, Compare):
         sections.insert(0, Shown("Frontier", (figures.frontier(result),), ident="frontier"))
+    checks = result.checks if isinstance(result, CheckedResult) else ()
     page = _template().render(
         title=heading.title,
         answer=facts if heading.kind == "answer" else (),
@@ -133,13 +138,12 @@ def render(result: Json, *, detail: bool = False) -> str:
         warnings=[f"{text} [{code}]" for code, text in cautions(result)],
         sections=[*sections, _definitions(result, detail=detail)],
         contents=len(rest) > FEW_SECTIONS,
-        verdict=Verdict(result["verdict"]) if result.get("checks") else None,
+        verdict=Verdict(result.verdict or "pass") if isinstance(result, CheckedResult) and checks else None,
         counts=_counts(result),
-        ungated="verdict" in result,
-        # taken here, where what a changed result lacks is an error of its own and none of the template
-        gate_on=result["checks"][0]["gate_on"] if result.get("checks") else "",
-        version=result["fairfix"],
-        schema=result["schema"],
+        ungated=isinstance(result, CheckedResult),
+        gate_on=checks[0].gate_on if checks else "",
+        version=result.fairfix,
+        schema=schema_id(kind_of(result)),
         anchors=_anchors(result, detail=detail),
         linked=set(),
     )
@@ -219,10 +223,17 @@ def _css(text: str) -> Markup:
     return Markup('"{}"').format(Markup(escaped))  # noqa: S704  no sign of HTML is left
 
 
-def _anchors(result: Json, *, detail: bool) -> dict[str, str]:
+def _anchors(result: SavedResult, *, detail: bool) -> dict[str, str]:
     """Return what is defined on the page, as shown, with the identifier of its definition."""
     names = {title: f"d-{name}" for title, name, _ in _named(result, detail=detail)}
-    return {**names, **({term: f"d-{term}" for term in TERMS} if result.get("noise") else {})}
+    return {
+        **names,
+        **(
+            {term: f"d-{term}" for term in TERMS}
+            if isinstance(result, Audit) and result.noise is not None
+            else {}
+        ),
+    }
 
 
 def _falls_apart(grid: Grid) -> bool:
@@ -231,31 +242,34 @@ def _falls_apart(grid: Grid) -> bool:
     return many > 2 and (grid.text_columns == many or (grid.text_columns > 0 and many <= 4))
 
 
-def _counts(result: Json) -> str:
+def _counts(result: SavedResult) -> str:
     """Return the number of checks of each verdict."""
-    verdicts = [check["verdict"] for check in result.get("checks", ())]
+    if not isinstance(result, CheckedResult):
+        return ""
+    verdicts: list[str] = [check.verdict for check in result.checks]
     return ", ".join(
         f"{verdicts.count(verdict)} {word}"
         for verdict, word in WORDS.items()
-        if verdict != "waived" or "waivers" in result
+        if verdict != "waived" or result.waivers is not None
     )
 
 
-def _rows(result: Json) -> Grid:
-    rows = result["data"]["rows"]
-    counted = {name: rows[name] for name in ("read", "used")}
-    counted |= {f"left out: {one['reason']}": one["rows"] for one in rows["excluded"]}
+def _rows(result: SavedResult) -> Grid:
+    rows = result.data.rows
+    counted = {"read": rows.read, "used": rows.used}
+    counted |= {f"left out: {one.reason}": one.rows for one in rows.excluded}
     table = tuple((name, f"{number:,}") for name, number in counted.items())
     return Grid(("rows", "number"), table, 1, "Rows of the data")
 
 
-def _section(section: Section, ident: str, result: Json) -> Shown:
+def _section(section: Section, ident: str, result: SavedResult) -> Shown:
     """Return a section with its tables and what can be drawn of it."""
     draw = {**figures.PICTURES, **repair_figures.PICTURES}.get(section.kind)
     drawn = tuple(draw(section, result)) if draw else ()
     limits = tuple(
-        (failing(check), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
-        for check in (section.about["checks"] if section.kind == "checks" else ())
+        (failing(check), check.attribute, f"{limit(check)}: {measured(check, result)}.")
+        for check in (section.about if isinstance(section.about, tuple) else ())
+        if isinstance(check, Check)
     )
     if section.kind == "facts":
         drawn = (Part(grids=(_rows(result),)),)
@@ -264,10 +278,9 @@ def _section(section: Section, ident: str, result: Json) -> Shown:
     return Shown(section.title, (tables, *drawn), section.lines, ident, limits, folded)
 
 
-def _definitions(result: Json, *, detail: bool) -> Shown:
+def _definitions(result: SavedResult, *, detail: bool) -> Shown:
     """Return the definition of every number shown."""
-    confidence = result.get("settings", {}).get("confidence")
-    intervals = "intervals" if confidence is None else f"{in_percent(confidence)} intervals"
+    intervals = f"{in_percent(result.settings.confidence)} intervals"
     text = (
         f"Numbers in brackets are {intervals}, simultaneous over the groups compared; – is undefined, which is never "
         "counted as 0. y is the label, p the score as a probability. P(A | B) is the fraction of the rows with B that "
@@ -277,35 +290,31 @@ def _definitions(result: Json, *, detail: bool) -> Shown:
         (title, "" if title == name else name, definition)
         for title, name, definition in dict.fromkeys(_named(result, detail=detail))
     )
-    if result.get("noise"):
+    if isinstance(result, Audit) and result.noise is not None:
         rows += tuple((term, "", text) for term, text in TERMS.items())
     grid = Grid(("shown as", "name", "definition"), rows, 3, DEFINED)
     return Shown("Definitions", (Part(text=(text,), grids=(grid,)),), ident="definitions", folded=True)
 
 
-def _named(result: Json, *, detail: bool) -> Iterator[tuple[str, str, str]]:
+def _named(result: SavedResult, *, detail: bool) -> Iterator[tuple[str, str, str]]:
     """Yield (as shown, identifier, definition) of every metric and comparison in the report."""
-    if kind_of(result) == "audit":
-        entries = metrics_for(result["settings"]["task"])
-        metrics, definitions = dict(group_metrics(result)), result["definitions"]
+    names: list[str] = []
+    if isinstance(result, Audit):
+        entries = metrics_for(result.settings.task)
+        metrics, definitions = dict(group_metrics(result)), result.definitions
         for name, title in metrics.items():
             yield title, name, entries[name].formula
         titles = {name: name for name in definitions} if detail else HEADLINES
         titles = {name: title for name, title in titles.items() if name in definitions}
         yield from ((title, name, definitions[name]) for name, title in titles.items())
-        checked = [check["comparison"] for check in result["checks"]]
+        checked = [check.comparison for check in result.checks]
         names = [name for name in checked if name not in metrics and name not in titles]
-    else:
-        points = result.get("points", ())
-        names = [
-            parted(name)[0]
-            for point in points
-            for part in ("gaps", "qualities")
-            for name in point.get(part, ())
-        ]
-        names += [one["comparison"] for one in result.get("changes", ())]
-        names += [one["comparison"] for one in result.get("checks", ()) if "definitions" in result]
-        names += [gap_id(name) for name in gap_metrics(result)] if "classes" in result else []
-        names += [one["id"] for one in result.get("qualities", ())]
-        names += [row["id"] for row in result.get("proof", {}).get("holdout", {}).get("table", ())]
+    elif isinstance(result, Compare):
+        names = [parted(name)[0] for point in result.points for name in (*point.gaps, *point.qualities)]
+    elif isinstance(result, Models):
+        names = [*(one.comparison for one in result.changes), *(one.id for one in result.qualities)]
+    elif isinstance(result, Classes):
+        names = [*(one.comparison for one in result.checks), *map(gap_id, gap_metrics(result))]
+    elif isinstance(result, Repair) and result.proof.holdout is not None:
+        names = [row.id for row in result.proof.holdout.table]
     yield from ((titled(name), name, meaning(name, result)) for name in names)

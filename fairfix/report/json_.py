@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from fairfix.report.layout import Json
 from fairfix.report.words import as_json
+from fairfix.schema.audit import Audited
+from fairfix.schema.common import SavedResult
+from fairfix.schema.unrun import Unrun
 
 MOST_INDENTED = 1000
 """Groups of a table that is indented; of more, the blanks are half of megabytes that no one reads line by line."""
 
 
-def render(result: Json) -> str:
+def render(result: SavedResult) -> str:
     """Return the result as JSON, indented but for an audit of very many groups."""
-    blocks = (*result.get("attributes", ()), *result.get("strata", ()))
-    many = max((len(block["groups"]) for block in blocks), default=0)
+    blocks = (*result.attributes, *result.strata) if isinstance(result, Audited) else ()
+    many = max((len(block.groups) for block in blocks), default=0)
     return as_json(result, 2 if many <= MOST_INDENTED else None) + "\n"
 
 
-def unrun(problem: Json) -> str:
+def unrun(problem: Unrun) -> str:
     """Return the problem itself; no reader takes it for a result, since its schema is another."""
-    return render(problem)
+    return as_json(problem) + "\n"

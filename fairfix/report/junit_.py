@@ -10,9 +10,21 @@ import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from fairfix.report import headline
-from fairfix.report.layout import Json
-from fairfix.report.verdicts import Judged, cautions, judged, limit, measured, rule, sentence, title, waivers
+from fairfix.report.verdicts import (
+    Judged,
+    baseline,
+    cautions,
+    judged,
+    limit,
+    measured,
+    rule,
+    sentence,
+    title,
+    waivers,
+)
 from fairfix.report.words import UNSEEN_IN_LINES, as_references, plain
+from fairfix.schema.common import SavedResult
+from fairfix.schema.unrun import Unrun
 
 GATED = True
 ENDING = ".xml"
@@ -24,7 +36,7 @@ ATTACHMENT = re.compile(r"\[(?=\[ATTACHMENT\|)", re.IGNORECASE)
 """The beginning of ``[[ATTACHMENT|file]]``, by which Jenkins and GitLab publish a file of the machine."""
 
 
-def render(result: Json) -> str:
+def render(result: SavedResult) -> str:
     """Return the checks as JUnit XML."""
     of = judged(result, "junit")
     numbers = {"tests": str(len(of.checks)), "failures": str(of.count("fail")), "errors": "0", "time": "0"}
@@ -35,14 +47,14 @@ def render(result: Json) -> str:
     for name, value in _properties(result, of).items():
         _add(properties, "property", name=name, value=value)
     for check in of.checks:
-        classname = f"fairfix.{of.command}.{check['attribute']}"
+        classname = f"fairfix.{of.command}.{check.attribute}"
         case = _add(suite, "testcase", classname=classname, name=title(check), time="0")
         # a line's end inside a name is none of the text
         text = "\n".join(map(plain, (sentence(check), limit(check), measured(check, result))))
-        if check["verdict"] == "fail":
+        if check.verdict == "fail":
             _add(case, "failure", text, message=sentence(check), type=rule(check))
             continue
-        if check["verdict"] != "pass":
+        if check.verdict != "pass":
             _add(case, "skipped", message=sentence(check))
         _add(case, "system-out", text)
     return _xml(root)
@@ -59,34 +71,34 @@ def _clean(text: str) -> str:
     return ATTACHMENT.sub(r"\\x5b", FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
-def _properties(result: Json, of: Judged) -> dict[str, str]:
-    rows = result["data"]["rows"]
+def _properties(result: SavedResult, of: Judged) -> dict[str, str]:
+    rows = result.data.rows
     properties = {
-        "fairfix": str(result["fairfix"]),
+        "fairfix": result.fairfix,
         "source": of.source,
         "protected": ", ".join(of.columns),
-        "rows read": str(rows["read"]),
-        "rows used": str(rows["used"]),
-        "verdict": str(result["verdict"] or "no checks gated"),
+        "rows read": str(rows.read),
+        "rows used": str(rows.used),
+        "verdict": of.verdict or "no checks gated",
         **{f"warning {code}": text for code, text in cautions(result)},
         **{f"waiver {i}": text for i, (_, _, text) in enumerate(waivers(result), 1)},
     }
-    baseline = result.get("baseline")
-    if baseline is not None:
-        properties |= {"baseline": str(baseline["source"]), "baseline rows": str(baseline["rows"])}
-        missing = "; ".join(f"{one['id']}: {one['reason']}" for one in baseline["not_comparable"])
+    since = baseline(result)
+    if since is not None:
+        properties |= {"baseline": since.source, "baseline rows": str(since.rows)}
+        missing = "; ".join(f"{one.id}: {one.reason}" for one in since.not_comparable)
         properties |= {"not comparable": missing} if missing else {}
     return properties
 
 
-def unrun(problem: Json) -> str:
+def unrun(problem: Unrun) -> str:
     """Return a suite whose one case is that the command runs, with an error."""
     numbers = {"tests": "1", "failures": "0", "errors": "1", "time": "0"}
     root = Element("testsuites", {"name": "fairfix", **numbers})
-    suite = _add(root, "testsuite", name=f"fairfix {problem['command']}", **numbers, skipped="0")
-    _add(_add(suite, "properties"), "property", name="fairfix", value=str(problem["fairfix"]))
-    case = _add(suite, "testcase", classname=f"fairfix.{problem['command']}", name="runs", time="0")
-    _add(case, "error", headline(problem), message=str(problem["message"]), type=str(problem["code"]))
+    suite = _add(root, "testsuite", name=f"fairfix {problem.command}", **numbers, skipped="0")
+    _add(_add(suite, "properties"), "property", name="fairfix", value=problem.fairfix)
+    case = _add(suite, "testcase", classname=f"fairfix.{problem.command}", name="runs", time="0")
+    _add(case, "error", headline(problem), message=problem.message, type=problem.code)
     return _xml(root)
 
 

@@ -1,4 +1,4 @@
-"""What a report says, in what order: sections of lines and tables, made from the JSON form.
+"""What a report says, in what order: sections of lines and tables, made from a result.
 
 Text, Markdown and HTML draw one layout, so they cannot say different things. Here are the parts that all results share;
 :mod:`fairfix.report.audits` has the sections of an audit, :mod:`fairfix.report.true_groups` those of noisy groups,
@@ -8,22 +8,38 @@ Text, Markdown and HTML draw one layout, so they cannot say different things. He
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from operator import itemgetter
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS, Catalogue
+from fairfix.schema.audit import Noise
+from fairfix.schema.common import (
+    Block,
+    Change,
+    Check,
+    CheckedResult,
+    Features,
+    GroupChanges,
+    Message,
+    Number,
+    Record,
+    SavedResult,
+    Waiver,
+)
+from fairfix.schema.common import Columns as Roles
+from fairfix.schema.repair import Evaluation, GroupRule
+from fairfix.schema.slices import SliceSearch
 
-Json = Mapping[str, Any]
 Columns = Mapping[str, str | Callable[[Any], str]]
-"""Heading -> the key of an item's cell, or a function of the item."""
+"""Heading -> the field of an item's cell, or a function of the item."""
 
 
-def class_of(one: Json) -> str:
+def class_of(one: Check | Change) -> str:
     """Return the class that a check or a change is about, in an audit of many."""
-    return str(one.get("class", "all together"))
+    return one.of_class or "all together"
 
 
 GROUP_METRICS = (
@@ -96,11 +112,11 @@ STATES = {
 """What a waiver does, in words."""
 
 
-def waiver_state(waiver: Json) -> str:
+def waiver_state(waiver: Waiver) -> str:
     """Return what a waiver does, and that it ends soon."""
-    left = waiver.get("days_left")
+    left = waiver.days_left
     days = f", and ends {'today' if left == 0 else 'tomorrow' if left == 1 else f'in {left} days'}"
-    return STATES[waiver["state"]] + ("" if left is None else days)
+    return STATES[waiver.state] + ("" if left is None else days)
 
 
 class Verdict(str):
@@ -141,9 +157,15 @@ class Grid:
         cls, columns: Columns, items: Iterable[Any], text_columns: int, caption: str, named_by: int = 0
     ) -> Grid:
         """Return the table with a row per item."""
-        cells = [itemgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()]
+        cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()]
         rows = tuple(tuple(cell(item) for cell in cells) for item in items)
         return cls(tuple(columns), rows, text_columns, caption, named_by)
+
+
+About = (
+    Block | Noise | SliceSearch | Evaluation | GroupChanges | tuple[Check, ...] | tuple[GroupRule, ...] | None
+)
+"""A part of a result that a section is about."""
 
 
 @dataclass(frozen=True)
@@ -154,13 +176,12 @@ class Section:
     lines: tuple[str, ...] = ()
     grids: tuple[Grid, ...] = ()
     kind: str = ""
-    about: Json = field(default_factory=dict)
+    about: About = None
 
 
-def left_out_columns(result: Json) -> Iterator[Section]:
+def left_out_columns(features: Features | None) -> Iterator[Section]:
     """Yield the columns that a method could have learned from and did not, with the reason for each."""
-    left_out = result.get("features", {}).get("left_out", ())
-    if left_out:
+    if features is not None and (left_out := features.left_out):
         columns: Columns = {"column": "column", "reason": "reason", "why": "text"}
         grid = Grid.of(columns, left_out, 3, "Columns left out of the features")
         yield Section("Columns left out of the features", (), (grid,), "left out")
@@ -174,9 +195,12 @@ CHANGES_MOST = "those whose rate changes most"
 """Which groups a table has of very many."""
 
 
+Ranked = TypeVar("Ranked")
+
+
 def first_groups(
-    groups: Sequence[Json], rank: Callable[[Json], Any], which: str
-) -> tuple[Sequence[Json], tuple[str, ...]]:
+    groups: Sequence[Ranked], rank: Callable[[Ranked], Any], which: str
+) -> tuple[Sequence[Ranked], tuple[str, ...]]:
     """Return the groups that a table has, of very many those of the lowest rank, and which these are in words."""
     if len(groups) <= MOST_GROUPS:
         return groups, ()
@@ -198,9 +222,9 @@ ROUNDING = 1e-12
 """What is smaller, as a share of the numbers beside it, is rounding and no value."""
 
 
-def size_of(*numbers: Json) -> float:
+def size_of(*numbers: Number) -> float:
     """Return the largest of numbers and the ends of their intervals, in size; 1 where all are 0."""
-    ends = (number.get(end) for number in numbers for end in ("value", "low", "high"))
+    ends = (end for number in numbers for end in (number.value, number.low, number.high))
     return max((abs(end) for end in ends if end is not None), default=0.0) or 1.0
 
 
@@ -215,17 +239,17 @@ def show(number: float | None, digits: int = 4, size: float = 1.0) -> str:
     return f"{number:.{digits}f}"
 
 
-def interval(value: Json) -> str:
+def interval(value: Number) -> str:
     """Return ``value [low, high]``; open ends show as a dash, undefined values as ``undefined``."""
-    if value["value"] is None:
+    if value.value is None:
         return "undefined"
-    about = "±" + f"{value['bound']:.1g} " if value.get("bound") else ""
+    about = "±" + f"{value.bound:.1g} " if value.bound else ""
     size = size_of(value)
-    low, high = (show(value[end], 3, size) for end in ("low", "high"))
+    low, high = (show(end, 3, size) for end in (value.low, value.high))
     given = ""
-    if "given_scores" in value:
-        given = ", given scores [{}, {}]".format(*(show(end, 3, size) for end in value["given_scores"]))
-    return Interval(f"{show(value['value'], size=size)} {about}[{low}, {high}]{given}")
+    if value.given_scores is not None:
+        given = ", given scores [{}, {}]".format(*(show(end, 3, size) for end in value.given_scores))
+    return Interval(f"{show(value.value, size=size)} {about}[{low}, {high}]{given}")
 
 
 def between(low: float | None, high: float | None, without: str = "undefined") -> str:
@@ -243,10 +267,10 @@ def show_signed(number: float | None, digits: int = 4, size: float = 1.0, *, sig
     return f"{number + 0.0:{'+' if sign else ''}{f'.{digits}f' if usual else '.3g'}}"
 
 
-def signed(change: Json, digits: int = 3, size: float = 1.0) -> str:
+def signed(change: Number, digits: int = 3, size: float = 1.0) -> str:
     """Return a change of numbers as large as ``size`` with its interval, of so many ``digits``, each with its sign."""
-    low, high = (show_signed(change[end], digits, size, sign=True) for end in ("low", "high"))
-    return Interval(f"{show_signed(change['value'], size=size, sign=True)} [{low}, {high}]")
+    low, high = (show_signed(end, digits, size, sign=True) for end in (change.low, change.high))
+    return Interval(f"{show_signed(change.value, size=size, sign=True)} [{low}, {high}]")
 
 
 def exact(number: float | None) -> str:
@@ -270,9 +294,9 @@ def titled(name: str) -> str:
 # ---------------------------------------------------------------------- sections
 
 
-def kind_of(result: Json) -> str:
-    """Return ``audit``, ``slices``, ``repair``, ``compare`` (methods) or ``models``."""
-    return str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
+def kind_of(result: SavedResult) -> str:
+    """Return ``audit``, ``slices``, ``classes``, ``repair``, ``compare`` (methods) or ``models``."""
+    return str(result.__struct_config__.tag).rpartition("/")[0].removeprefix("fairfix.")
 
 
 SECTIONS = {
@@ -286,48 +310,48 @@ SECTIONS = {
 """Kind of result -> the module of its sections, which is made of the parts of this one."""
 
 
-def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
-    """Yield the sections of a result's JSON form."""
+def layout(result: SavedResult, *, detail: bool = False) -> Iterator[Section]:
+    """Yield the sections of a result."""
     yield from import_module(SECTIONS[kind_of(result)]).sections(result, detail=detail)
-    if "record" in result:
-        yield Section("For the record", tuple(_record(result["record"])), kind="record")
+    if result.record is not None:
+        yield Section("For the record", tuple(_record(result.record)), kind="record")
 
 
-def message_lines(result: Json, severity: str = "") -> Iterator[str]:
+def message_lines(messages: Iterable[Message], severity: str = "") -> Iterator[str]:
     """Yield every warning and note of a result, or those of one severity, with its code, as on stderr."""
-    for one in result.get("messages", ()):
-        if severity in ("", one["severity"]):
-            yield f"{one['severity']}: {one['text']}" + (f" [{one['code']}]" if "code" in one else "")
+    for one in messages:
+        if severity in ("", one.severity):
+            yield f"{one.severity}: {one.text} [{one.code}]"
 
 
 WORDS = {"model": "model", "owner": "owner", "purpose": "purpose", "date": "date of the data"}
 """Entries of a record in words."""
 
 
-def _record(record: Json) -> Iterator[str]:
+def _record(record: Record) -> Iterator[str]:
     for name, word in {**WORDS, "command": "command", "data_sha256": "SHA-256 of the file"}.items():
-        if name in record:
-            yield f"{word}: {record[name]}"
-    yield "versions: " + ", ".join(f"{name} {number}" for name, number in record["versions"].items())
+        if entry := getattr(record, name):
+            yield f"{word}: {entry}"
+    yield "versions: " + ", ".join(f"{name} {number}" for name, number in record.versions.items())
 
 
-def failing(check: Json) -> str:
+def failing(check: Check) -> str:
     """Return the condition under which a check fails, in the words of the user."""
-    return str(check["check"])
+    return check.check
 
 
 CHECKS: Columns = {
-    "verdict": lambda check: Verdict(check["verdict"]),
+    "verdict": lambda check: Verdict(check.verdict),
     "check": failing,
     "attribute": "attribute",
     "value": interval,
-    "groups": lambda check: ", ".join(check["groups"]),
+    "groups": lambda check: ", ".join(check.groups),
     "why": "reason",
 }
 
 WAIVERS: Columns = {
     "waiver of": lambda waiver: (
-        waiver["check"] + (f" up to {waiver['limit']:g}" if "limit" in waiver else "")
+        waiver.check + (f" up to {waiver.limit:g}" if waiver.limit is not None else "")
     ),
     "until": "expires",
     "what it does": waiver_state,
@@ -335,27 +359,31 @@ WAIVERS: Columns = {
 }
 
 
-def judgements(result: Json) -> Iterator[Section]:
+def judgements(result: CheckedResult) -> Iterator[Section]:
     """Yield the sections of checks and of waivers."""
-    checks = result["checks"]
+    checks = result.checks
     if checks:
-        title = f"Checks: {MARKS[result['verdict'] or 'pass']}"
-        yield Section(title, (), (Grid.of(CHECKS, checks, 6, "Checks", 1),), "checks", {"checks": checks})
-    if "waivers" in result:
-        grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
-        yield Section("Waivers", (f"checked on {result['waivers']['today']}",), (grid,), "waivers")
+        title = f"Checks: {MARKS[result.verdict or 'pass']}"
+        yield Section(title, (), (Grid.of(CHECKS, checks, 6, "Checks", 1),), "checks", checks)
+    if result.waivers is not None:
+        grid = Grid.of(WAIVERS, result.waivers.waivers, 4, "Waivers")
+        yield Section("Waivers", (f"checked on {result.waivers.today}",), (grid,), "waivers")
 
 
-def read_and_used(result: Json) -> str:
+def read_and_used(result: SavedResult) -> str:
     """Return the numbers of rows that were read and used."""
-    rows, count = result["data"]["rows"], result["data"].get("columns", {}).get("count")
-    read = (
-        f"{rows['read']:,} rows read" if count is None else f"{rows['read']:,} people read (counts: {count})"
-    )
-    return f"{read}, {rows['used']:,} used"
+    rows, count = result.data.rows, result.data.columns.count
+    read = f"{rows.read:,} rows read" if not count else f"{rows.read:,} people read (counts: {count})"
+    return f"{read}, {rows.used:,} used"
 
 
-def merged_names(merge: Json) -> str:
+def named_columns(columns: Roles) -> dict[str, str]:
+    """Return the columns of each role that there is, in words."""
+    roles = {name: getattr(columns, name) for name in columns.__struct_fields__}
+    return {name: one if isinstance(one, str) else ", ".join(one) for name, one in roles.items() if one}
+
+
+def merged_names(merge: Mapping[str, Mapping[str, str]]) -> str:
     """Return in words which names are taken for which: ``race: 'native' is 'Native'``."""
     parts = {
         column: [f"{name!r} is {into!r}" for name, into in names.items() if name != into]
@@ -364,14 +392,14 @@ def merged_names(merge: Json) -> str:
     return "; ".join(f"{column}: {', '.join(own)}" for column, own in parts.items() if own)
 
 
-def merged_lines(result: Json) -> Iterator[str]:
+def merged_lines(result: SavedResult) -> Iterator[str]:
     """Yield which names were taken for which, where some were."""
-    if where := result["settings"].get("where"):
+    if where := result.settings.where:
         yield f"rows where {where}"
-    if text := merged_names(result["settings"].get("merge", {})):
+    if text := merged_names(result.settings.merge):
         yield f"merged names of {text}"
 
 
-def pairs(parameters: Json) -> str:
+def pairs(parameters: Mapping[str, Any]) -> str:
     """Return parameters with their values in one line."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items() if value != "")

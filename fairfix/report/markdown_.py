@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable
 
 from fairfix.report import headline
-from fairfix.report.layout import Grid, Json, Section, layout
+from fairfix.report.layout import Grid, Section, layout
 from fairfix.report.words import harmless, plain, readable
+from fairfix.schema.common import SavedResult
+from fairfix.schema.unrun import Unrun
 
 ENDING = ".md"
 
 
-def render(result: Json, *, detail: bool = False) -> str:
+def render(result: SavedResult, *, detail: bool = False) -> str:
     """Return the report as GitHub-flavoured Markdown."""
     return written(layout(readable(result), detail=detail))
 
@@ -57,6 +59,6 @@ def safe(text: str) -> str:
     )  # a backslash does not end a mention, a space without width does
 
 
-def unrun(problem: Json) -> str:
+def unrun(problem: Unrun) -> str:
     """Return a heading and the message."""
-    return f"# {safe(headline(problem))}\n\n{safe(plain(problem['message']))} ({safe(problem['code'])})\n"
+    return f"# {safe(headline(problem))}\n\n{safe(plain(problem.message))} ({safe(problem.code)})\n"

@@ -12,7 +12,6 @@ from fairfix.report.layout import (
     CHANGES_MOST,
     Columns,
     Grid,
-    Json,
     Section,
     first_groups,
     interval,
@@ -25,12 +24,14 @@ from fairfix.report.layout import (
     titled,
 )
 from fairfix.report.percent_format import ends_of, percent, points
+from fairfix.schema.common import Change
+from fairfix.schema.models import GroupOfModels, Models
 
 CHANGES: Columns = {
-    "number": lambda one: titled(one.get("comparison", one["id"])),
-    "before": lambda one: show(one["old"]["value"]),
-    "now": lambda one: show(one["new"]["value"]),
-    "change": lambda one: show(None) if one["value"] is None else signed(one),
+    "number": lambda one: titled(one.comparison or one.id),
+    "before": lambda one: show(one.old.value),
+    "now": lambda one: show(one.new.value),
+    "change": lambda one: show(None) if one.value is None else signed(one),
     "is": lambda one: direction(one),  # noqa: PLW0108  it is defined below
 }
 
@@ -38,47 +39,47 @@ GOOD = ("accuracy", "square_loss", "absolute_loss")
 """The quality that the report opens with: the first that there is."""
 
 
-def sections(result: Json, *, detail: bool) -> Iterator[Section]:
-    """Yield the sections of the JSON form of a comparison of two models."""
+def sections(result: Models, *, detail: bool) -> Iterator[Section]:
+    """Yield the sections of a comparison of two models."""
     old, new = _names(result)
-    opening = (*message_lines(result), *answer(result))
+    opening = (*message_lines(result.messages), *answer(result))
     yield Section(f"fairfix comparison of {new} with {old}", opening, kind="answer")
-    yield Section("Quality, all rows", (), (Grid.of(CHANGES, result["qualities"], 1, "Qualities"),))
-    for attribute in dict.fromkeys(one["attribute"] for one in result["changes"]):
-        shown = [one for one in result["changes"] if one["attribute"] == attribute]
-        apart = {one["not_paired"] for one in shown if "not_paired" in one}
+    yield Section("Quality, all rows", (), (Grid.of(CHANGES, result.qualities, 1, "Qualities"),))
+    for attribute in dict.fromkeys(one.attribute for one in result.changes):
+        shown = [one for one in result.changes if one.attribute == attribute]
+        apart = {one.not_paired for one in shown if one.not_paired}
         lines = [
             f"these gaps have intervals of independent samples, since {why}: "
-            + "; ".join(titled(one["comparison"]) for one in shown if one.get("not_paired") == why)
+            + "; ".join(titled(one.comparison) for one in shown if one.not_paired == why)
             for why in sorted(apart)
         ]
         grids = [Grid.of(CHANGES, shown, 1, f"Gaps of {attribute}")]
-        if groups := _groups(result, attribute):
+        if groups := _groups(result, attribute or ""):
             groups, more = first_groups(groups, _rank, CHANGES_MOST)
             lines += more
-            grids.insert(0, Grid.of(_given(groups[0]["metric"]), groups, 1, f"Groups of {attribute}"))
+            grids.insert(0, Grid.of(_given(groups[0].metric), groups, 1, f"Groups of {attribute}"))
         yield Section(f"Groups of {attribute}", tuple(lines), tuple(grids))
-    if result["not_comparable"]:
-        lines = [f"{one['id']}: {one['reason']}" for one in result["not_comparable"]]
+    if result.not_comparable:
+        lines = [f"{one.id}: {one.reason}" for one in result.not_comparable]
         yield Section("Not comparable", tuple(lines))
     yield Section("Data and settings", tuple(_facts(result)), kind="facts")
 
 
-def _names(result: Json) -> tuple[str, str]:
+def _names(result: Models) -> tuple[str, str]:
     """Return how the other model and the one compared with it are called: with their data where these differ."""
-    old, new = result["models"]
-    if old["source"] == new["source"]:
-        return str(old["score"]), str(new["score"])
-    return f"{old['score']} ({old['source']})", f"{new['score']} ({new['source']})"
+    old, new = result.models
+    if old.source == new.source:
+        return old.score, new.score
+    return f"{old.score} ({old.source})", f"{new.score} ({new.source})"
 
 
-def _rank(group: Json) -> float:
-    old, new = (group[at]["value"] for at in ("old", "new"))
-    return 0.0 if None in (old, new) else -abs(new - old)
+def _rank(group: GroupOfModels) -> float:
+    old, new = group.old.value, group.new.value
+    return 0.0 if old is None or new is None else -abs(new - old)
 
 
-def _groups(result: Json, attribute: str) -> Sequence[Json]:
-    return [one for one in result.get("groups", ()) if one["attribute"] == attribute]
+def _groups(result: Models, attribute: str) -> Sequence[GroupOfModels]:
+    return [one for one in result.groups if one.attribute == attribute]
 
 
 def _given(metric: str) -> Columns:
@@ -86,68 +87,70 @@ def _given(metric: str) -> Columns:
     title = METRICS[metric].title
     return {
         "group": "group",
-        "rows": lambda one: f"{one['rows']:,}",
-        f"{title} before": lambda one: interval(one["old"]),
-        f"{title} now": lambda one: interval(one["new"]),
+        "rows": lambda one: f"{one.rows:,}",
+        f"{title} before": lambda one: interval(one.old),
+        f"{title} now": lambda one: interval(one.new),
     }
 
 
-def answer(result: Json) -> Iterator[str]:
+def answer(result: Models) -> Iterator[str]:
     """Yield what changes from one model to the other: the leading gap of every attribute, and the quality."""
-    confidence = in_percent(result["settings"]["confidence"])
-    for attribute in dict.fromkeys(one["attribute"] for one in result["changes"]):
-        of = [one for one in result["changes"] if one["attribute"] == attribute]
-        leading = next((one for name in LEADING for one in of if one["comparison"] == name), of[0])
+    confidence = in_percent(result.settings.confidence)
+    for attribute in dict.fromkeys(one.attribute for one in result.changes):
+        of = [one for one in result.changes if one.attribute == attribute]
+        leading = next((one for name in LEADING for one in of if one.comparison == name), of[0])
         yield from _furthest(result, leading)
-        title = f"by {attribute}, the {titled(leading['comparison'])}"
+        title = f"by {attribute}, the {titled(leading.comparison)}"
         yield _sentence(leading, title, _points_or_number(leading), confidence)
-    quality = next((one for name in GOOD for one in result["qualities"] if one["id"] == name), None)
+    quality = next((one for name in GOOD for one in result.qualities if one.id == name), None)
     if quality is not None:
-        write = percent if quality["id"] == "accuracy" else show_signed
-        yield _sentence(quality, METRICS[quality["id"]].title, write, confidence)
+        write = percent if quality.id == "accuracy" else show_signed
+        yield _sentence(quality, METRICS[quality.id].title, write, confidence)
     yield (
         "Both models (before: {}; now: {}) are evaluated ".format(*_names(result))
-        + f"on the same {result['data']['rows']['used']:,} people. Nothing is fitted. Each interval "
+        + f"on the same {result.data.rows.used:,} people. Nothing is fitted. Each interval "
         f"is for one change alone ({confidence}): with many comparisons, some look significant by chance."
     )
 
 
-def _points_or_number(one: Json) -> Callable[..., str]:
+def _points_or_number(one: Change) -> Callable[..., str]:
     """Return how a gap is written: in points where it is of shares, else in units of the scores."""
-    of = Comparison.parse(one["comparison"])
+    of = Comparison.parse(one.comparison)
     return points if of.metric == "ks" or (of.kind == "difference" and of.entry.percent) else show_signed
 
 
-def _furthest(result: Json, leading: Json) -> Iterator[str]:
+def _furthest(result: Models, leading: Change) -> Iterator[str]:
     """Yield who gets least and most from either model, where the leading gap is between these two."""
-    of, groups = Comparison.parse(leading["comparison"]), _groups(result, leading["attribute"])
-    groups = [one for one in groups if one["metric"] == of.metric]
+    of, groups = Comparison.parse(leading.comparison), _groups(result, leading.attribute or "")
+    groups = [one for one in groups if one.metric == of.metric]
     if len(groups) < 2 or (of.kind, of.scope) != ("difference", "between_groups"):
         return
     write = percent if METRICS[of.metric].percent else show
     parts = []
-    for key, name in zip(("old", "new"), _names(result), strict=True):
-        given = [(one[key]["value"], one["group"]) for one in groups if one[key]["value"] is not None]
+    both = [(one.old.value, one.group) for one in groups], [(one.new.value, one.group) for one in groups]
+    for each, name in zip(both, _names(result), strict=True):
+        given = [(value, group) for value, group in each if value is not None]
         if not given:
             return
         low, high = min(given), max(given)
         parts.append(f"{write(low[0])} for {low[1]} to {write(high[0])} for {high[1]} with {name}")
-    yield f"By {leading['attribute']}, {METRICS[of.metric].phrase} ranges from {parts[0]}, and from {parts[1]}."
+    yield f"By {leading.attribute}, {METRICS[of.metric].phrase} ranges from {parts[0]}, and from {parts[1]}."
 
 
-def _sentence(one: Json, title: str, write: Callable[..., str], confidence: str) -> str:
+def _sentence(one: Change, title: str, write: Callable[..., str], confidence: str) -> str:
     """Return a number with both models, and whether the interval of its change is on one side of 0."""
     title = title[0].upper() + title[1:]
-    if one["value"] is None:
+    old, new = one.old.value, one.new.value
+    if one.value is None or old is None or new is None:
         return f"{title} is undefined with one of the models."
     sign = points if write in (points, percent) else show_signed
-    before, now = write(one["old"]["value"]), write(one["new"]["value"])
+    before, now = write(old), write(new)
     if before.endswith(" points"):
         before = before.removesuffix(" points")
-    moved = one["new"]["value"] - one["old"]["value"]
+    moved = new - old
     way = "rises" if moved > 0 else "falls"
     text = f"{title} {way} from {before} to {now}" if moved else f"{title} stays at {now}"
-    low, high = one["low"], one["high"]
+    low, high = one.low, one.high
     if low is None or high is None:
         return f"{text}; there is no interval for the change."
     sure = direction(one)
@@ -156,24 +159,27 @@ def _sentence(one: Json, title: str, write: Callable[..., str], confidence: str)
     return f"{text}. {verdict} ({change})."
 
 
-def direction(one: Json) -> str:
+def direction(one: Change) -> str:
     """Return whether a change is surely for the better or worse, or larger or smaller; empty where it is not sure."""
-    low, high = one["low"], one["high"]
+    low, high = one.low, one.high
     way = "larger" if low is not None and low > 0 else "smaller" if high is not None and high < 0 else ""
-    if not way or one.get("worse") is None:
+    if not way or one.worse is None:
         return way
-    return "worse" if way == one["worse"] else "better"
+    return "worse" if way == one.worse else "better"
 
 
-def _facts(result: Json) -> Iterator[str]:
+def _facts(result: Models) -> Iterator[str]:
     yield read_and_used(result)
     yield from merged_lines(result)
-    if match := result.get("paired"):
+    if match := result.paired:
         old, new = _names(result)
-        aside = {f"only with {old}": "only_in_baseline", f"only with {new}": "only_now"}
-        aside["with another group in each"] = "other_group"
-        left = ", ".join(f"{match[key]:,} {why}" for why, key in aside.items() if match[key])
-        yield f"matched by {match['id']}; rows left out: {left or 'none'}"
-    cut = result["settings"].get("threshold")
+        aside = (
+            (match.only_in_baseline, f"only with {old}"),
+            (match.only_now, f"only with {new}"),
+            (match.other_group, "with another group in each"),
+        )
+        left = ", ".join(f"{rows:,} {why}" for rows, why in aside if rows)
+        yield f"matched by {match.id}; rows left out: {left or 'none'}"
+    cut = result.settings.threshold
     if cut is not None:
         yield f"a score of at least {cut:g} is a positive decision, for both models"

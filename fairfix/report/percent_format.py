@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairfix.report.layout import Json
+from fairfix.schema.common import Number
 
 CERTAIN = 1e-6
 """A chance that is nearer to 0 or 1 is certain."""
@@ -28,9 +28,9 @@ def ends_of(low: float, high: float, write: Callable[..., str]) -> str:
     return f"{first} to {last}"
 
 
-def with_ends(value: Json, write: Callable[..., str]) -> str:
+def with_ends(value: Number, write: Callable[..., str]) -> str:
     """Return a value with its interval for reading, and the unit once."""
-    if value["value"] is None:
+    if value.value is None:
         return "undefined"
-    low, high = (write(value[end]).removesuffix(" points") for end in ("low", "high"))
-    return f"{write(value['value'])} ({low} to {high})"
+    low, high = (write(end).removesuffix(" points") for end in (value.low, value.high))
+    return f"{write(value.value)} ({low} to {high})"

@@ -9,8 +9,11 @@ from fairfix.auditing.custom_metrics import added
 from fairfix.errors import UsageError
 from fairfix.report import figures, repair_figures
 from fairfix.report.figures import Figure, Part
-from fairfix.report.layout import Json, kind_of, layout
+from fairfix.report.layout import layout
 from fairfix.report.words import readable
+from fairfix.schema.audit import Audit
+from fairfix.schema.common import SavedResult
+from fairfix.schema.compare import Compare
 
 WIDTH, MARGIN, HEADING = 480, 12, 28
 STYLE = (
@@ -48,7 +51,7 @@ class Picture:
         return self.svg
 
 
-def picture_of(result: Json, about: str = "") -> Picture:
+def picture_of(result: SavedResult, about: str = "") -> Picture:
     """Return the main pictures of a result, or all whose heading has the words of ``about``.
 
     Raises
@@ -56,7 +59,7 @@ def picture_of(result: Json, about: str = "") -> Picture:
     UsageError
         The result has no picture, or none of these words.
     """
-    with added(result.get("own_metrics", ())):
+    with added(result.own_metrics if isinstance(result, Audit) else ()):
         parts = list(_parts(readable(result)))
     every = [figure for part in parts for figure in part.figures]
     shown = [figure for part in parts for figure in part.figures if not part.folded]
@@ -68,9 +71,9 @@ def picture_of(result: Json, about: str = "") -> Picture:
     return Picture(tuple(shown))
 
 
-def _parts(result: Json) -> Iterator[Part]:
+def _parts(result: SavedResult) -> Iterator[Part]:
     """Yield the parts of the page with figures."""
-    if kind_of(result) == "compare":
+    if isinstance(result, Compare):
         yield figures.frontier(result)
         return
     drawing = {**figures.PICTURES, **repair_figures.PICTURES}

@@ -7,30 +7,28 @@ from itertools import pairwise
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.report import svg
-from fairfix.report.figures import MOST_ROWS, Figure, Part, before_after
-from fairfix.report.layout import Grid, Json, Section, interval, show
+from fairfix.report.figures import MOST_ROWS, Figure, Part
+from fairfix.report.layout import Grid, Section, interval, show
 from fairfix.report.percent_format import CERTAIN
 from fairfix.report.repairs import in_words
 from fairfix.report.svg import CURVES, Curve, Dot
+from fairfix.schema.common import Estimate, GroupChanges, SavedResult
+from fairfix.schema.repair import GroupRule
 
 
 def people(section: Section) -> Iterator[Part]:
     """Yield the rates of every group before and after a repair, on one axis."""
-    groups, attribute = section.about["groups"][:MOST_ROWS], section.about["attribute"]
+    if not isinstance(section.about, GroupChanges):
+        return
+    groups, attribute = section.about.groups[:MOST_ROWS], section.about.attribute
     for metric in ("selection_rate", "mean_score"):
-        shown = [group for group in groups if metric in group["metrics"]]
+        shown = [group for group in groups if metric in group.metrics]
         if not shown:
             continue
         rows = [
-            (
-                group["group"],
-                *(
-                    Dot(when, value["value"], value["low"], value["high"], interval(value))
-                    for when in ("before", "after")
-                    for value in [group["metrics"][metric][when]]
-                ),
-            )
+            (group.group, _dot("before", pair.before), _dot("after", pair.after))
             for group in shown
+            for pair in [group.metrics[metric]]
         ]
         title = METRICS[metric].title
         ends = [end for _, *dots in rows for dot in dots for end in (dot.value, dot.low, dot.high)]
@@ -46,14 +44,20 @@ def people(section: Section) -> Iterator[Part]:
         return
 
 
+def _dot(when: str, value: Estimate) -> Dot:
+    return Dot(when, value.value, value.low, value.high, interval(value))
+
+
 def rule(section: Section) -> Iterator[Part]:
     """Yield the probability of yes against the score, a line per group."""
-    rules = section.about["rule"]
+    rules = (
+        [one for one in about if isinstance(one, GroupRule)]
+        if isinstance(about := section.about, tuple)
+        else []
+    )
     drawn = rules[:CURVES]
-    curves = [
-        Curve(one["group"], tuple(zip(one["scores"], one["probabilities"], strict=True))) for one in drawn
-    ]
-    every = [x for one in drawn for x in one["scores"]]
+    curves = [Curve(one.group, tuple(zip(one.scores, one.probabilities, strict=True))) for one in drawn]
+    every = [x for one in drawn for x in one.scores]
     span, moving = (min(every), max(every)), [x for one in drawn for x in _moving(one)]
     if moving:  # where the rules move, and a third of that on either side
         room = max((max(moving) - min(moving)) / 3, (span[1] - span[0]) / 50)
@@ -63,12 +67,12 @@ def rule(section: Section) -> Iterator[Part]:
     more = (
         "" if len(drawn) == len(rules) else f" of {len(drawn)} of the {len(rules)} groups; the table has all"
     )
-    words = "; ".join(f"{one['group']}: {in_words(one)}" for one in drawn)
+    words = "; ".join(f"{one.group}: {in_words(one)}" for one in drawn)
     heading = "Probability of yes against the score"
     rows = tuple(
-        (one["group"], show(x), show(q))
+        (one.group, show(x), show(q))
         for one in rules
-        for x, q in zip(one["scores"], one["probabilities"], strict=True)
+        for x, q in zip(one.scores, one.probabilities, strict=True)
     )
     grid = Grid(("group", "score", "probability of yes"), rows, 1, heading)
     drawing = svg.lines(curves, ("score", "probability of yes"), span)
@@ -76,16 +80,15 @@ def rule(section: Section) -> Iterator[Part]:
     yield Part(figures=(figure,), size="wide")
 
 
-def _moving(one: Json) -> list[float]:
+def _moving(one: GroupRule) -> list[float]:
     """Return the scores at whose either side the chance moves."""
-    points = list(zip(one["scores"], one["probabilities"], strict=True))
+    points = list(zip(one.scores, one.probabilities, strict=True))
     moves = [(a, b) for (a, p), (b, q) in pairwise(points) if abs(p - q) > CERTAIN]
     return [x for ends in moves for x in ends]
 
 
-PICTURES: Mapping[str, Callable[[Section, Json], Iterator[Part]]] = {
+PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[Part]]] = {
     "people": lambda section, _: people(section),
     "rule": lambda section, _: rule(section),
-    "fitted": lambda section, _: before_after(section.about, section.title),
 }
 """Pictures of a section of a repair, by the kind of the section."""

@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import quote
 
 from fairfix.report import headline
-from fairfix.report.layout import Json
-from fairfix.report.verdicts import cautions, judged, limit, measured, rule, sentence
+from fairfix.report.verdicts import baseline, cautions, judged, limit, measured, rule, sentence
 from fairfix.report.words import as_json
+from fairfix.schema.common import Check, CheckedResult, SavedResult
+from fairfix.schema.unrun import Unrun
 
 GATED = True
 
@@ -27,18 +28,19 @@ PROPERTIES = (
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def render(result: Json) -> str:
+def render(result: SavedResult) -> str:
     """Return the checks as a SARIF log."""
     of = judged(result, "sarif")
+    waived = result.waivers if isinstance(result, CheckedResult) else None
     about = {rule(check): measured(check, result) for check in of.checks}
     rules = list(about)
     uri = _uri(of.source) or "data"
-    written = sorted({_uri(check["written"]["file"]) for check in of.checks if "written" in check} - {uri})
+    written = sorted({_uri(check.written.file) for check in of.checks if check.written is not None} - {uri})
     run = {
         "tool": {
             "driver": {
                 "name": "fairfix",
-                "version": str(result["fairfix"]),
+                "version": result.fairfix,
                 "rules": [_rule(*one) for one in about.items()],
             }
         },
@@ -51,21 +53,22 @@ def render(result: Json) -> str:
         "results": [
             _result(check, rules.index(rule(check)), [uri, *written])
             for check in of.checks
-            if check["severity"] != "none"
+            if check.severity != "none"
         ],
         "columnKind": "unicodeCodePoints",
         "properties": {
-            "verdict": result["verdict"],
-            "protected": list(of.columns),
-            "rows": dict(result["data"]["rows"]),
+            "verdict": of.verdict,
+            "protected": of.columns,
+            "rows": result.data.rows,
             "passed": of.count("pass"),
-            **{part: result[part] for part in ("baseline", "waivers") if part in result},
+            **({"baseline": since} if (since := baseline(result)) is not None else {}),
+            **({"waivers": waived} if waived is not None else {}),
         },
     }
     return _log(run)
 
 
-def _notifications(result: Json) -> dict[str, Any]:
+def _notifications(result: SavedResult) -> dict[str, Any]:
     """Return the warnings about the run as a whole, which are no results."""
     notes = [
         {"level": "warning", "descriptor": {"id": code}, "message": {"text": _message(text)}}
@@ -88,31 +91,30 @@ def _uri(path: str) -> str:
     return quote(path.replace("\\", "/"), safe="/")
 
 
-def _result(check: Json, index: int, uris: list[str]) -> dict[str, Any]:
+def _result(check: Check, index: int, uris: list[str]) -> dict[str, Any]:
     """Return a check where its limit is written, or at the first line of the data."""
-    place = check.get("written", {"file": "", "line": 1})
-    at = uris.index(_uri(place["file"])) if place["file"] else 0
-    print_ = hashlib.sha256(f"{check['id']} {check['operator']} {check['limit']}".encode()).hexdigest()
+    at, line = (0, 1) if check.written is None else (uris.index(_uri(check.written.file)), check.written.line)
+    print_ = hashlib.sha256(f"{check.id} {check.operator} {check.limit}".encode()).hexdigest()
     out = {
         "ruleId": rule(check),
         "ruleIndex": index,
         "kind": "fail",
-        "level": check.get("waived", check)["severity"],
+        "level": (check.waived or check).severity,
         "message": {"text": _message(f"{sentence(check)}. It {limit(check)}.")},
         "locations": [
             {
                 "physicalLocation": {
                     "artifactLocation": {"uri": uris[at], "index": at},
-                    "region": {"startLine": place["line"]},
+                    "region": {"startLine": line},
                 },
-                "logicalLocations": [{"fullyQualifiedName": check["id"], "kind": "member"}],
+                "logicalLocations": [{"fullyQualifiedName": check.id, "kind": "member"}],
             }
         ],
         "partialFingerprints": {"fairfixCheck/v1": print_},
-        "properties": {name: check[name] for name in PROPERTIES},
+        "properties": {name: getattr(check, name) for name in PROPERTIES},
     }
-    if "waived" in check:
-        why = f"{check['waived']['reason']} (until {check['waived']['expires']})"
+    if check.waived is not None:
+        why = f"{check.waived.reason} (until {check.waived.expires})"
         out["suppressions"] = [{"kind": "external", "status": "accepted", "justification": why}]
     return out
 
@@ -122,21 +124,21 @@ def _message(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
 
 
-def unrun(problem: Json) -> str:
+def unrun(problem: Unrun) -> str:
     """Return a log of a tool that failed: it has no results, so a viewer does not take old ones for mended."""
     notice = {
         "level": "error",
-        "message": {"text": _message(f"{headline(problem)}: {problem['message']}")},
-        "descriptor": {"id": problem["code"]},
+        "message": {"text": _message(f"{headline(problem)}: {problem.message}")},
+        "descriptor": {"id": problem.code},
     }
     invocation = {
         "executionSuccessful": False,
-        "exitCode": problem["status"],
+        "exitCode": problem.status,
         "toolExecutionNotifications": [notice],
     }
     run = {
-        "tool": {"driver": {"name": "fairfix", "version": str(problem["fairfix"])}},
-        "automationDetails": {"id": f"fairfix/{problem['command']}/"},
+        "tool": {"driver": {"name": "fairfix", "version": problem.fairfix}},
+        "automationDetails": {"id": f"fairfix/{problem.command}/"},
         "invocations": [invocation],
     }
     return _log(run)

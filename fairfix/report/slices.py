@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
@@ -11,7 +11,6 @@ from fairfix.report.audits import rows_and_columns
 from fairfix.report.layout import (
     Columns,
     Grid,
-    Json,
     Section,
     interval,
     judgements,
@@ -20,114 +19,109 @@ from fairfix.report.layout import (
     show,
 )
 from fairfix.report.percent_format import percent, points
+from fairfix.schema.common import SavedResult
+from fairfix.schema.slices import Slice, Slices, SliceSearch
 
 ERRORS = {"selection_rate": "negative decisions"}
 """Metric -> what is counted as its error, where it is not called an error."""
 
 
-def sections(result: Json, *, detail: bool) -> Iterator[Section]:
+def sections(result: Slices, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of a search without protected columns."""
-    checked = judged(result) if result["checks"] else (NOT_CHECKED,)
-    lines = (*message_lines(result), *answer(result), *checked)
-    yield Section(f"fairfix slices of {result['data']['source']}", lines, kind="answer")
+    checked = judged(result) if result.checks else (NOT_CHECKED,)
+    lines = (*message_lines(result.messages), *answer(result, result.slices), *checked)
+    yield Section(f"fairfix slices of {result.data.source}", lines, kind="answer")
     yield from judgements(result)
-    yield section(result, answered=True)
+    yield section(result, result.slices, answered=True)
     facts = (*rows_and_columns(result), *merged_lines(result))
     yield Section("Data and settings", facts, kind="facts")
 
 
-def section(result: Json, *, answered: bool = False) -> Section:
+def section(result: SavedResult, search: SliceSearch, *, answered: bool = False) -> Section:
     """Return the table of slices; ``answered``: the report says already what it shows."""
-    search = result["slices"]
-    said_before = () if answered else tuple(answer(result))
-    grids = (Grid.of(_columns(search), search["slices"], 1, "Slices"),) if search["slices"] else ()
-    lines = (*said_before, *_scope(search, in_percent(result["settings"]["confidence"])))
+    said_before = () if answered else tuple(answer(result, search))
+    grids = (Grid.of(_columns(search), search.slices, 1, "Slices"),) if search.slices else ()
+    lines = (*said_before, *_scope(search, in_percent(result.settings.confidence)))
     return Section("Slices", lines, grids, "slices", search)
 
 
-def named(search: Json) -> str:
+def named(search: SliceSearch) -> str:
     """Return the number of slices in words: a metric, or a gap between groups."""
-    phrase = METRICS[search["metric"].removesuffix(".difference")].phrase
-    return (
-        f"the gap in {phrase} between groups of {search['attribute']}" if search.get("attribute") else phrase
-    )
+    phrase = METRICS[search.metric.removesuffix(".difference")].phrase
+    return f"the gap in {phrase} between groups of {search.attribute}" if search.attribute else phrase
 
 
-def answer(result: Json) -> Iterator[str]:
+def answer(result: SavedResult, search: SliceSearch) -> Iterator[str]:
     """Yield whether there are slices that are worse, and the worst of them."""
-    search = result["slices"]
-    shown = [one for one in search["slices"] if one["shown"]]
+    shown = [one for one in search.slices if one.shown]
     yield _reach(search)
-    gap = bool(search.get("attribute"))
+    gap = bool(search.attribute)
     worse = "have a larger gap than all rows together" if gap else "be worse than all other rows"
     if not shown:
         yield f"No slice is shown to {worse}, by {named(search)}."
         return
     first = shown[0]
     write = (
-        (points if gap else percent)
-        if METRICS[search["metric"].removesuffix(".difference")].percent
-        else show
+        (points if gap else percent) if METRICS[search.metric.removesuffix(".difference")].percent else show
     )
-    sure = in_percent(result["settings"]["confidence"])
-    low, high = (write(first[end]).removesuffix("%").removesuffix(" points") for end in ("low", "high"))
-    number = f"{write(first['value'])} ({sure} CI {low} to {high})"
+    sure = in_percent(result.settings.confidence)
+    low, high = (write(end).removesuffix("%").removesuffix(" points") for end in (first.low, first.high))
+    number = f"{write(first.value)} ({sure} CI {low} to {high})"
     many = "1 slice is" if len(shown) == 1 else f"{len(shown)} slices are"
-    more = ", and so are others that are not listed" if search.get("more") else ""
+    more = ", and so are others that are not listed" if search.more else ""
     yield f"{many} shown to {worse}{more}."
     yield sentence(
-        f"the worst is {first['where']}, with {first['rows']:,} rows: {named(search)} is {number}, and "
-        f"{write(search['overall']['value'])} overall"
+        f"the worst is {first.where}, with {first.rows:,} rows: {named(search)} is {number}, and "
+        f"{write(search.overall.value)} overall"
     )
-    if command := first.get("command"):
+    if command := first.command:
         yield f"To audit it, run: {command}"
 
 
-def _reach(search: Json) -> str:
+def _reach(search: SliceSearch) -> str:
     """Return how many slices were searched."""
-    many, columns = search["searched"], len(search["columns"])
+    many, columns = search.searched, len(search.columns)
     return (
-        f"{many:,} slices of at least {search['min_rows']:,} rows were searched: all combinations of up to three "
+        f"{many:,} slices of at least {search.min_rows:,} rows were searched: all combinations of up to three "
         f"conditions on {columns} column{'s' * (columns != 1)}."
     )
 
 
-def _scope(search: Json, confidence: str) -> Iterator[str]:
+def _scope(search: SliceSearch, confidence: str) -> Iterator[str]:
     """Yield for which slices the intervals hold, and which columns make none."""
-    if (share := search.get("validation")) and not search["slices"]:
-        yield f"{percent(1 - share)} of the rows proposed no slice to test on the other {search['rows']:,} rows"
+    if (share := search.validation) and not search.slices:
+        yield f"{percent(1 - share)} of the rows proposed no slice to test on the other {search.rows:,} rows"
     elif share:
-        many = len(search["slices"])
+        many = len(search.slices)
         yield (
             f"{percent(1 - share)} of the rows proposed {many} slice{'s' * (many != 1)}, and the other "
-            f"{search['rows']:,} rows test them: with {confidence} confidence, none of those shown to be worse is a "
+            f"{search.rows:,} rows test them: with {confidence} confidence, none of those shown to be worse is a "
             "chance result (Holm), and the intervals hold for all proposed slices at once"
         )
     else:
         yield (
-            f"the {confidence} intervals hold for all {search['searched']:,} slices at once, so they allow for the "
+            f"the {confidence} intervals hold for all {search.searched:,} slices at once, so they allow for the "
             "choice of the worst"
         )
-    for one in search["columns"]:
-        if one["pooled"]:
-            few = f"{one['pooled']:,} level{'s' * (one['pooled'] != 1)}"
-            yield f"{one['column']}: {few} of fewer than {search['min_rows']:,} rows are no condition"
-    for one in search["left_out"]:
-        yield f"{one['column']} is left out: {one['reason']}"
+    for one in search.columns:
+        if one.pooled:
+            few = f"{one.pooled:,} level{'s' * (one.pooled != 1)}"
+            yield f"{one.column}: {few} of fewer than {search.min_rows:,} rows are no condition"
+    yield from (f"{one.column} is left out: {one.reason}" for one in search.left_out)
 
 
-def _columns(search: Json) -> Columns:
+def _columns(search: SliceSearch) -> Columns:
     """Return the columns of the table of slices."""
-    title = METRICS[search["metric"].removesuffix(".difference")].title
-    out: dict[str, object] = {
+    title = METRICS[search.metric.removesuffix(".difference")].title
+    out: dict[str, str | Callable[[Slice], str]] = {
         "slice": "where",
-        "rows": lambda one: f"{one['rows']:,}",
-        f"gap in {title}" if search.get("attribute") else title: interval,
+        "rows": lambda one: f"{one.rows:,}",
+        f"gap in {title}" if search.attribute else title: interval,
     }
-    if any("error" in one for one in search["slices"]):
-        of = ERRORS.get(search["metric"], "all errors")
-        out[f"fraction of {of}"] = lambda one: percent(one.get("error"))
-    if search.get("validation"):
-        out["when proposed"] = lambda one: show(one["proposed"]["value"])
-        out["shown to be worse"] = lambda one: "yes" if one["shown"] else "no"
-    return out  # type: ignore[return-value]  # of keys and functions
+    if any(one.error is not None for one in search.slices):
+        of = ERRORS.get(search.metric, "all errors")
+        out[f"fraction of {of}"] = lambda one: percent(one.error)
+    if search.validation:
+        out["when proposed"] = lambda one: show(None if one.proposed is None else one.proposed.value)
+        out["shown to be worse"] = lambda one: "yes" if one.shown else "no"
+    return out

@@ -8,8 +8,9 @@ from dataclasses import replace
 from itertools import zip_longest
 from textwrap import wrap
 
-from fairfix.report.layout import Grid, Interval, Json, Verdict, layout
+from fairfix.report.layout import Grid, Interval, Verdict, layout
 from fairfix.report.words import harmless, readable
+from fairfix.schema.common import SavedResult
 
 ENDING = ".txt"
 
@@ -39,7 +40,7 @@ FIXED = "\u00a0"
 
 
 def render(
-    result: Json,
+    result: SavedResult,
     *,
     width: int = 120,
     color: bool = False,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from fairfix.auditing.comparisons import Comparison
-from fairfix.report.layout import GROUP_METRICS, Columns, Grid, Json, Section, between, show
+from fairfix.data.choices import Level
+from fairfix.report.layout import GROUP_METRICS, Columns, Grid, Section, between, show
+from fairfix.schema.audit import CurvePoint, Membership, Noise, NoiseFigure
 
 _COMPARISONS = (
     *("selection_rate.difference", "selection_rate.ratio", "true_positive_rate.difference"),
@@ -27,74 +29,83 @@ TABLE_WORDS = {
 
 BREAKDOWN: Columns = {
     "check": "check",
-    "certainly met up to eps": lambda one: _up_to(one["holds_up_to"], "not certain at any"),
-    "certainly exceeded up to eps": lambda one: _up_to(one["fails_up_to"], "not certain at any"),
+    "certainly met up to eps": lambda one: _up_to(one.holds_up_to, "not certain at any"),
+    "certainly exceeded up to eps": lambda one: _up_to(one.fails_up_to, "not certain at any"),
 }
 
 
-def true_groups(noise: Json, *, detail: bool) -> Section:
+def true_groups(noise: Noise, *, detail: bool) -> Section:
     """Return the section: figures, what outcome-dependent noise does to them, and breakdown points of the limits."""
-    figures = [{"group": "", **f} for f in noise["comparisons"] if detail or f["name"] in TITLES]
-    figures += [{**f, "group": g["group"]} for g in noise["groups"] for f in g["figures"]]
-    title = f"True groups behind {noise['attribute']}"
-    if "membership" in noise:
+    figures = [("", figure) for figure in noise.comparisons if detail or figure.name in TITLES]
+    figures += [(group.group, figure) for group in noise.groups for figure in group.figures]
+    title = f"True groups behind {noise.attribute}"
+    if noise.membership is not None:
         title = "True groups by membership probabilities"
     grids = [Grid.of({**OF, **_estimates(noise, figures)}, figures, 2, title)]
-    curves = [f for f in figures if f.get("curve") and (detail or not f["group"])]
+    curves = [(group, figure) for group, figure in figures if figure.curve and (detail or not group)]
     if curves:
         caption = "If noise depends on outcomes by at most eps (N3)"
-        grids.append(Grid.of({**OF, **_curve(curves[0]["curve"])}, curves, 2, caption))
-    if noise["breakdown"]:
-        grids.append(Grid.of(BREAKDOWN, noise["breakdown"], 1, "Breakdown points of the limits"))
+        grids.append(Grid.of({**OF, **_curve(curves[0][1].curve)}, curves, 2, caption))
+    if noise.breakdown:
+        grids.append(Grid.of(BREAKDOWN, noise.breakdown, 1, "Breakdown points of the limits"))
     return Section(title, tuple(_facts(noise)), tuple(grids), "true groups", noise)
 
 
 OF: Columns = {
-    "metric": lambda figure: TITLES.get(figure["name"], figure["name"]),
-    "true group": lambda figure: figure["group"] or "all",
+    "metric": lambda row: TITLES.get(row[1].name, row[1].name),
+    "true group": lambda row: row[0] or "all",
 }
 
 
-def _estimates(noise: Json, figures: Sequence[Json]) -> Columns:
+Row = tuple[str, NoiseFigure]
+"""A true group, empty for a comparison, and a number of it."""
+
+
+def _estimates(noise: Noise, figures: Sequence[Row]) -> Columns:
     """Return the columns of estimates and worst cases; where nothing was recorded, no number hangs on what was."""
 
-    def ends(level: str, prefix: str = "") -> Callable[[Json], str]:
-        def cell(figure: Json) -> str:
-            bounds = figure["bounds"].get(level)
-            return between(bounds[f"{prefix}low"], bounds[f"{prefix}high"]) if bounds else "–"
+    def worst_case(level: Level) -> Callable[[Row], str]:
+        def cell(row: Row) -> str:
+            bound = row[1].bounds.get(level)
+            return between(bound.low, bound.high) if bound else "–"
 
         return cell
 
-    def identified(figure: Json) -> str:
-        error = figure.get("standard_error")
-        return show(figure.get("identified")) + ("" if error is None else f" ({show(error, 3)})")
+    def with_sampling(row: Row) -> str:
+        bound = row[1].bounds.get(noise.rests_on)
+        return between(bound.outer_low, bound.outer_high) if bound else "–"
 
-    columns: dict[str, Callable[[Json], str]] = {
-        "recorded": lambda figure: show(figure["recorded"]),
-        "weighted": lambda figure: show(figure["weighted"]),
+    def identified(row: Row) -> str:
+        error = row[1].standard_error
+        return show(row[1].identified) + ("" if error is None else f" ({show(error, 3)})")
+
+    weighted: Callable[[Row], str] = lambda row: show(row[1].weighted)  # noqa: E731  as the others of the table
+    columns: dict[str, Callable[[Row], str]] = {
+        "recorded": lambda row: show(row[1].recorded),
+        "weighted": weighted,
         "N4 (se)": identified,
-        "naive": lambda figure: between(*figure["naive"]) if "naive" in figure else "–",
+        "naive": lambda row: between(*row[1].naive) if row[1].naive is not None else "–",
     }
-    if "membership" in noise:
-        columns = {"weighted": columns["weighted"]}
-    elif "N4" not in noise["assumptions"]:
+    if noise.membership is not None:
+        columns = {"weighted": weighted}
+    elif "N4" not in noise.assumptions:
         del columns["N4 (se)"]
-    levels = sorted({level for figure in figures for level in figure["bounds"]} - {"N4"})
-    columns |= {f"worst case {level}": ends(level) for level in levels}
-    rests_on = noise["rests_on"]
-    return {**columns, f"{rests_on} with sampling error": ends(rests_on, "outer_")}
+    levels = sorted({level for _, figure in figures for level in figure.bounds if level != "N4"})
+    columns |= {f"worst case {level}": worst_case(level) for level in levels}
+    return {**columns, f"{noise.rests_on} with sampling error": with_sampling}
 
 
-def _curve(points: Sequence[Json]) -> Columns:
+def _curve(points: Sequence[CurvePoint]) -> Columns:
     """Return a column per eps, and up to which the sign of a gap is certain."""
 
-    def at(i: int) -> Callable[[Json], str]:
-        return lambda f: between(f["curve"][i]["low"], f["curve"][i]["high"], "refuted")
+    def at(i: int) -> Callable[[Row], str]:
+        return lambda row: between(row[1].curve[i].low, row[1].curve[i].high, "refuted")
 
-    def certain(figure: Json) -> str:
-        return _up_to(figure["certain_up_to"], "never") if "certain_up_to" in figure else ""
+    def certain(row: Row) -> str:
+        is_gap = row[1].name.endswith(".difference")
+        return _up_to(row[1].certain_up_to, "never") if is_gap else ""
 
-    columns = {f"eps {point['eps']:g}": at(i) for i, point in enumerate(points)}
+    columns = {f"eps {point.eps:g}": at(i) for i, point in enumerate(points)}
     return {**columns, "a gap is certain up to eps": certain}
 
 
@@ -102,40 +113,42 @@ def _up_to(eps: float | None, never: str) -> str:
     return never if eps is None else "1 (whatever the noise)" if eps >= 1 else show(eps)
 
 
-def _facts(noise: Json) -> Iterator[str]:
-    rests = noise["rests_on"]
-    yield f"checks assume {rests}: {noise['assumptions'][rests]}"
-    yield from (f"{name}: {text}" for name, text in noise["assumptions"].items() if name != rests)
-    yield from (_membership_facts if "membership" in noise else _table_facts)(noise)
-    drawn = noise["resampling"]
-    if drawn["replicates"]:
-        yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), for each number alone"
+def _facts(noise: Noise) -> Iterator[str]:
+    rests = noise.rests_on
+    yield f"checks assume {rests}: {noise.assumptions[rests]}"
+    yield from (f"{name}: {text}" for name, text in noise.assumptions.items() if name != rests)
+    if noise.membership is not None:
+        yield from _membership_facts(noise, noise.membership)
+    else:
+        yield from _table_facts(noise)
+    drawn = noise.resampling
+    if drawn.replicates:
+        yield f"sampling error by {drawn.replicates:,} draws (seed {drawn.seed}), for each number alone"
     else:
         yield "sampling error by confidence limits for means, for each number alone"
-    yield from noise["notes"]
+    yield from noise.notes
 
 
-def _table_facts(noise: Json) -> Iterator[str]:
-    table = noise["table"]
-    if table["values"]:
-        kind = TABLE_WORDS[table["values"]].format(rows=table["rows"] or 0)
-        yield f"noise from {noise['source']}: {kind}{', by label' if table['by_label'] else ''}"
-    if table["shift"] is not None:
-        yield f"recorded groups of table and data: total variation {show(table['shift'])}; {_carried(table['kept'])}"
-    elif table["values"]:
-        yield _carried(table["kept"])
-    if table["transport_difference"] and table["kept"] != "either":
-        (other,) = {"true-given-noisy", "noisy-given-true"} - {table["kept"]}
-        by = "N2" if table["by_label"] else "N1"
+def _table_facts(noise: Noise) -> Iterator[str]:
+    table = noise.table
+    if table.form:
+        kind = TABLE_WORDS[table.form].format(rows=table.rows or 0)
+        yield f"noise from {noise.source}: {kind}{', by label' if table.by_label else ''}"
+    if table.shift is not None:
+        yield f"recorded groups of table and data: total variation {show(table.shift)}; {_carried(table.kept)}"
+    elif table.form:
+        yield _carried(table.kept)
+    if table.transport_difference and table.kept != "either":
+        (other,) = {"true-given-noisy", "noisy-given-true"} - {table.kept}
+        by = "N2" if table.by_label else "N1"
         yield f"with {TABLE_WORDS[other]} carried over instead, {by} would give: " + "; ".join(
-            f"{TITLES[f['name']]} {between(*f['other_transport'])}"
-            for f in noise["comparisons"]
-            if f["name"] in TITLES and "other_transport" in f
+            f"{TITLES[f.name]} {between(*f.other_transport)}"
+            for f in noise.comparisons
+            if f.name in TITLES and f.other_transport is not None
         )
-    if noise["radii"]:
+    if noise.radii:
         yield "radii of N0: " + ", ".join(
-            f"{r['group']}{'' if r['near'] == r['group'] else ' near ' + r['near']} {show(r['radius'])}"
-            for r in noise["radii"]
+            f"{r.group}{'' if r.near == r.group else ' near ' + r.near} {show(r.radius)}" for r in noise.radii
         )
     yield from _vacuous(noise, "the table without labels gives no bound", "recorded group")
     yield (
@@ -151,11 +164,11 @@ def _carried(kept: str) -> str:
     return f"carried over with {TABLE_WORDS[kept]} unchanged"
 
 
-def _membership_facts(noise: Json) -> Iterator[str]:
+def _membership_facts(noise: Noise, membership: Membership) -> Iterator[str]:
     yield "membership probabilities: " + ", ".join(
-        (group["group"] if group["group"] == group["column"] else f"{group['group']} in {group['column']}")
-        + f" ({group['share']:.1%} of the data)"
-        for group in noise["membership"]["groups"]
+        (group.group if group.group == group.column else f"{group.group} in {group.column}")
+        + f" ({group.share:.1%} of the data)"
+        for group in membership.groups
     )
     yield from _vacuous(noise, "the probabilities give no bound", "bin")
     yield (
@@ -164,11 +177,11 @@ def _membership_facts(noise: Json) -> Iterator[str]:
     )
 
 
-def _vacuous(noise: Json, nothing: str, part: str) -> Iterator[str]:
+def _vacuous(noise: Noise, nothing: str, part: str) -> Iterator[str]:
     """Yield which rates the noise leaves open, and why."""
-    for item in noise["vacuous"]:
-        name, other = TITLES[item["metric"]], OUTNUMBERED[item["metric"]]
+    for item in noise.vacuous:
+        name, other = TITLES[item.metric], OUTNUMBERED[item.metric]
         yield (
-            f"{nothing} on the {name} of {item['group']}, whatever the decisions are: in every {part} there are at "
-            f"least as many rows with {other} as rows of {item['group']}"
+            f"{nothing} on the {name} of {item.group}, whatever the decisions are: in every {part} there are at "
+            f"least as many rows with {other} as rows of {item.group}"
         )

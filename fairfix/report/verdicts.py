@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
-from fairfix.report.layout import MARKS, Json, interval, kind_of, waiver_state
+from fairfix.report.layout import MARKS, interval, kind_of, waiver_state
+from fairfix.schema.audit import Audited
+from fairfix.schema.common import Baseline, Check, CheckedResult, SavedResult, Verdict
 
 NOTHING_GATED = "no checks were set, so there is no pass or fail"
 OPERATORS = {"<=": "above", "<": "at or above", ">=": "below", ">": "at or below"}
@@ -23,11 +25,12 @@ class Judged:
     command: str
     source: str
     columns: tuple[str, ...]
-    checks: Sequence[Json]
+    checks: Sequence[Check]
+    verdict: Verdict | None
 
     def count(self, verdict: str) -> int:
         """Return how many checks have this verdict."""
-        return sum(check["verdict"] == verdict for check in self.checks)
+        return sum(check.verdict == verdict for check in self.checks)
 
     @property
     def summary(self) -> str:
@@ -36,71 +39,73 @@ class Judged:
         return f"checks of {self.source}: {', '.join(counts) or NOTHING_GATED}"
 
 
-def judged(result: Json, name: str) -> Judged:
+def judged(result: SavedResult, name: str) -> Judged:
     """Return the checks of an audit or a repair; a comparison has none, which is a usage error."""
     command = kind_of(result)
-    if command in ("compare", "models"):
+    if not isinstance(result, CheckedResult):
         raise UsageError(NO_CHECKS.format(name=name))
     command = "audit" if command in ("classes", "slices") else command
-    columns = result["data"]["columns"].get("protected", ())  # none where groups are known by probabilities
-    return Judged(command, str(result["data"]["source"]), tuple(columns), result["checks"])
+    columns = result.data.columns.protected  # none where groups are known by probabilities
+    return Judged(command, result.data.source, columns, result.checks, result.verdict)
 
 
-def waivers(result: Json) -> list[tuple[str, bool, str]]:
+def waivers(result: SavedResult) -> list[tuple[str, bool, str]]:
     """Return every waiver as (its check, whether it needs somebody's attention, a sentence)."""
-    text = "the waiver of {check}, until {expires}, {does}: {reason}"
+    own = result.waivers if isinstance(result, CheckedResult) else None
     return [
         (
-            str(one["check"]),
-            one["state"] not in ("used", "not needed") or "days_left" in one,
-            text.format(**one, does=waiver_state(one)),
+            one.check,
+            one.state not in ("used", "not needed") or one.days_left is not None,
+            f"the waiver of {one.check}, until {one.expires}, {waiver_state(one)}: {one.reason}",
         )
-        for one in result.get("waivers", {}).get("waivers", ())
+        for one in (() if own is None else own.waivers)
     ]
 
 
-def cautions(result: Json) -> list[tuple[str, str]]:
+def baseline(result: SavedResult) -> Baseline | None:
+    """Return the changes since a baseline, where the result is an audit that has one."""
+    return result.baseline if isinstance(result, Audited) else None
+
+
+def cautions(result: SavedResult) -> list[tuple[str, str]]:
     """Return every warning of a result as (code, text)."""
-    return [
-        (str(one.get("code", "warning")), str(one["text"]))
-        for one in result.get("messages", ())
-        if one["severity"] == "warning"
-    ]
+    return [(one.code, one.text) for one in result.messages if one.severity == "warning"]
 
 
-def title(check: Json) -> str:
+def title(check: Check) -> str:
     """Return the check with its attribute."""
-    text = str(check["check"])
-    text = text if f"[{check['attribute']}" in text else f"{text} [{check['attribute']}]"
-    return f"{text}, class {check['class']}" if "class" in check else text
+    text = check.check
+    text = text if f"[{check.attribute}" in text else f"{text} [{check.attribute}]"
+    return f"{text}, class {check.of_class}" if check.of_class else text
 
 
-def sentence(check: Json) -> str:
+def sentence(check: Check) -> str:
     """Return the value of a check and the reason for its verdict."""
-    groups = check["groups"]
+    groups = check.groups
     among = f", {'between ' if len(groups) > 1 else ''}{' and '.join(groups)}" if groups else ""
-    return f"{MARKS[check['verdict']]}: {check['id']} is {interval(check)}{among}; {check['reason']}"
+    return f"{MARKS[check.verdict]}: {check.id} is {interval(check)}{among}; {check.reason}"
 
 
-def limit(check: Json) -> str:
+def limit(check: Check) -> str:
     """Return the limit of a check in words."""
-    return f"fails when {check['id']} is {OPERATORS[check['operator']]} {check['limit']:g}"
+    return f"fails when {check.id} is {OPERATORS[check.operator]} {check.limit:g}"
 
 
-def rule(check: Json) -> str:
+def rule(check: Check) -> str:
     """Return the name of the number that is limited, without the attribute."""
-    return str(check["comparison"]) + (".change" if check["of"] == "change" else "")
+    return check.comparison + (".change" if check.of == "change" else "")
 
 
-def measured(check: Json, result: Json) -> str:
+def measured(check: Check, result: SavedResult) -> str:
     """Return the definition of the number that is limited."""
-    change = "the new value minus that of the baseline; " if check["of"] == "change" else ""
-    return change + meaning(str(check["comparison"]), result)
+    change = "the new value minus that of the baseline; " if check.of == "change" else ""
+    return change + meaning(check.comparison, result)
 
 
-def meaning(identifier: str, result: Json) -> str:
+def meaning(identifier: str, result: SavedResult) -> str:
     """Return the definition of a comparison or a metric: the result's own, else the one of this version."""
+    own = result.definitions.get(identifier) if isinstance(result, Audited) else None
     try:
-        return str(result.get("definitions", {}).get(identifier) or Comparison.parse(identifier).definition)
+        return own or Comparison.parse(identifier).definition
     except KeyError:
         return identifier

@@ -12,8 +12,15 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from copy import copy
+from functools import cache
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import fields, force_setattr
+
+Kept = TypeVar("Kept")
 
 ARGUMENTS = frozenset(("data", "result", "artifact"))
 """Parameters that the command line takes without a name."""
@@ -82,8 +89,9 @@ def visible(text: str) -> str:
 
 def as_json(content: Any, indent: int | None = 2) -> str:
     """Return JSON that a terminal can show: what is unseen stands as the escapes that JSON has for it."""
-    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
-    text = harmless(text, as_escape)
+    from fairfix.schema.written import to_json
+
+    text = harmless(to_json(content, indent), as_escape)
     if text.isascii() and "\x7f" not in text:  # JSON escapes the other unseen characters of ASCII
         return text
     return UNSEEN_IN_LINES.sub(lambda match: json.dumps(match[0])[1:-1], text)
@@ -103,48 +111,78 @@ def shortened(text: str) -> str:
     return f"{text[: LONGEST // 4]}...({len(text):,} characters, {digest})...{text[-LONGEST // 4 :]}"
 
 
-def readable(value: Any, key: str = "") -> Any:
-    """Return the JSON form of a result with names for reading, also where they are keys."""
-    if isinstance(value, NUMBER):
-        return value
+def readable(value: Kept, key: str = "") -> Kept:
+    """Return a result with names for reading, also where they are keys."""
+    out: Any = value
     if isinstance(value, str):
-        return named(shortened(value)) if key in ("group", "groups") else plain(shortened(value))
-    if isinstance(value, dict):
+        out = named(shortened(value)) if key in ("group", "groups") else plain(shortened(value))
+    elif isinstance(value, dict):
         name = named if key == "per_group" else plain
-        return {
+        out = {
             name(shortened(k)): one if isinstance(one, NUMBER) else readable(one, k)
             for k, one in value.items()
         }
-    return [readable(one, key) for one in value]
+    elif not isinstance(value, NUMBER):
+        out = _mapped(value, key, readable)
+    return cast("Kept", out)
+
+
+def _mapped(value: Any, key: str, change: Callable[[Any, str], Any]) -> Any:
+    """Return a list, or a struct of a result, with other entries; the same one where none is another.
+
+    A struct is not validated again: two names that differ can read alike.
+    """
+    if isinstance(value, (list, tuple)):
+        listed = [change(one, key) for one in value]
+        same = all(one is other for one, other in zip(value, listed, strict=True))
+        return value if same else type(value)(listed)
+    kind: type[Struct] = type(value)
+    out, absent = value, _absent(kind)
+    for name in value.__struct_fields__:
+        old = getattr(value, name)
+        new = old if old == "" and name in absent else change(old, name)
+        if new is not old:
+            out = copy(value) if out is value else out
+            force_setattr(out, name, new)
+    return out
 
 
 AS_WRITTEN = ("where", "command")
-"""Keys of conditions and commands, whose backquotes are around names of columns."""
+"""Fields of conditions and commands, whose backquotes are around names of columns."""
 
 
-def as_options(value: Any) -> Any:
-    """Return a text, or a JSON form, with its parameters as a shell takes them: ``--noise FILE``, DATA.
+@cache
+def _absent(struct: type[Struct]) -> frozenset[str]:
+    """Return the fields of a struct that are absent where they are empty."""
+    return frozenset(field.name for field in fields(struct) if field.default == "")
+
+
+def as_options(value: Kept) -> Kept:
+    """Return a text, or a result, with its parameters as a shell takes them: ``--noise FILE``, DATA.
 
     Names of the user's stay as they are, whatever they look like: in quotes, in the brackets of a comparison, and in
-    a JSON form where they stand alone.
+    a result where they stand alone.
     """
-    if isinstance(value, NUMBER):
-        return value
+    out: Any = value
     if isinstance(value, str):
-        return NAME_OR_PARAMETER.sub(_option, value) if "`" in value else value
-    if isinstance(value, dict):
+        out = NAME_OR_PARAMETER.sub(_option, value) if "`" in value else value
+    elif isinstance(value, dict):
         # a key may be the name of a column, which stands as a value elsewhere
-        return {
+        out = {
             _named_or_with_options(key): one
             if isinstance(one, NUMBER) or key in AS_WRITTEN
             else _named_or_with_options(one)
             for key, one in value.items()
         }
-    return [_named_or_with_options(one) for one in value]
+    elif not isinstance(value, NUMBER):
+        out = _mapped(value, "", _named_or_with_options)
+    return cast("Kept", out)
 
 
-def _named_or_with_options(value: Any) -> Any:
-    """Return a part of a JSON form; no sentence is a parameter alone, so that what is only looks like one."""
+def _named_or_with_options(value: Any, key: str = "") -> Any:
+    """Return a part of a result; no sentence is a parameter alone, so that what is only looks like one."""
+    if key in AS_WRITTEN:
+        return value
     alone = isinstance(value, str) and ("`" not in value or PARAMETER.fullmatch(value))
     return value if alone else as_options(value)
 

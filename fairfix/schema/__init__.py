@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import msgspec
+    from fairfix.schema.common import Part
 
 RESULTS = {
     "audit": "fairfix.schema.audit.Audit",
@@ -34,14 +34,14 @@ def schema_id(name: str) -> str:
 
 
 @cache
-def struct_of(name: str) -> type[msgspec.Struct]:
+def struct_of(name: str) -> type[Part]:
     """Return the class that describes a result, by its name in :data:`RESULTS`."""
     module, _, kind = RESULTS[name].rpartition(".")
-    struct: type[msgspec.Struct] = getattr(import_module(module), kind)
+    struct: type[Part] = getattr(import_module(module), kind)
     return struct
 
 
-def checked(content: Any) -> msgspec.Struct:
+def checked(content: Any) -> Part:
     """Return a result that was read from JSON as its struct.
 
     Raises

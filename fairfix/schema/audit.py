@@ -6,31 +6,25 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from fairfix.data.choices import Form, GateOn, Keep
+from fairfix.data.choices import Form, GateOn, Keep, Level
+from fairfix.schema import schema_id
 from fairfix.schema.common import (
     Baseline,
-    BinarySettings,
     Block,
-    Check,
+    CheckedResult,
     Count,
     Data,
     Estimate,
     Fraction,
     Group,
-    Message,
     NotComputed,
     Part,
     Positive,
-    Record,
+    Settings,
     Suppressed,
-    Verdict,
-    Waivers,
     require_once,
 )
 from fairfix.schema.slices import SliceSearch
-
-Level = Literal["N0", "N1", "N2", "N3", "N4"]
-"""Assumptions about noise in the groups, from the weakest to the strongest."""
 
 Ends = tuple[float | None, float | None]
 
@@ -42,10 +36,11 @@ class AuditData(Data, frozen=True, kw_only=True):
     model: dict[str, str]
 
 
-class AuditSettings(BinarySettings, frozen=True, kw_only=True):
+class AuditSettings(Settings, frozen=True, kw_only=True):
     """Settings of an audit."""
 
-    confidence: float
+    confidence_of_class: float | None = None
+    """With many classes: level of the intervals of one class, so that those of all hold at once with ``confidence``."""
     gate_on: GateOn
     exact: bool
     reference: dict[str, str]
@@ -161,11 +156,15 @@ class Membership(Part, frozen=True, kw_only=True):
     """True groups that rows have probabilities to be in."""
 
     groups: Annotated[tuple[Member, ...], Meta(min_length=2)]
-    vectors: Positive | None = None
-    bins: Positive | None = None
-    smallest_bin: Count | None = None
-    searched: Count | None = None
-    held: Positive | None = None
+    vectors: Positive
+    """Distinct vectors of probabilities."""
+    bins: Positive
+    """Bins of similar vectors."""
+    smallest_bin: Count
+    """Rows of the smallest bin."""
+    searched: Count
+    """Rows on which the worst case was searched; its limits are those of ``held`` others."""
+    held: Positive
 
 
 class Noise(Part, frozen=True, kw_only=True):
@@ -209,46 +208,40 @@ class TemplateTable(Part, frozen=True, kw_only=True):
     rows: tuple[dict[str, Estimate | float | str | None], ...]
 
 
+TemplateName = Literal["ll144", "ugesp", "lending", "eu"]
+
+
 class Template(Part, frozen=True, kw_only=True):
     """A report template of a law or a guideline, filled in."""
 
-    name: Literal["ll144", "ugesp", "lending", "eu"]
+    name: TemplateName
     title: str
     lines: Annotated[tuple[str, ...], Meta(min_length=2)]
     tables: tuple[TemplateTable, ...]
 
 
-class Audited(Part, frozen=True, kw_only=True):
+class Audited(CheckedResult, frozen=True, kw_only=True):
     """What the results of audits with two and with many classes have in common."""
 
-    fairfix: str
-    """Version."""
-    verdict: Verdict | None
-    """The worst verdict of the checks; null without checks."""
     data: AuditData
-    checks: tuple[Check, ...]
+    settings: AuditSettings
     overall: Group
     attributes: Annotated[tuple[Block, ...], Meta(min_length=1)]
     strata: tuple[Block, ...]
     not_computed: tuple[NotComputed, ...]
     definitions: dict[str, str]
     """Comparison -> its definition."""
-    messages: tuple[Message, ...] = ()
-    waivers: Waivers | None = None
     baseline: Baseline | None = None
     suppressed: Suppressed | None = None
-    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require every attribute once, with no more rows than were used."""
         require_blocks(self.attributes, self.data.rows.used)
 
 
-class Audit(Audited, frozen=True, kw_only=True):
+class Audit(Audited, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("audit")):
     """Result of fairfix audit."""
 
-    schema: Literal["fairfix.audit/1"]
-    settings: AuditSettings
     pooled_median: float | None
     own_metrics: tuple[OwnMetric, ...] = ()
     noise: Noise | None = None

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, field
 
-from fairfix.data.choices import GateOn
+from fairfix.schema import schema_id
 from fairfix.schema.audit import Audited, require_blocks
-from fairfix.schema.common import Block, ColumnSettings, Estimate, Group, Part, Positive, require_once
-
-
-class ClassesSettings(ColumnSettings, frozen=True, kw_only=True):
-    """Settings of an audit with many classes."""
-
-    task: Literal["multiclass"]
-    confidence: float
-    confidence_of_class: float
-    """Of the intervals of one class, so that those of all classes hold at once with ``confidence``."""
-    gate_on: GateOn
-    reference: dict[str, str]
-    suppress_below: Positive | None = None
+from fairfix.schema.common import Block, Estimate, Group, Part, require_once
 
 
 class OneClass(Part, frozen=True, kw_only=True):
@@ -32,11 +20,9 @@ class OneClass(Part, frozen=True, kw_only=True):
     strata: tuple[Block, ...]
 
 
-class Classes(Audited, frozen=True, kw_only=True):
+class Classes(Audited, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("classes")):
     """Result of fairfix audit with many classes."""
 
-    schema: Literal["fairfix.classes/1"]
-    settings: ClassesSettings
     classes: Annotated[tuple[OneClass, ...], Meta(min_length=2)]
     balanced_accuracy: Estimate | None = None
     """Mean over the classes of the overall true positive rate; absent without labels."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, field
 
-from fairfix.data.choices import Code, GateOn, LeftOutReason, ScoreScale, Severity, Task
+from fairfix.data.choices import Asked, Code, GateOn, LeftOutReason, Operator, ScoreScale, Severity
 
 ABOVE_ONE = 1e-7
 """By how much a fraction, as a sum in floating point, may be above 1."""
@@ -30,6 +30,11 @@ Pair = tuple[str, str]
 
 Verdict = Literal["pass", "fail", "undecided", "waived"]
 Worse = Literal["larger", "smaller"] | None
+
+
+def number(value: float) -> float | None:
+    """Return a number that JSON has; NaN and infinities become None."""
+    return float(value) if math.isfinite(value) else None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -53,10 +58,20 @@ class Number(Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Require the number in its interval."""
-        off = self.bound or 0.0
-        ends = [end for end in (self.low, self.value, self.high) if end is not None]
-        if any(one > two + off + ROUNDED * max(abs(one), 1.0) for one, two in pairwise(ends)):
-            raise ValueError(f"{self.value} is not in its interval from {self.low} to {self.high}")
+        value, low, high = self.value, self.low, self.high
+        if value is None:
+            right = low is None or high is None or _at_most(low, high, self.bound)
+        else:
+            right = (low is None or _at_most(low, value, self.bound)) and (
+                high is None or _at_most(value, high, self.bound)
+            )
+        if not right:
+            raise ValueError(f"{value} is not in its interval from {low} to {high}")
+
+
+def _at_most(one: float, two: float, bound: float | None) -> bool:
+    """Return whether a number is at most another, but for rounding and the numerical error of either."""
+    return one <= two or one <= two + (bound or 0.0) + ROUNDED * max(abs(one), 1.0)
 
 
 class Estimate(Number, frozen=True, kw_only=True):
@@ -123,23 +138,19 @@ class Data(Part, frozen=True, kw_only=True):
     """What was not stated, and taken from the data, by its name."""
 
 
-class ColumnSettings(Part, frozen=True, kw_only=True):
-    """How columns are read."""
+class Settings(Part, frozen=True, kw_only=True):
+    """How columns are read, and the confidence level of all intervals."""
 
+    task: Asked
+    score_scale: ScoreScale
+    threshold: float | None
+    confidence: float
     bands: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Column of numbers -> the edges of its groups."""
     merge: dict[str, dict[str, str]] = field(default_factory=dict)
     """Column -> name in the data -> the group that it is merged into."""
     where: str = ""
     """Condition that the rows meet."""
-
-
-class BinarySettings(ColumnSettings, frozen=True, kw_only=True):
-    """How columns are read where a label is 0 or 1, or a number."""
-
-    task: Task
-    score_scale: ScoreScale
-    threshold: float | None
     label_threshold: Annotated[str, Meta(pattern=r"^(>=|<=|>|<)[-+.0-9eE]+$")] | None = None
     """The comparison that the numbers of positive labels meet, such as ``>=50000``."""
     positive_label: Names = ()
@@ -166,6 +177,17 @@ class Record(Part, frozen=True, kw_only=True):
     date: str = ""
     command: str = ""
     data_sha256: str = ""
+
+
+class SavedResult(Part, frozen=True, kw_only=True):
+    """What all results have in common."""
+
+    fairfix: str
+    """Version."""
+    messages: tuple[Message, ...] = ()
+    data: Data
+    settings: Settings
+    record: Record | None = None
 
 
 class LeftOut(Part, frozen=True, kw_only=True):
@@ -347,7 +369,7 @@ class Check(Estimate, frozen=True, kw_only=True):
     gate_on: GateOn
     complete: bool
     """Whether every compared group has a value; else the check cannot pass."""
-    operator: Literal["<", "<=", ">", ">="]
+    operator: Operator
     limit: float
     groups: tuple[str, ...]
     group: str = ""
@@ -374,6 +396,15 @@ class Waivers(Part, frozen=True, kw_only=True):
 
     today: Day
     waivers: tuple[Waiver, ...]
+
+
+class CheckedResult(SavedResult, frozen=True, kw_only=True):
+    """A result with checks."""
+
+    verdict: Verdict | None
+    """The worst verdict of the checks; null without checks."""
+    checks: tuple[Check, ...]
+    waivers: Waivers | None = None
 
 
 # ---------------------------------------------------------------------- changes

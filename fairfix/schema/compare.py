@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from fairfix.data.choices import GroupUse
+from fairfix.schema import schema_id
 from fairfix.schema.common import (
     BeforeAfter,
-    BinarySettings,
     Count,
-    Data,
     Estimate,
     Features,
     Fraction,
@@ -20,7 +19,8 @@ from fairfix.schema.common import (
     NotNegative,
     Part,
     Positive,
-    Record,
+    SavedResult,
+    Settings,
     require_changes,
     require_once,
 )
@@ -33,10 +33,9 @@ class CompareNoise(Part, frozen=True, kw_only=True):
     assumption: Literal["N1", "N2"]
 
 
-class CompareSettings(BinarySettings, frozen=True, kw_only=True):
+class CompareSettings(Settings, frozen=True, kw_only=True):
     """Settings of a comparison."""
 
-    confidence: float
     seed: Count
     features: tuple[str, ...] | Literal["score"]
     group: GroupUse | None = None
@@ -64,14 +63,14 @@ class Point(Part, frozen=True, kw_only=True):
     title: str
     slack: NotNegative | Literal["inf"] | None
     failure: str = ""
-    gaps: dict[str, Estimate] | None = None
-    qualities: dict[str, Estimate] | None = None
+    gaps: dict[str, Estimate] = field(default_factory=dict)
+    qualities: dict[str, Estimate] = field(default_factory=dict)
     randomized: Fraction | None = None
     protected_at_predict: bool | None = None
-    front: tuple[str, ...] | None = None
+    front: tuple[str, ...] = ()
     """Pairs ``gap|quality`` in which no other point is better in one and as good in the other."""
-    notes: tuple[str, ...] | None = None
-    messages: tuple[Message, ...] | None = None
+    notes: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
     surer: dict[str, Estimate] = field(default_factory=dict)
     """Gaps with intervals that hold for all points at once."""
     costs: dict[str, Estimate] = field(default_factory=dict)
@@ -84,36 +83,31 @@ class Point(Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Require a failure, or all that a repair has."""
-        whole = (self.gaps, self.qualities, self.randomized, self.protected_at_predict, self.front)
-        if any((one is None) != bool(self.failure) for one in (*whole, self.notes, self.messages)):
+        made = (self.randomized is not None, self.protected_at_predict is not None, bool(self.qualities))
+        if any(one == bool(self.failure) for one in made):
             raise ValueError("a point has 'failure', or all numbers of a repair")
 
 
 class Advice(Part, frozen=True, kw_only=True):
-    """The point of the best quality with a gap of at most so much, by its index; null where there is none."""
+    """The point of the best quality with a gap of at most so much on held-out rows, by its index; null without any."""
 
     gap: str
     at_most: Annotated[float, Meta(gt=0)]
     quality: str
     point: Count | None
     refused: Count | None = None
-    """Index of a better point whose warnings forbid to recommend it."""
+    """Index of a better point, or of the best without another, whose warnings forbid to recommend it."""
 
 
-class Compare(Part, frozen=True, kw_only=True):
+class Compare(SavedResult, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("compare")):
     """Result of fairfix compare."""
 
-    schema: Literal["fairfix.compare/1"]
-    fairfix: str
-    data: Data
     settings: CompareSettings
     split: CompareSplit
     contenders: tuple[Contender, ...]
     points: tuple[Point, ...]
     features: Features | None = None
-    messages: tuple[Message, ...] = ()
     advice: tuple[Advice, ...] = ()
-    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require every point once, and groups with no more rows than were used."""

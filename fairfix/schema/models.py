@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
+from fairfix.schema import schema_id
 from fairfix.schema.common import (
     Change,
     Count,
-    Data,
     Estimate,
-    Message,
     NotComparable,
     Paired,
     Part,
-    Record,
+    SavedResult,
     require_once,
 )
 
@@ -36,22 +35,16 @@ class GroupOfModels(Part, frozen=True, kw_only=True):
     new: Estimate
 
 
-class Models(Part, frozen=True, kw_only=True):
+class Models(SavedResult, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("models")):
     """Result of fairfix compare with two models."""
 
-    schema: Literal["fairfix.models/1"]
-    fairfix: str
-    data: Data
-    settings: dict[str, Any]
     models: tuple[Model, Model]
     """The other model, then the one that is compared with it."""
     qualities: tuple[Change, ...]
     changes: tuple[Change, ...]
     not_comparable: tuple[NotComparable, ...]
-    messages: tuple[Message, ...] = ()
     paired: Paired | None = None
     groups: tuple[GroupOfModels, ...] = ()
-    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require every number once."""

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from fairfix.data.choices import GateOn
+from fairfix.schema import schema_id
 from fairfix.schema.common import (
     BeforeAfter,
-    BinarySettings,
-    Check,
+    CheckedResult,
     Count,
     Data,
     Digest,
@@ -19,14 +19,11 @@ from fairfix.schema.common import (
     Fraction,
     GroupChanges,
     Interval,
-    Message,
     NotNegative,
     Part,
     Positive,
-    Record,
+    Settings,
     Text,
-    Verdict,
-    Waivers,
     require_changes,
     require_once,
 )
@@ -40,10 +37,9 @@ class RepairData(Data, frozen=True, kw_only=True):
     fingerprint: Digest
 
 
-class RepairSettings(BinarySettings, frozen=True, kw_only=True):
+class RepairSettings(Settings, frozen=True, kw_only=True):
     """Settings of a repair."""
 
-    confidence: float
     gate_on: GateOn
 
 
@@ -234,7 +230,7 @@ class Guarantee(Part, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------- counts
 
 
-class Counted(Part, frozen=True, kw_only=True):
+class CountedRows(Part, frozen=True, kw_only=True):
     """Counts that took the place of rows."""
 
     source: str
@@ -298,10 +294,10 @@ class FromCounts(Part, frozen=True, kw_only=True):
     bins: Positive
     width: float
     """Largest width of a score bin."""
-    fit: Counted
+    fit: CountedRows
     certified: tuple[GroupEnds, ...]
     optimum: Optimum
-    proof: Counted | None = None
+    proof: CountedRows | None = None
     no_proof: str = ""
     losses: dict[str, Ends] = field(default_factory=dict)
 
@@ -326,13 +322,9 @@ class GroupRule(Part, frozen=True, kw_only=True):
     probabilities: tuple[UpToOne, ...]
 
 
-class Repair(Part, frozen=True, kw_only=True):
+class Repair(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("repair")):
     """Result of fairfix repair."""
 
-    schema: Literal["fairfix.repair/1"]
-    fairfix: str
-    verdict: Verdict | None
-    """The worst verdict of the checks; null without checks."""
     method: str
     parameters: dict[str, Any]
     criterion: str
@@ -344,19 +336,15 @@ class Repair(Part, frozen=True, kw_only=True):
     selection: tuple[Candidate, ...]
     solution: Solution
     proof: Evaluations
-    checks: tuple[Check, ...]
-    messages: tuple[Message, ...]
     warnings: tuple[str, ...]
     does_not_count: str = ""
     """Differences between two people that must not count, of methods of individual fairness."""
     features: Features | None = None
     guarantee: Guarantee | None = None
     counts: FromCounts | None = None
-    waivers: Waivers | None = None
     notes: tuple[str, ...] = ()
     artifact: Artifact | None = None
     rule: tuple[GroupRule, ...] = ()
-    record: Record | None = None
 
     def __post_init__(self) -> None:
         """Require the rule of every group once."""

@@ -7,19 +7,16 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from fairfix.data.choices import GateOn
+from fairfix.schema import schema_id
 from fairfix.schema.common import (
-    BinarySettings,
-    Check,
+    CheckedResult,
     Count,
-    Data,
     Estimate,
     Fraction,
-    Message,
     Part,
     Positive,
-    Record,
+    Settings,
     Text,
-    Verdict,
     require_once,
 )
 
@@ -86,23 +83,14 @@ class SliceSearch(Part, frozen=True, kw_only=True):
         require_once((one.where for one in self.slices), "slice")
 
 
-class SlicesSettings(BinarySettings, frozen=True, kw_only=True):
+class SlicesSettings(Settings, frozen=True, kw_only=True):
     """Settings of a search."""
 
-    confidence: float
     gate_on: GateOn
 
 
-class Slices(Part, frozen=True, kw_only=True):
+class Slices(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("slices")):
     """Result of fairfix audit --slices without protected columns."""
 
-    schema: Literal["fairfix.slices/1"]
-    fairfix: str
-    """Version."""
-    verdict: Verdict | None
-    data: Data
     settings: SlicesSettings
-    checks: tuple[Check, ...]
     slices: SliceSearch
-    messages: tuple[Message, ...] = ()
-    record: Record | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fairfix.schema import schema_id
 from fairfix.schema.common import Part
 
 
-class Unrun(Part, frozen=True, kw_only=True):
+class Unrun(Part, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("unrun")):
     """What stands in the place of a result whose run failed."""
 
-    schema: Literal["fairfix.unrun/1"]
     fairfix: str
     command: Literal["audit", "repair", "compare", "report"]
     status: Literal[2, 70, 129, 130, 137, 143]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairfix.auditing.metrics import METRICS
+from fairfix.schema.compare import Advice
 
 if TYPE_CHECKING:
     from fairfix.tasks.compare import Point
@@ -36,21 +36,6 @@ REFUSED = frozenset(
 """Codes of warnings that a repair does not what it is for, or does it at a price that nobody asked for."""
 
 
-@dataclass(frozen=True)
-class Advice:
-    """The best point with a gap of at most ``at_most`` on the held-out rows; None where there is none.
-
-    ``point`` is its place among all points; ``refused`` is the place of a better one, or of the best where there is no
-    other, whose warnings forbid to advise it.
-    """
-
-    gap: str
-    at_most: float
-    quality: str
-    point: int | None
-    refused: int | None = None
-
-
 def advice_of(points: Sequence[Point], limits: Sequence[float]) -> Iterator[Advice]:
     """Yield for every gap and limit, in order, the point of the best quality; the first of equals."""
     gaps = dict.fromkeys(name for point in points for name in point.surer)
@@ -66,4 +51,10 @@ def advice_of(points: Sequence[Point], limits: Sequence[float]) -> Iterator[Advi
             within.sort(key=lambda i: (losses[i], points[i].needs_protected, i))
             best = next((i for i in within if not points[i].alarms), None)
             first = next(iter(within), None)
-            yield Advice(gap, limit, quality, best, None if first == best else first)
+            yield Advice(
+                gap=gap,
+                at_most=limit,
+                quality=quality,
+                point=best,
+                refused=None if first == best else first,
+            )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fairfix.auditing.as_json import audit_dict
+from msgspec.structs import replace as fields_replaced
+
 from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, read_checks
 from fairfix.auditing.custom_metrics import added, own_metrics
+from fairfix.auditing.result_structs import audit_struct
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.canonical import canonical_group
 from fairfix.data.names import key_and_rest, quoted_name, unquoted
@@ -21,19 +23,22 @@ from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
+from fairfix.report.layout import HEADLINES
+from fairfix.schema.audit import Audit, Audited
 from fairfix.tasks.changes import (
     Baseline,
-    as_saved,
     baseline_of,
     both_models,
-    compare_results,
-    compare_rows,
     not_checked,
+    of_other_rows,
+    require_suppressed,
+    with_changes,
+    with_paired_changes,
+    with_section,
 )
 from fairfix.tasks.count import check_agreement, check_bands, counts_of, model_of
 from fairfix.tasks.dataset import (
     Dataset,
-    apply_waivers,
     explaining,
     log,
     noise_of,
@@ -42,9 +47,9 @@ from fairfix.tasks.dataset import (
     said_of_unused,
     unsent,
     waivers_of,
+    with_waivers,
 )
 from fairfix.tasks.messages import (
-    add_messages,
     of_class_decisions,
     of_decisions,
     of_direction,
@@ -52,10 +57,11 @@ from fairfix.tasks.messages import (
     of_source,
     of_unknown_classes,
     of_weights,
+    with_messages,
 )
 from fairfix.tasks.request import MULTICLASS, AuditRequest, function_of, of_counts
 from fairfix.tasks.result import Result
-from fairfix.tasks.run_metadata import add_record
+from fairfix.tasks.run_metadata import with_record
 from fairfix.tasks.similar import changed_rows, copies_of, counterfactuals, similar_of
 
 if TYPE_CHECKING:
@@ -79,6 +85,7 @@ class AuditResult(Result):
         Class -> its report, against the rest; empty unless there are many.
     """
 
+    content: Audited
     report: AuditReport
     classes: Mapping[str, AuditReport] = field(default_factory=dict)
 
@@ -104,13 +111,15 @@ def run_audit(request: AuditRequest) -> AuditResult:
     own = own_metrics(request.metrics)
     with added(own), withholding(request.suppress_below, request.data):
         result = _run(request)
-    return replace(result, content={**result.content, "own_metrics": [one.as_json for one in own]})
+    assert isinstance(result.content, Audit)
+    content = fields_replaced(result.content, own_metrics=tuple(one.struct for one in own))
+    return replace(result, content=content)
 
 
 def _run(request: AuditRequest) -> AuditResult:
     spec = None
     if request.profile:
-        from fairfix.auditing.report_templates import profile, read_profile
+        from fairfix.auditing.report_templates import read_profile
 
         spec = read_profile(request.profile)
     counts = counts_of(request.data)
@@ -133,7 +142,7 @@ def _run(request: AuditRequest) -> AuditResult:
     waivers, base = waivers_of(request), baseline_of(request.baseline)
     unchecked = not_checked(request, allowances, "there is no `baseline`") if base is None else []
     if base is not None and (old := counts_of(base.data)) is not None:
-        base = replace(base, result=as_saved(audit_dict(_of_counts(replace(request, check=()), old))))
+        base = replace(base, result=audit_struct(_of_counts(replace(request, check=()), old)))
     if request.task == MULTICLASS:
         return _of_classes(request, allowances, waivers, base, unchecked)
     data: Dataset | None = None
@@ -166,9 +175,8 @@ def _run(request: AuditRequest) -> AuditResult:
     if not wrong or report.reading.threshold is None:  # decisions by a score point where it does
         wrong += of_decisions(everybody, report.reading)
     names = of_names(report.levels, report.reading)
-    content = audit_dict(report)
-    add_messages(
-        content,
+    content = with_messages(
+        audit_struct(report),
         (
             *names,
             *notes,
@@ -178,21 +186,23 @@ def _run(request: AuditRequest) -> AuditResult:
         ),
     )
     if spec:
-        content["profile"] = profile(spec, content)
+        from fairfix.auditing.report_templates import with_template
+
+        content = with_template(spec, content)
     if both is not None:
-        compare_rows(content, report.settings, allowances, request, both)
+        content = with_paired_changes(content, report.settings, allowances, request, both)
     elif base is not None:
         if base.result is None:
             assert data is not None
             base = replace(base, result=_old(request, data, base))
-        compare_results(content, base, allowances, request, report.settings, data)
+        content = with_changes(content, base, allowances, request, report.settings, data)
     if asked is not None:
-        from fairfix.tasks.slices import add_slices
+        from fairfix.tasks.slices import with_slices
 
         assert data is not None
-        add_slices(content, asked, data)
-    apply_waivers(content, waivers, request)
-    return AuditResult(add_record(content, request, None if data is None else data.source), report)
+        content = with_slices(content, asked, data)
+    content = with_waivers(content, waivers, request)
+    return AuditResult(with_record(content, request, None if data is None else data.source), report)
 
 
 def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | None:
@@ -212,15 +222,15 @@ def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | 
     return both_models(request, data, base)
 
 
-def _old(request: AuditRequest, data: Dataset, base: Baseline) -> Any:
-    """Return the saved form of the same audit of the rows of a baseline."""
+def _old(request: AuditRequest, data: Dataset, base: Baseline) -> Audit:
+    """Return the same audit of the rows of a baseline."""
     changed = str(replace(similar_of(request), files=()))
     same = replace(request, check=(), similar=(changed,) if changed else ())
     source = opened(request, base.data)
     log.info("auditing the baseline %s", source.name)
     old = replace(data, source=source, inferred={})
     with explaining(old):
-        return as_saved(audit_dict(_read(same, old, [])))
+        return audit_struct(_read(same, old, []))
 
 
 def _of_classes(
@@ -231,7 +241,7 @@ def _of_classes(
     unchecked: Sequence[Note],
 ) -> AuditResult:
     """Return the audit of every class against the rest."""
-    from fairfix.auditing.multiclass import audit_classes, classes_dict
+    from fairfix.auditing.multiclass import audit_classes, classes_struct
 
     if request.metrics:
         raise UsageError(
@@ -269,20 +279,24 @@ def _of_classes(
     require_two_groups(made.everybody)
     everybody = _accounted(made.everybody, data.source)
     made = replace(made, everybody=replace(everybody, inferred=data.inferred))
-    content = classes_dict(made)
     names = of_names(made.everybody.levels, made.everybody.reading)
     wrong = of_class_decisions({name: of.overall.metrics for name, of in made.classes.items()})
-    add_messages(content, (*names, *wrong, *of_unknown_classes(made.never_true), *notes))
+    content = with_messages(
+        classes_struct(made), (*names, *wrong, *of_unknown_classes(made.never_true), *notes)
+    )
     if base is not None:
         from fairfix.auditing.class_changes import compare_classes, require_classes
 
         if base.result is None:
             then = audit_classes(opened(request, base.data), data.reading, replace(settings, checks=()))
-            base = replace(base, result=as_saved(classes_dict(then)))
-        about: Any = {"require": require_classes, "compared": compare_classes}
-        compare_results(content, base, allowances, request, settings, None, **about)
-    apply_waivers(content, waivers, request)
-    return AuditResult(add_record(content, request, data.source), made.everybody, classes=made.classes)
+            base = replace(base, result=classes_struct(then))
+        old = require_classes(base.result, content, base.name)
+        require_suppressed(old, settings.suppress_below, base.name)
+        section, checks = compare_classes(old, content, allowances, list(HEADLINES), request.gate_on)
+        content = of_other_rows(content, old, base.name)
+        content = with_section(content, section, checks, allowances, f"the baseline {base.name}")
+    content = with_waivers(content, waivers, request)
+    return AuditResult(with_record(content, request, data.source), made.everybody, classes=made.classes)
 
 
 def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -> Settings:

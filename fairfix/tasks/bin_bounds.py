@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.models.predictors import BinnedRule
 from fairfix.models.score_models import BinnedTube
+from fairfix.schema.repair import Ends, GroupEnds, RateEnds
 from fairfix.solvers.parity import ks_to_overall
 from fairfix.tasks.repaired_rows import RepairedRows
 
@@ -33,7 +33,7 @@ UNKNOWN_WEIGHTS = "the weights of the rows that are left out are unknown"
 
 def certified(
     counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading, left_out: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[GroupEnds]:
     """Yield the least and the largest rates of every group that scores anywhere in their bins can have.
 
     ``left_out`` rows may be of any group and decided in any way; where rows have weights nobody knows theirs, and
@@ -46,7 +46,7 @@ def certified(
         levels, group = groups_of_cells(counts.keys, counts.cells, columns)
         for k, level in enumerate(levels):
             mass = weights[group == k]
-            rates: dict[str, Any] = {}
+            rates: dict[str, RateEnds] = {}
             for name, (label,) in RATES.items() if decides else ():
                 if label is not None and not counts.has_labels:
                     continue
@@ -56,20 +56,17 @@ def certified(
                     what = (
                         "its rows have no weight" if label is None else f"it has no rows with label {label}"
                     )
-                    rates[name] = {"reason": what}
+                    rates[name] = RateEnds(reason=what)
                 elif left_out and counts.weighted:
-                    rates[name] = {"reason": UNKNOWN_WEIGHTS}
+                    rates[name] = RateEnds(reason=UNKNOWN_WEIGHTS)
                 else:
                     ends = [float((own * one[group == k]).sum()) for one in ends_of_cells]
                     least, most = ends[0] / (total + left_out), (ends[1] + left_out) / (total + left_out)
-                    rates[name] = {"low": max(least - ROUNDING, 0.0), "high": min(most + ROUNDING, 1.0)}
+                    rates[name] = RateEnds(low=max(least - ROUNDING, 0.0), high=min(most + ROUNDING, 1.0))
             rows = int(counts.rows[group == k].sum())
-            yield {
-                "attribute": attribute_name(columns),
-                "group": group_name(level),
-                "rows": rows,
-                "rates": rates,
-            }
+            yield GroupEnds(
+                attribute=attribute_name(columns), group=group_name(level), rows=rows, rates=rates
+            )
 
 
 def _ends(counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading) -> tuple[Floats, Floats]:
@@ -88,7 +85,7 @@ def _ends(counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading) -> tu
 
 def certified_values(
     table: Table, counts: Counts, rule: BinnedTube, left_out: int
-) -> tuple[dict[tuple[str, str], dict[str, Any]], dict[str, Any]]:
+) -> tuple[dict[tuple[str, str], RateEnds], dict[str, Ends]]:
     """Return the distance of each group's values to everybody's, by attribute and group, and the losses over everybody.
 
     Each is its least and its largest value wherever scores lie in their bins, expected over the draws, or a reason.
@@ -98,35 +95,35 @@ def certified_values(
     value, weight = valued.rows.score, valued.weight
     assert value is not None
     total = float(weight.sum())
-    distances: dict[tuple[str, str], dict[str, Any]] = {}
+    distances: dict[tuple[str, str], RateEnds] = {}
     for columns in each_and_crossed(table.reading.columns.protected):
         groups = valued.groups(columns)
         far = ks_to_overall(value, groups.codes, weight, len(groups.levels))
         mass = np.bincount(groups.codes, weight, len(groups.levels))
         for name, distance, own in zip(groups.names, far.tolist(), mass.tolist(), strict=True):
             if left_out and counts.weighted:
-                ends: dict[str, Any] = {"reason": UNKNOWN_WEIGHTS}
+                ends = RateEnds(reason=UNKNOWN_WEIGHTS)
             else:  # a share of the rows moves a distribution function by no more than itself
                 reach = left_out / (own + left_out) + left_out / (total + left_out) + ROUNDING
-                ends = {"low": max(distance - reach, 0.0), "high": min(distance + reach, 1.0)}
+                ends = RateEnds(low=max(distance - reach, 0.0), high=min(distance + reach, 1.0))
             distances[attribute_name(columns), name] = ends
     names = [name for name in ("log_loss", "square_loss") if name in counts.sums]
-    losses: dict[str, dict[str, Any]] = {}
+    losses: dict[str, Ends] = {}
     for name in names:
         if left_out:
-            losses[name] = {"reason": "the rows that are left out can have any loss"}
+            losses[name] = Ends(reason="the rows that are left out can have any loss")
         elif valued.rows.label is None:
             losses[name] = _around(*_loss_of_real_labels(valued, counts))
         else:
             loss = float(weight @ loss_of_rows(name, valued)) / total
-            infinite = {"reason": "infinite: some rows have a label whose probability is 0"}
+            infinite = Ends(reason="infinite: some rows have a label whose probability is 0")
             losses[name] = _around(loss, loss) if math.isfinite(loss) else infinite
     return distances, losses
 
 
-def _around(low: float, high: float) -> dict[str, Any]:
+def _around(low: float, high: float) -> Ends:
     """Return the ends of a loss, with room for rounding."""
-    return {"low": max(low - ROUNDING * abs(high), 0.0), "high": high + ROUNDING * abs(high)}
+    return Ends(low=max(low - ROUNDING * abs(high), 0.0), high=high + ROUNDING * abs(high))
 
 
 def _loss_of_real_labels(valued: Table, counts: Counts) -> tuple[float, float]:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace as fields_replaced
 
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.audit import require_two_groups
-from fairfix.auditing.baseline import Allowance, changed, compare, require_comparable
+from fairfix.auditing.baseline import Allowance, compare, require_comparable
 from fairfix.auditing.checks import worst
+from fairfix.auditing.result_structs import audit_struct
 from fairfix.auditing.results import Settings
-from fairfix.data.codec import json_of, shown
+from fairfix.data.codec import json_of
 from fairfix.data.files import Source, file_hash, head_of, read_json
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
@@ -28,22 +28,26 @@ from fairfix.data.storage import MAGIC, SCHEMES, Place, find, local
 from fairfix.data.streams import is_stream, stream_place
 from fairfix.data.table import Table
 from fairfix.data.urls import scheme_of
-from fairfix.errors import MALFORMED, DataError, UsageError
+from fairfix.errors import DataError, UsageError
 from fairfix.models.scored_source import ScoredSource
 from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import HEADLINES
+from fairfix.schema import common
+from fairfix.schema.audit import Audit, Audited
 from fairfix.tasks.dataset import Dataset, log, opened
-from fairfix.tasks.messages import add_messages, message_dict
+from fairfix.tasks.messages import message, with_messages
 from fairfix.tasks.request import AuditRequest, CompareRequest, GateRequest
 from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
     from fairfix.auditing.paired_differences import Matched
 
+SomeAudit = TypeVar("SomeAudit", bound=Audited)
+
 
 @dataclass(frozen=True)
 class Baseline:
-    """An earlier model: the JSON form of its audit, its rows, or a column of the data."""
+    """An earlier model: its audit, also in JSON form, its rows, or a column of the data."""
 
     name: str
     result: Any = None
@@ -75,7 +79,7 @@ def baseline_of(baseline: Any) -> Baseline | None:
     if baseline is None:
         return None
     if isinstance(baseline, Result):
-        return Baseline("given", baseline.to_dict())
+        return Baseline("given", baseline.content)
     if isinstance(baseline, Mapping):
         return Baseline("given", baseline)
     if not isinstance(baseline, str):
@@ -127,52 +131,53 @@ def not_checked(request: GateRequest, allowances: Sequence[Allowance], why: str)
     return [note]
 
 
-def compare_results(
-    content: dict[str, Any],
+def with_changes(
+    result: Audit,
     base: Baseline,
     allowances: Sequence[Allowance],
     request: AuditRequest,
     settings: Settings,
     data: Dataset | None,
-    require: Callable[[Any, Mapping[str, Any], str], None] = require_comparable,
-    compared: Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]] = compare,
-) -> None:
-    """Add to a result what has changed since an earlier one, and the checks of changes."""
-    name, old = base.name, base.result
-    try:
-        require(old, content, name)
-        _require_suppressed(old, settings.suppress_below, name)
-        both = None if data is None else _of_same_file(old, content, settings, request, data)
-        more: tuple[Any, ...] = ()
-        if both is not None:
-            from fairfix.auditing.paired_differences import Changes
-
-            more = (Changes(both, settings.confidence, settings.reference).limits,)
-        section, checks = compared(old, content, allowances, list(HEADLINES), request.gate_on, *more)
-    except MALFORMED as error:
-        raise changed(name, shown(error)) from error
+) -> Audit:
+    """Return a result with what has changed since an earlier one, and the checks of changes."""
+    name = base.name
+    old = require_comparable(base.result, result, name)
+    require_suppressed(old, settings.suppress_below, name)
+    both = None if data is None else _of_same_file(old, result, settings, request, data)
+    limits = None
     if both is not None:
-        section["same_file"] = True
+        from fairfix.auditing.paired_differences import Changes
+
+        limits = Changes(both, settings.confidence, settings.reference).limits
+    section, checks = compare(old, result, allowances, list(HEADLINES), request.gate_on, limits)
+    if both is not None:
+        section = fields_replaced(section, same_file=True)
     elif data is not None:
-        _propose_pairs(content, checks, base, request, data)
-    rows = [one["settings"].get("where") or "all rows" for one in (old, content)]
-    if rows[0] != rows[1]:
-        text = f"the baseline {name} covers {rows[0]}, and this audit covers {rows[1]}; use the same `where` for both"
-        add_messages(content, [Caution(text, "other_rows")])
-    _add_changes(content, section, checks, allowances, f"the baseline {name}")
+        result, checks = _proposing_pairs(result, checks, base, old, request, data)
+    return with_section(of_other_rows(result, old, name), section, checks, allowances, f"the baseline {name}")
 
 
-def _require_suppressed(old: Mapping[str, Any], least: int, name: str) -> None:
+def of_other_rows(result: SomeAudit, old: SomeAudit, name: str) -> SomeAudit:
+    """Return a result with a warning where its rows meet another condition than those of the baseline."""
+    then, now = (one.settings.where or "all rows" for one in (old, result))
+    if then == now:
+        return result
+    text = f"the baseline {name} covers {then}, and this audit covers {now}; use the same `where` for both"
+    return with_messages(result, [Caution(text, "other_rows")])
+
+
+def require_suppressed(old: Audited, least: int, name: str) -> None:
     """Raise a DataError where a baseline shows groups that this audit has to leave out."""
-    if old["settings"].get("suppress_below", 0) < least:
+    shown_from = old.settings.suppress_below or 0
+    if shown_from < least:
         raise DataError(
-            f"`suppress_below={least}`: the baseline {name} was audited with "
-            f"{old['settings'].get('suppress_below', 0)}, so it may name smaller groups; audit it again with {least}"
+            f"`suppress_below={least}`: the baseline {name} was audited with {shown_from}, so it may name smaller "
+            f"groups; audit it again with {least}"
         ).without_values()
 
 
 def _of_same_file(
-    old: Mapping[str, Any], new: Mapping[str, Any], settings: Settings, request: AuditRequest, data: Dataset
+    old: Audit, new: Audit, settings: Settings, request: AuditRequest, data: Dataset
 ) -> Matched | None:
     """Return the rows with old and with new decisions where a baseline is of the very same file; else None.
 
@@ -180,76 +185,74 @@ def _of_same_file(
     """
     from fairfix.auditing.paired_differences import Matched
 
-    hashed = old.get("record", {}).get("data_sha256")
+    hashed = old.record.data_sha256 if old.record else ""
     where = request.data
-    scored = old["data"]["model"] or data.model is not None or settings.suppress_below or new.get("noise")
-    if hashed is None or scored or not (isinstance(where, str) and Path(where).is_file()):
+    scored = old.data.model or data.model is not None or settings.suppress_below or new.noise
+    if not hashed or scored or not (isinstance(where, str) and Path(where).is_file()):
         return None
     if file_hash(where) != hashed:
         return None
     data.source.require_unchanged()
-    columns = old["data"]["columns"], new["data"]["columns"]
-    decided: dict[str, Any] = {part: columns[0].get(part) for part in ("score", "prediction", "probability")}
-    rest = ({part: names for part, names in one.items() if part not in decided} for one in columns)
-    if not _alike(*rest) or not set(filter(None, decided.values())) <= set(data.source.columns):
+    columns = old.data.columns, new.data.columns
+    decided = {"score": columns[0].score, "prediction": columns[0].prediction}
+    decided["probability"] = columns[0].probability
+    rest = (fields_replaced(one, **dict.fromkeys(decided, "")) for one in columns)
+    if len({*rest}) > 1 or not set(filter(None, decided.values())) <= set(data.source.columns):
         return None
     reading = data.reading
-    cut = old["settings"]["threshold"]
+    cut = old.settings.threshold
+    named: dict[str, Any] = {part: name or None for part, name in decided.items()}
     before = replace(
-        reading, columns=replace(reading.columns, **decided), thresholds=() if cut is None else (float(cut),)
+        reading, columns=replace(reading.columns, **named), thresholds=() if cut is None else (cut,)
     )
     was, now = (read_table(data.source, one, ()) for one in (before, reading))
     same = [np.array_equal(getattr(was.rows, part), getattr(now.rows, part)) for part in ("cell", "label")]
     if not all(same) or was.rows.cells != now.rows.cells:
         return None
-    again = audit_dict(audit_data(was, before, replace(settings, checks=())))
-    return Matched(was, now, 0, 0, 0) if _alike(old["attributes"], as_saved(again)["attributes"]) else None
+    again = audit_struct(audit_data(was, before, replace(settings, checks=())))
+    return Matched(was, now, 0, 0, 0) if old.attributes == again.attributes else None
 
 
-def _alike(one: Any, two: Any) -> bool:
-    """Return whether two JSON forms are the same."""
-    return json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
-
-
-def _propose_pairs(
-    content: dict[str, Any],
-    checks: Sequence[dict[str, Any]],
+def _proposing_pairs(
+    result: Audit,
+    checks: tuple[common.Check, ...],
     base: Baseline,
+    old: Audit,
     request: AuditRequest,
     data: Dataset,
-) -> None:
+) -> tuple[Audit, tuple[common.Check, ...]]:
     """Say with undecided checks of changes that samples were taken as independent, and how to pair them."""
     from fairfix.tasks.column_suggestions import paired_instead
 
-    undecided = [check for check in checks if check["code"] == "limit_inside"]
-    for check in undecided:
-        check["reason"] += (
-            "; the baseline's rows are not matched, so old and new are treated as independent samples"
-        )
-    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
-    command = paired_instead(
-        request, source, base.result["data"]["source"] if base.data is None else base.name
+    why = "; the baseline's rows are not matched, so old and new are treated as independent samples"
+    undecided = sum(check.code == "limit_inside" for check in checks)
+    checks = tuple(
+        fields_replaced(check, reason=check.reason + why) if check.code == "limit_inside" else check
+        for check in checks
     )
+    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    command = paired_instead(request, source, old.data.source if base.data is None else base.name)
     if undecided and command is not None:
         note = Note(
-            f"{len(undecided)} of {len(checks)} checks of changes are undecided, because old and new are treated as "
+            f"{undecided} of {len(checks)} checks of changes are undecided, because old and new are treated as "
             "independent samples. If both contain the same people, compare them row by row, which decides more: give "
             f"the earlier data as `baseline`, and `id`{f': {command}' if command else ''}",
             "unpaired",
         )
-        content.setdefault("messages", []).append(message_dict(note))
+        result = fields_replaced(result, messages=(*result.messages, message(note)))
         log.info("%s", note.line)
+    return result, checks
 
 
-def compare_rows(
-    content: dict[str, Any],
+def with_paired_changes(
+    result: Audit,
     settings: Settings,
     allowances: Sequence[Allowance],
     request: AuditRequest,
     both: BothModels,
-) -> None:
-    """Add to a result what has changed on the rows that both models scored, and the checks of changes."""
-    from fairfix.auditing.paired_differences import Changes, doubt
+) -> Audit:
+    """Return a result with what has changed on the rows that both models scored, and the checks of changes."""
+    from fairfix.auditing.paired_differences import Changes, doubted
 
     matched, after = both.matched()
     plain = replace(settings, checks=())
@@ -258,34 +261,37 @@ def compare_rows(
         for table, source in zip((matched.old, matched.new), both.names, strict=True)
     ]
     require_two_groups(reports[1])
-    old, new = map(audit_dict, reports)
+    old, new = map(audit_struct, reports)
     limits = Changes(matched, settings.confidence, settings.reference).limits
-    judged = {**new, "checks": content["checks"]}
+    judged = fields_replaced(new, checks=result.checks)
     section, checks = compare(old, judged, allowances, list(HEADLINES), request.gate_on, limits)
-    doubt(checks, matched)
     if matched.share < 1:
-        common, every = f"{len(matched.new):,}", f"{len(after):,}"
-        log.info("%s of %s rows are in the baseline too, in the same group", common, every)
-    section |= {"paired": matched.to_dict(both.id)} if both.id else {"same_file": True}
-    _add_changes(content, section, checks, allowances, "the baseline")
+        common_rows, every = f"{len(matched.new):,}", f"{len(after):,}"
+        log.info("%s of %s rows are in the baseline too, in the same group", common_rows, every)
+    section = fields_replaced(
+        section, paired=matched.paired(both.id) if both.id else None, same_file=not both.id
+    )
+    return with_section(result, section, doubted(checks, matched), allowances, "the baseline")
 
 
-def _add_changes(
-    content: dict[str, Any],
-    section: Mapping[str, Any],
-    checks: list[dict[str, Any]],
+def with_section(
+    result: SomeAudit,
+    section: common.Baseline,
+    checks: Sequence[common.Check],
     allowances: Sequence[Allowance],
     name: str,
-) -> None:
+) -> SomeAudit:
+    """Return a result with the changes since a baseline, and with the checks of these."""
     if allowances and not checks:
-        why = "; ".join(dict.fromkeys(one["reason"] for one in section["not_comparable"]))
+        why = "; ".join(dict.fromkeys(one.reason for one in section.not_comparable))
         raise DataError(
             f"check {allowances[0].text!r}: nothing in {name} can be compared with this audit"
             + (f": {why}" if why else "")
         )
-    content["baseline"] = section
-    content["checks"] += checks
-    content["verdict"] = worst(check["verdict"] for check in content["checks"])
+    every = (*result.checks, *checks)
+    return fields_replaced(
+        result, baseline=section, checks=every, verdict=worst(check.verdict for check in every)
+    )
 
 
 @dataclass(frozen=True)
@@ -360,8 +366,3 @@ def with_ids(source: Source, reading: Reading, name: str) -> Table:
     source.require((name,) if name else ())
     kinds = {name: pa.string() if source.text else source.schema.field(name).type} if name else {}
     return read_table(source, reading, (), kinds)
-
-
-def as_saved(content: Mapping[str, Any]) -> Any:
-    """Return a result as its JSON form has it."""
-    return json.loads(json.dumps(content))

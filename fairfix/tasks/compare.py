@@ -17,6 +17,7 @@ import numpy as np
 
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.result_structs import reading_fields, rows_struct
 from fairfix.auditing.results import Settings, Value
 from fairfix.auditing.row_differences import ANY, SHARE, change_of
 from fairfix.data.names import did_you_mean
@@ -34,8 +35,8 @@ from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
 from fairfix.noise.description import Noise
 from fairfix.noise.repair_evaluation import RobustnessClaim, true_groups_of, worst_of
-from fairfix.tasks.advice import ORIGINAL, REFUSED, Advice, advice_of
-from fairfix.tasks.as_json import compare_dict, rows_dict
+from fairfix.schema.compare import Advice, Compare, CompareNoise, CompareSettings
+from fairfix.tasks.advice import ORIGINAL, REFUSED, advice_of
 from fairfix.tasks.changes import baseline_of
 from fairfix.tasks.command import repair_command
 from fairfix.tasks.compare_models import compare_models
@@ -51,11 +52,12 @@ from fairfix.tasks.dataset import (
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
 from fairfix.tasks.fit_and_evaluate import Split, assess, check_split, read_rows, recorded, split_rows
 from fairfix.tasks.group_changes import GroupChange, changes_of
-from fairfix.tasks.messages import add_messages, of_names, of_source
+from fairfix.tasks.messages import of_names, of_source, with_messages
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
-from fairfix.tasks.run_metadata import add_record
+from fairfix.tasks.result_structs import compare_struct, data_struct
+from fairfix.tasks.run_metadata import with_record
 from fairfix.tasks.warnings import of_directions
 
 GAPS = (
@@ -394,6 +396,7 @@ def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
 class CompareResult(Result):
     """A comparison; ``outcome`` has its points, typed."""
 
+    content: Compare
     outcome: ComparisonOutcome
 
 
@@ -439,26 +442,27 @@ class Plan:
                 begin=begin,
             )
         outcome = replace(outcome, points=tuple(map(self.with_command, outcome.points)))
-        rows = rows_dict(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
-        settings: dict[str, Any] = {
-            "confidence": request.confidence,
-            "seed": request.seed,
-            "features": "score" if choice.names is None else list(choice.names),
-        }
-        if request.group is not None:
-            settings["group"] = request.group
+        rows = rows_struct(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
+        noise: CompareNoise | None = None
         if self.noise is not None and self.noise.table is not None:
             noisy = self.noise.table
-            settings["noise"] = {"table": noisy.source, "assumption": "N2" if noisy.by_label else "N1"}
+            noise = CompareNoise(table=noisy.source, assumption="N2" if noisy.by_label else "N1")
         elif self.noise is not None and self.noise.membership is not None:
             columns = ", ".join(self.noise.membership.values())
-            settings["noise"] = {"table": f"membership probabilities in {columns}", "assumption": "N1"}
-        content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
-        content |= choice.content
-        add_messages(
-            content, (*of_names(table.level_rows, table.reading), *of_source(data.source)), choice.notes
+            noise = CompareNoise(table=f"membership probabilities in {columns}", assumption="N1")
+        settings = CompareSettings(
+            **reading_fields(outcome.reading),
+            confidence=request.confidence,
+            seed=request.seed,
+            features="score" if choice.names is None else choice.names,
+            group=request.group,
+            noise=noise,
         )
-        return CompareResult(add_record(content, request, data.source), outcome)
+        read = data_struct(data.source.name, rows, outcome.reading, data.inferred)
+        content = compare_struct(outcome, read, settings, choice.struct)
+        notes = (*of_names(table.level_rows, table.reading), *of_source(data.source))
+        content = with_messages(content, notes, choice.notes)
+        return CompareResult(with_record(content, request, data.source), outcome)
 
     def with_command(self, point: Point) -> Point:
         """Return the point with how ``repair`` makes it; a point of no repair, or that failed, as it is."""

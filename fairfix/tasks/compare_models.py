@@ -8,41 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
 from fairfix import __version__
-from fairfix.auditing.as_json import audit_dict, form, reading_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import compare as changes_between
-from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.metrics import METRICS, Better
 from fairfix.auditing.paired_differences import Changes
+from fairfix.auditing.result_structs import (
+    audit_struct,
+    columns_struct,
+    estimate,
+    reading_fields,
+    rows_struct,
+)
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.auditing.row_differences import ANY, DECIDED, SHARE, between_limits, change_of
 from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
 from fairfix.errors import UsageError
 from fairfix.report.layout import HEADLINES
-from fairfix.tasks.as_json import data_dict, rows_dict
+from fairfix.schema import common
+from fairfix.schema.audit import Audit
+from fairfix.schema.common import Worse, number
+from fairfix.schema.models import GroupOfModels, Model, Models
 from fairfix.tasks.before_after import LOSSES
 from fairfix.tasks.changes import baseline_of, both_models
 from fairfix.tasks.dataset import open_data, said_of_unused, unsent
-from fairfix.tasks.messages import add_messages, of_direction, of_names
+from fairfix.tasks.messages import of_direction, of_names, with_messages
 from fairfix.tasks.request import CompareRequest
 from fairfix.tasks.result import Result
-from fairfix.tasks.run_metadata import add_record
+from fairfix.tasks.run_metadata import with_record
 
-MODELS_SCHEMA = "fairfix.models/1"
+OTHER_WAY: Mapping[Better, Worse] = {"larger": "smaller", "smaller": "larger", "": None}
+"""Direction in which a number gets better -> that in which it gets worse."""
+
+Given = Literal["selection_rate", "mean_score"]
 
 QUALITIES = ("accuracy", "auc", "log_loss", "square_loss", "absolute_loss", "selection_rate")
 """What is compared over everybody, where both models have it."""
 
-GIVEN = ("selection_rate", "mean_score")
+GIVEN: tuple[Given, ...] = ("selection_rate", "mean_score")
 """What a group gets from a model: the first that there is."""
 
 
 @dataclass(frozen=True, repr=False)
 class ModelsResult(Result):
     """A comparison of two models."""
+
+    content: Models
 
 
 def compare_models(request: CompareRequest) -> ModelsResult:
@@ -65,34 +79,40 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         unsent(*both.steps)
     matched, new = both.matched()
     reading, sources = both.readings[1], both.sources
-    used = rows_dict(new.rows.read, len(matched.new), _left_out(new, len(matched.new)), data.source.left_out)
+    excluded = _left_out(new, len(matched.new))
+    rows = rows_struct(new.rows.read, len(matched.new), excluded, data.source.left_out)
     old, new = matched.old, matched.new
     settings = Settings(confidence=request.confidence, intersect=len(columns.protected) > 1)
     reports = [audit(table, table.reading, settings) for table in (old, new)]
     limits = Changes(matched, settings.confidence, {}).limits
-    then, now = (audit_dict(replace(one, source=s.name)) for one, s in zip(reports, sources, strict=True))
+    then, now = (audit_struct(replace(one, source=s.name)) for one, s in zip(reports, sources, strict=True))
     section, _ = changes_between(then, now, [], list(HEADLINES), "interval", limits)
     wrong = [
         note
         for report, name in zip(reports, both.columns, strict=True)
         for note in of_direction(report.overall.metrics.get("auc"), report.reading, name)
     ]
-    content = {
-        "schema": MODELS_SCHEMA,
-        "fairfix": __version__,
-        "data": data_dict(data.source.name, used, data.reading, data.inferred),
-        "settings": {**reading_dict(reading), "confidence": request.confidence},
-        "models": [
-            {"score": one, "source": source.name} for one, source in zip(both.columns, sources, strict=True)
-        ],
-        **({"paired": matched.to_dict(both.id)} if both.id else {}),
-        "groups": list(_groups(then, now)),
-        "qualities": list(_qualities(old, new, reports, settings)),
-        "changes": section["changes"],
-        "not_comparable": section["not_comparable"],
-    }
-    add_messages(content, (*of_names(new.level_rows, reading), *wrong))
-    return ModelsResult(add_record(content, request, data.source))
+    result = Models(
+        fairfix=__version__,
+        data=common.Data(
+            source=data.source.name,
+            rows=rows,
+            columns=columns_struct(data.reading, columns.id),
+            inferred=dict(data.inferred),
+        ),
+        settings=common.Settings(**reading_fields(reading), confidence=request.confidence),
+        models=(
+            Model(score=both.columns[0], source=sources[0].name),
+            Model(score=both.columns[1], source=sources[1].name),
+        ),
+        paired=matched.paired(both.id) if both.id else None,
+        groups=tuple(_groups(then, now)),
+        qualities=tuple(_qualities(old, new, reports, settings)),
+        changes=section.changes,
+        not_comparable=section.not_comparable,
+    )
+    result = with_messages(result, (*of_names(new.level_rows, reading), *wrong))
+    return ModelsResult(with_record(result, request, data.source))
 
 
 def _left_out(table: Table, compared: int) -> dict[str, int]:
@@ -101,26 +121,27 @@ def _left_out(table: Table, compared: int) -> dict[str, int]:
     return {**table.rows.excluded, **({"not with both models": apart} if apart else {})}
 
 
-def _groups(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _groups(then: Audit, now: Audit) -> Iterator[GroupOfModels]:
     """Yield what every group gets from both models: the share selected, or the mean score where nobody decides."""
-    for was, here in zip(then["attributes"], now["attributes"], strict=True):
-        before = {group["group"]: group["metrics"] for group in was["groups"]}
-        for group in here["groups"]:
-            metric = next((one for one in GIVEN if one in group["metrics"]), None)
-            if metric is not None:
-                yield {
-                    "attribute": here["attribute"],
-                    "group": group["group"],
-                    "rows": group["rows"],
-                    "metric": metric,
-                    "old": before[group["group"]][metric],
-                    "new": group["metrics"][metric],
-                }
+    for was, here in zip(then.attributes, now.attributes, strict=True):
+        before = {group.group: group.metrics for group in was.groups}
+        for group in here.groups:
+            for metric in GIVEN:
+                if metric in group.metrics:
+                    yield GroupOfModels(
+                        attribute=here.attribute,
+                        group=group.group,
+                        rows=group.rows,
+                        metric=metric,
+                        old=before[group.group][metric],
+                        new=group.metrics[metric],
+                    )
+                    break
 
 
 def _qualities(
     old: Table, new: Table, reports: list[AuditReport], settings: Settings
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[common.Change]:
     """Yield every quality of both models and its change."""
     was, now = (report.overall.metrics for report in reports)
     surer = replace(settings, confidence=(1 + settings.confidence) / 2, only=())
@@ -132,5 +153,13 @@ def _qualities(
         mean = name in (*DECIDED, *LOSSES)
         change = change_of(name, old, new, settings.confidence, SHARE if within else ANY) if mean else None
         change = change or between_limits(*(one[name] for one in sure))
-        worse = {"larger": "smaller", "smaller": "larger"}.get(METRICS[name].better or "")
-        yield {"id": name, "old": form(was[name]), "new": form(now[name]), **form(change), "worse": worse}
+        yield common.Change(
+            id=name,
+            old=estimate(was[name]),
+            new=estimate(now[name]),
+            value=number(change.value),
+            low=number(change.low),
+            high=number(change.high),
+            reason=change.reason,
+            worse=OTHER_WAY[METRICS[name].better],
+        )

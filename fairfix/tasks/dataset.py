@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
 
 import pyarrow as pa
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
@@ -29,6 +30,7 @@ from fairfix.errors import AmbiguousError, ColumnError, DataError, EntryError, U
 from fairfix.models.scored_source import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import waiver_state
+from fairfix.schema.common import CheckedResult, Waivers
 from fairfix.tasks.request import (
     MULTICLASS,
     WRITTEN,
@@ -433,20 +435,27 @@ def waivers_of(request: GateRequest) -> list[Waiver]:
     return [one if isinstance(one, Waiver) else Waiver.parse(one, "waivers") for one in request.waivers]
 
 
-def apply_waivers(content: dict[str, Any], waivers: list[Waiver], request: GateRequest) -> None:
-    """Add to a result what the waivers do to its checks; without any, nothing."""
+def with_waivers(result: Gated, waivers: list[Waiver], request: GateRequest) -> Gated:
+    """Return a result with what the waivers do to its checks; without any, as it is."""
     if not waivers:
-        return
+        return result
     today = request.today or datetime.now(UTC).date()
-    content["checks"], states = apply(content["checks"], waivers, today)
-    content["verdict"] = worst(check["verdict"] for check in content["checks"])
-    content["waivers"] = {"today": today.isoformat(), "waivers": states}
+    checks, states = apply(result.checks, waivers, today)
     for one in states:
-        does = Caution(f"the waiver of {one['check']!r} {waiver_state(one)}", "waiver")
-        if one["state"] in ("expired", "matches nothing"):
+        does = Caution(f"the waiver of {one.check!r} {waiver_state(one)}", "waiver")
+        if one.state in ("expired", "matches nothing"):
             log.info("%s", does.line)
-        elif "days_left" in one:
+        elif one.days_left is not None:
             log.warning("%s", does.line)
+    return fields_replaced(
+        result,
+        checks=checks,
+        verdict=worst(check.verdict for check in checks),
+        waivers=Waivers(today=today.isoformat(), waivers=states),
+    )
+
+
+Gated = TypeVar("Gated", bound=CheckedResult)
 
 
 def file_name(path: Any) -> str:

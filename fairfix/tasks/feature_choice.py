@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairfix.data.files import require
 from fairfix.data.row_filter import columns_of, parse_condition
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.models.identity import RowDraws
-from fairfix.models.screening import LeftOut, leaks_among, of_leaks, of_left_out, screen, screen_types
+from fairfix.models.screening import leaks_among, of_leaks, of_left_out, screen, screen_types
 from fairfix.models.trace import Note
+from fairfix.schema.common import Features, LeftOut
 from fairfix.tasks.dataset import Dataset, membership_columns
 from fairfix.tasks.request import DataRequest
 
@@ -32,12 +33,9 @@ class FeatureChoice:
     notes: tuple[Note, ...] = ()
 
     @property
-    def content(self) -> dict[str, Any]:
-        """Return the JSON form, as part of a result; empty for the score alone."""
-        if self.names is None:
-            return {}
-        left_out = [{"column": one.column, "reason": one.reason, "text": one.text} for one in self.left_out]
-        return {"features": {"used": list(self.names), "left_out": left_out}}
+    def struct(self) -> Features | None:
+        """The columns in a result; None for the score alone."""
+        return None if self.names is None else Features(used=self.names, left_out=tuple(self.left_out))
 
     def screened(self, table: Table) -> tuple[FeatureChoice, Table]:
         """Return the choice after a look at the values, and the table without the columns that it leaves out.
@@ -80,7 +78,9 @@ def learned_features(request: DataRequest, data: Dataset, noise: Noise | None = 
     if asked in ((), ("all",)):
         usable = [name for name in free if name not in excluded]
         left_out = [
-            LeftOut(name, "excluded", "is excluded by `exclude`") for name in free if name in excluded
+            LeftOut(column=name, reason="excluded", text="is excluded by `exclude`")
+            for name in free
+            if name in excluded
         ]
         left_out += screen_types(data.source.schema, usable)
         gone = {one.column for one in left_out}

@@ -12,7 +12,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
+
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.auditing.results import AuditReport, Value
@@ -22,8 +24,11 @@ from fairfix.data.names import quoted_name, threshold_sign, with_values
 from fairfix.data.reading import Reading
 from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
+from fairfix.schema.common import Message, SavedResult
 
 log = logging.getLogger("fairfix")
+
+SomeResult = TypeVar("SomeResult", bound=SavedResult)
 
 
 def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -> Iterator[Caution]:
@@ -212,17 +217,15 @@ def of_shared_ids(
         )
 
 
-def add_messages(content: dict[str, Any], notes: Iterable[Note], printed: Sequence[Note] = ()) -> None:
-    """Add to a result what is said of it, if anything; warnings are also printed, unless they are already."""
+def with_messages(result: SomeResult, notes: Iterable[Note], printed: Sequence[Note] = ()) -> SomeResult:
+    """Return a result with what is said of it; warnings are also printed, unless they are already."""
     noted = messages((*printed, *notes))
-    if not noted:
-        return
-    content["messages"] = [*content.get("messages", ()), *map(message_dict, noted)]
     for note in noted:
         if note.severity == "warning" and note not in printed:
             log.info("%s", note.line)
+    return fields_replaced(result, messages=(*result.messages, *map(message, noted)))
 
 
-def message_dict(note: Note) -> dict[str, str]:
+def message(note: Note) -> Message:
     """Return what is said of a result."""
-    return {"severity": note.severity, "code": note.code, "text": str(note)}
+    return Message(severity=note.severity, code=note.code, text=str(note))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairfix.auditing.countfile import CountFile
 from fairfix.data.container import COUNTS, kind_of
-from fairfix.data.files import Source, atomic_output, make_folder_of, open_source, read_json, table_writer
+from fairfix.data.files import Source, atomic_output, make_folder_of, open_source, table_writer
 from fairfix.data.row_hash import SharedDraws
 from fairfix.data.storage import check_target
 from fairfix.data.urls import inside, name_of, scheme_of
@@ -25,7 +25,7 @@ from fairfix.models.trace import Note
 from fairfix.tasks.dataset import log, opened
 from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.request import WRITTEN, PredictRequest, function_of
-from fairfix.tasks.result import Result
+from fairfix.tasks.result import Result, load_result
 
 
 @dataclass(frozen=True)
@@ -219,5 +219,5 @@ def load(path: str) -> Repaired | CountFile | Result:
         The file is none of them, or damaged.
     """
     if str(path).endswith(".json"):
-        return Result(read_json(path))
+        return Result(load_result(path))
     return CountFile.load(path) if kind_of(path) == COUNTS else _loaded(path)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.baseline import read_checks
+from fairfix.auditing.result_structs import rows_struct
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.arrow_normalize import texts_of
@@ -40,12 +42,12 @@ from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
 from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import check_columns
-from fairfix.tasks.as_json import repair_dict, rows_dict
+from fairfix.schema.common import Features, Rows
+from fairfix.schema.repair import Artifact, FromCounts, Repair
 from fairfix.tasks.changes import not_checked
 from fairfix.tasks.count import counts_of
 from fairfix.tasks.dataset import (
     Dataset,
-    apply_waivers,
     explaining,
     file_name,
     log,
@@ -56,6 +58,7 @@ from fairfix.tasks.dataset import (
     said_of_unused,
     unsent,
     waivers_of,
+    with_waivers,
 )
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
 from fairfix.tasks.fit_and_evaluate import (
@@ -67,38 +70,24 @@ from fairfix.tasks.fit_and_evaluate import (
     variants_of,
 )
 from fairfix.tasks.guarantee import check_bands, check_guarantee
-from fairfix.tasks.messages import message_dict, of_source
+from fairfix.tasks.messages import message, of_source
 from fairfix.tasks.multiclass_repair import check_knows_classes, repair_classes
 from fairfix.tasks.repair_from_counts import repair_counts
 from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of, of_counts
 from fairfix.tasks.result import Result
-from fairfix.tasks.run_metadata import add_record
+from fairfix.tasks.result_structs import facts_of, repair_struct
+from fairfix.tasks.run_metadata import with_record
 from fairfix.tasks.synonyms import METHODS, ours
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
-
-FACTS = [
-    "data",
-    "settings",
-    "split",
-    "selection",
-    "solution",
-    "proof",
-    "guarantee",
-    "checks",
-    "verdict",
-    "messages",
-    "warnings",
-    "notes",
-]
-"""Parts of the result that the artifact keeps, beside vectors to test a reader with."""
 
 
 @dataclass(frozen=True, repr=False)
 class RepairResult(Result):
     """A repair: ``repaired`` predicts and is saved with ``repaired.save(path)``, ``outcome`` has the proof, typed."""
 
+    content: Repair
     repaired: Repaired
     outcome: Outcome
 
@@ -147,13 +136,13 @@ def run_repair(request: RepairRequest) -> RepairResult:
         outcome, counted = repair_counts(request, counts, repairer, choices, asked, noise)
         made = _Made(
             outcome,
-            rows_dict(*counted.rows),
+            rows_struct(*counted.rows),
             fingerprint(counted.counts, pa.schema([])),
             counted.source,
             counted.inferred,
             counted.identity,
             {"kind": "column", "name": outcome.reading.columns.score},
-            more={"counts": counted.content},
+            counts=counted.counts_struct,
         )
         return _result(request, made, waivers, unchecked)
     if not isinstance(request.holdout, float):
@@ -209,7 +198,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
             )
         choice, table = choice.screened(table)
         _tell(choice, request, repairer, data)
-        rows = rows_dict(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
+        rows = rows_struct(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
         common: dict[str, Any] = {
             "choices": choices,
             "settings": asked,
@@ -237,7 +226,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
     beside = (*repairer.membership.values(), *membership_columns(noise, data), *numbers)
     identity = identity_of(data, (*(choice.names or ()), *beside))
     identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
-    from_data = data.source.name, data.inferred, identity, base, notes, choice.content
+    from_data = data.source.name, data.inferred, identity, base, notes, choice.struct
     scorer = data.model if base["kind"] == "file" and not isinstance(request.model, str) else None
     made = _Made(outcome, rows, data_fingerprint, *from_data, scorer=scorer, read=data.source)
     return _result(request, made, waivers, unchecked)
@@ -248,7 +237,7 @@ class _Made:
     """A repair, and what a result says of the data that it was made of."""
 
     outcome: Outcome
-    rows: Mapping[str, Any]
+    rows: Rows
     fingerprint: str
     source: str
     inferred: Mapping[str, str]
@@ -258,8 +247,10 @@ class _Made:
     """Where the artifact's scores come from."""
     notes: tuple[Note, ...] = ()
     """How the data was read."""
-    more: Mapping[str, Any] = field(default_factory=dict)
-    """Further parts of the result."""
+    features: Features | None = None
+    """Columns that the method learned from; None for the score alone."""
+    counts: FromCounts | None = None
+    """Counts that took the place of rows."""
     scorer: ScoringModel | None = None
     """The model in memory that scored the rows."""
     read: Source | None = None
@@ -292,12 +283,16 @@ def _result(
             f"the rule needs column {taken[0]!r}, and predicting adds a column of this name, so it could not "
             "decide any rows; rename the column, or leave it out"
         )
-    content = repair_dict(outcome, repaired, made.source, made.rows, made.inferred, made.fingerprint)
-    content |= made.more
-    for note in made.notes:
-        content["messages"].append(message_dict(note))
-        content[f"{note.severity}s"].append(str(note))
-    facts = {name: content[name] for name in (*FACTS, *made.more) if name in content}
+    content = repair_struct(outcome, repaired, made.source, made.rows, made.inferred, made.fingerprint)
+    content = fields_replaced(
+        content,
+        messages=(*content.messages, *map(message, made.notes)),
+        warnings=(*content.warnings, *(str(note) for note in made.notes if note.severity == "warning")),
+        notes=(*content.notes, *(str(note) for note in made.notes if note.severity == "note")),
+        features=made.features,
+        counts=made.counts,
+    )
+    facts = facts_of(content)
     if not without_program(repaired):
         facts["vectors"] = vectors(repaired, exported(repaired))
     repaired = replace(repaired, facts=facts)
@@ -308,9 +303,10 @@ def _result(
         # in quotes those that would be read as parameters
         names = (repr(name) if "`" in name else name for name in repaired.required)
         log.info("needed for predictions: %s", ", ".join(names))
-        content["artifact"] = {"file": file_name(request.output), "sha256": digest}
-    apply_waivers(content, waivers, request)  # the artifact has the verdict without them: they end, it stays
-    return RepairResult(add_record(content, request, made.read), repaired, outcome)
+        artifact = Artifact(file=file_name(request.output), sha256=digest)
+        content = fields_replaced(content, artifact=artifact)
+    content = with_waivers(content, waivers, request)  # the artifact has the verdict without them: they end
+    return RepairResult(with_record(content, request, made.read), repaired, outcome)
 
 
 def chosen_method(
@@ -466,7 +462,7 @@ def _from_stream(
     repairer: Repairer,
     choices: Mapping[str, Any],
     settings: Settings,
-) -> tuple[Outcome, Mapping[str, Any], str]:
+) -> tuple[Outcome, Rows, str]:
     """Learn from the data as it is read; return the outcome, what became of the rows, and the data's fingerprint."""
     if request.guarantee is not None and (why := adapter_of(repairer).refusal(data.reading, None)):
         raise UsageError(f"`guarantee`: {why}")
@@ -481,7 +477,7 @@ def _from_stream(
         data.source, data.reading, repairer, settings=settings, seed=request.seed, holdout=request.holdout
     )
     counts = scanned.counts
-    rows = rows_dict(counts.read, counts.used, counts.excluded, data.source.left_out)
+    rows = rows_struct(counts.read, counts.used, counts.excluded, data.source.left_out)
     return outcome, rows, fingerprint(counts, data.source.schema)
 
 

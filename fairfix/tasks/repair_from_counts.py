@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.checks import Ruling
 from fairfix.auditing.countfile import SUPPRESSED_ROWS, CountFile, repeated, require_alike
@@ -42,6 +43,7 @@ from fairfix.models.predictors import (
 from fairfix.models.score_models import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noise.description import Noise
+from fairfix.schema.repair import CountedRows, Ends, FromCounts, Optimum
 from fairfix.tasks.before_after import BeforeAfter, evaluate
 from fairfix.tasks.bin_bounds import certified, certified_values
 from fairfix.tasks.count import check_agreement, counts_of
@@ -75,7 +77,7 @@ FIT_ONLY = "checked on the training counts, not on held-out ones"
 class Counted:
     """What a repair from counts has beside its outcome: what counts it is made of, and what of it is certain."""
 
-    content: Mapping[str, Any]
+    counts_struct: FromCounts
     """The part ``counts`` of the result."""
     counts: Counts
     """Counts of the fit."""
@@ -101,12 +103,12 @@ class CountsPart:
         return sum(self.counts.excluded.get(why, 0) for why in SUPPRESSED_ROWS)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def struct(self) -> CountedRows:
         """What a result says of it."""
-        facts: dict[str, Any] = {"source": self.content.name, "rows": self.counts.used}
-        if self.content.share is not None:
-            facts["share"] = str(self.content.share)
-        return facts | ({"left_out": self.left_out} if self.left_out else {})
+        share = "" if self.content.share is None else str(self.content.share)
+        return CountedRows(
+            source=self.content.name, rows=self.counts.used, share=share, left_out=self.left_out or None
+        )
 
     def table(self, reading: Reading) -> Table:
         """Return the counts as a table."""
@@ -194,19 +196,20 @@ def repair_counts(
         acceptance_curves(shown, rule),
     )
     sure = list(certified(by.counts, rule, reading, by.left_out))
-    losses: dict[str, Any] = {}
+    losses: dict[str, Ends] = {}
     if isinstance(rule, BinnedTube):
         distances, losses = certified_values(shown, by.counts, rule, by.left_out)
-        sure = [{**one, "distance": distances[one["attribute"], one["group"]]} for one in sure]
-    content = {
-        "bins": grid.size,
-        "width": grid.width,
-        "fit": fit.facts,
-        **({"proof": held.facts} if held is not None else {"no_proof": NO_PROOF}),
-        "certified": sure,
-        **({"losses": losses} if losses else {}),
-        "optimum": lost,
-    }
+        sure = [fields_replaced(one, distance=distances[one.attribute, one.group]) for one in sure]
+    content = FromCounts(
+        bins=grid.size,
+        width=grid.width,
+        fit=fit.struct,
+        proof=None if held is None else held.struct,
+        no_proof=NO_PROOF if held is None else "",
+        certified=tuple(sure),
+        losses=losses,
+        optimum=lost,
+    )
     parts = [one for one in (fit, held) if one is not None]
     excluded: dict[str, int] = {}
     for one in parts:
@@ -366,7 +369,7 @@ def _answered(held: CountsPart, rule: OfGroups, protected: tuple[str, ...]) -> t
 
 def fit_to_bins(
     repairer: Repairer, problem: RepairProblem, rng: np.random.Generator
-) -> tuple[BinnedRule | BinnedTube, dict[str, Any]]:
+) -> tuple[BinnedRule | BinnedTube, Optimum]:
     """Return the rule of a problem of entries of counts, and how much better a rule of exact scores could be.
 
     The rule gives all of a bin what the method gives its middle: a chance of a yes, or values with their chances. The
@@ -376,9 +379,7 @@ def fit_to_bins(
     assert isinstance(fitted, OfGroups)
     assert table.rows.entries is not None
     grid = table.rows.entries.grid
-    unknown: dict[str, Any] = {
-        "reason": "there is no bound on how much better a rule of exact scores could be"
-    }
+    unknown = Optimum(reason="there is no bound on how much better a rule of exact scores could be")
     if isinstance(fitted, GroupTube):
         trace = replace(fitted.trace, fitted=None, redrawn=None)
         return replace(binned_values(fitted, table, grid), trace=trace), unknown
@@ -394,7 +395,7 @@ def fit_to_bins(
         hidden = hidden_by_bins(repairer, problem, rule.predict(table), _reach(table, grid))
     if certificates and hidden is not None:
         one = trace.certificates[0]
-        lost = {"bound": one.gap + hidden, "of": one.objective, "among": one.among}
+        lost = Optimum(bound=one.gap + hidden, of=one.objective, among=one.among)
         certificates += (
             Certificate(
                 f"{one.objective}, of exact scores (this number uses the middle of each score bin)",

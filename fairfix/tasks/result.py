@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from fairfix.auditing.checks import exit_status
 from fairfix.data.choices import Undecided
-from fairfix.errors import UsageError
+from fairfix.errors import DataError, UsageError
+from fairfix.schema.common import CheckedResult, SavedResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,15 +18,42 @@ if TYPE_CHECKING:
     from fairfix.report.frames import Gap
     from fairfix.report.picture import Picture
 
+MAKE = "fairfix audit DATA --protected COLUMN --format json > audit.json"
+
+
+def load_result(path: str | os.PathLike[str]) -> SavedResult:
+    """Return a saved result; a DataError where a file holds none, or one that is incomplete or was changed."""
+    from fairfix.auditing.saved_results import checked_result
+    from fairfix.data.codec import LONGEST_FAULT, shortened
+    from fairfix.data.files import read_json
+    from fairfix.schema import RESULTS, schema_id
+
+    supported = [schema_id(name) for name in RESULTS if name != "unrun"]
+    content = read_json(path)
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if schema not in supported:
+        raise DataError(
+            f"{path} is not a result of fairfix (schema {schema!r}); supported schemas are {', '.join(supported)}; "
+            f"make one: {MAKE}"
+        )
+    try:
+        return checked_result(content)
+    except ValueError as error:
+        raise DataError(
+            f"{path}: the result is incomplete or was changed: {shortened(str(error), LONGEST_FAULT)}; make it again, "
+            "or use an unchanged copy"
+        ) from error
+
+
 FRAME = "width:100%;height:36rem;border:1px solid #888;resize:vertical;overflow:auto"
 """Style of the frame that a notebook shows a report in."""
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """A result of a task; ``content`` is its JSON form, of the schema that it names."""
+    """A result of a task; ``content`` has all its fields, typed, as they are saved (:mod:`fairfix.schema`)."""
 
-    content: Mapping[str, Any]
+    content: SavedResult
 
     def __str__(self) -> str:
         """Return the report as text."""
@@ -37,7 +64,9 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return dict(self.content)
+        from fairfix.schema.written import to_dict
+
+        return to_dict(self.content)
 
     def to_json(self) -> str:
         """Return the text that the format ``json`` prints."""
@@ -128,8 +157,7 @@ class Result:
     @property
     def verdict(self) -> str | None:
         """The worst verdict of the checks; None where nothing was gated."""
-        verdict: str | None = self.content.get("verdict")
-        return verdict
+        return self.content.verdict if isinstance(self.content, CheckedResult) else None
 
     @property
     def passed(self) -> bool | None:
@@ -142,7 +170,8 @@ class Result:
 
         A guarantee that was asked and does not hold is undecided.
         """
-        verdicts = [check["verdict"] for check in self.content.get("checks", ())]
-        if not self.content.get("guarantee", {"holds": True})["holds"]:
+        verdicts = [one.verdict for one in getattr(self.content, "checks", ())]
+        guarantee = getattr(self.content, "guarantee", None)
+        if guarantee is not None and not guarantee.holds:
             verdicts.append("undecided")
         return int(exit_status(verdicts, undecided))

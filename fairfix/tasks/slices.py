@@ -6,17 +6,18 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace as fields_replaced
 
 from fairfix import __version__
-from fairfix.auditing.as_json import columns_dict, number, reading_dict
 from fairfix.auditing.checks import SEVERITIES, Check, named, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.group_estimates import unavailable
 from fairfix.auditing.metrics import ALIASES, METRICS, metrics_for
+from fairfix.auditing.result_structs import columns_struct, reading_fields, rows_struct
 from fairfix.auditing.results import Value
 from fairfix.data.names import did_you_mean, quoted_name
 from fairfix.data.numeric_groups import Edges, parse_bands, written
@@ -26,15 +27,20 @@ from fairfix.data.slice_levels import HALF, conjunction, levels_of
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.report.words import as_options
+from fairfix.schema import common
+from fairfix.schema import slices as schema
+from fairfix.schema.audit import Audit
+from fairfix.schema.common import number
 from fairfix.tasks.dataset import Dataset, explaining, open_data, said_of_unused
-from fairfix.tasks.messages import add_messages, of_source
+from fairfix.tasks.messages import of_source, with_messages
 from fairfix.tasks.request import AuditRequest, function_of
 from fairfix.tasks.result import Result
-from fairfix.tasks.run_metadata import add_record
+from fairfix.tasks.run_metadata import with_record
 
 if TYPE_CHECKING:
     from fairfix.auditing.slicing.quantity import Quantity
     from fairfix.auditing.slicing.selection import Searched, SliceEstimate
+    from fairfix.data.reading import Reading
     from fairfix.data.table import Table
 
 PREFIX = "slices."
@@ -53,6 +59,8 @@ UNREAD = ("noise", "similar", "baseline", "profile", "reference", "strata", "int
 @dataclass(frozen=True, repr=False)
 class SlicesResult(Result):
     """A search for the slices in which a model is worst; ``to_frame()`` has a row for each slice."""
+
+    content: schema.Slices
 
 
 @dataclass(frozen=True)
@@ -85,36 +93,30 @@ def run_slices(request: AuditRequest) -> SlicesResult:
     notes = said_of_unused(request)
     data = open_data(asked.rest, protected_needed=False)
     part, checks, reading, table = searched_in(asked, data)
-    rows = table.rows
-    content: dict[str, Any] = {
-        "schema": "fairfix.slices/1",
-        "fairfix": __version__,
-        "verdict": worst(check["verdict"] for check in checks),
-        "data": {
-            "source": data.source.name,
-            "rows": {
-                "read": rows.read + data.source.left_out,
-                "used": len(table),
-                "excluded": [
-                    {"reason": why, "rows": many} for why, many in excluded_from(table, data).items()
-                ],
-            },
-            "columns": columns_dict(reading),
-            "inferred": dict(data.inferred),
-        },
-        "settings": {**reading_dict(reading), "confidence": request.confidence, "gate_on": request.gate_on},
-        "checks": checks,
-        "slices": part,
-    }
-    add_messages(content, (*notes, *of_source(data.source)))
-    return SlicesResult(add_record(content, request, data.source))
+    content = schema.Slices(
+        fairfix=__version__,
+        verdict=worst(check.verdict for check in checks),
+        data=common.Data(
+            source=data.source.name,
+            rows=rows_struct(table.rows.read + data.source.left_out, len(table), excluded_from(table, data)),
+            columns=columns_struct(reading),
+            inferred=dict(data.inferred),
+        ),
+        settings=schema.SlicesSettings(
+            **reading_fields(reading), confidence=request.confidence, gate_on=request.gate_on
+        ),
+        checks=checks,
+        slices=part,
+    )
+    content = with_messages(content, (*notes, *of_source(data.source)))
+    return SlicesResult(with_record(content, request, data.source))
 
 
-def add_slices(content: dict[str, Any], asked: SliceRequest, data: Dataset) -> None:
-    """Add a search for slices, and what its checks say, to the JSON form of an audit."""
-    content["slices"], checks, _, _ = searched_in(asked, data)
-    content["checks"] = [*content["checks"], *checks]
-    content["verdict"] = worst(check["verdict"] for check in content["checks"])
+def with_slices(result: Audit, asked: SliceRequest, data: Dataset) -> Audit:
+    """Return an audit with a search for slices, and with what its checks say."""
+    part, checks, _, _ = searched_in(asked, data)
+    every = (*result.checks, *checks)
+    return fields_replaced(result, slices=part, checks=every, verdict=worst(check.verdict for check in every))
 
 
 def excluded_from(table: Table, data: Dataset) -> dict[str, int]:
@@ -176,8 +178,8 @@ def _metric(asked: SliceRequest, data: Dataset) -> Comparison:
 
 def searched_in(
     asked: SliceRequest, data: Dataset
-) -> tuple[dict[str, Any], list[dict[str, Any]], Any, Table]:
-    """Return the JSON form of a search, its judged checks, the reading, and the rows that were searched."""
+) -> tuple[schema.SliceSearch, tuple[common.Check, ...], Reading, Table]:
+    """Return a search, its judged checks, the reading, and the rows that were searched."""
     from fairfix.auditing.slicing.quantity import quantity_of
     from fairfix.auditing.slicing.search import Cells
     from fairfix.auditing.slicing.selection import confirmed, searched
@@ -219,24 +221,29 @@ def searched_in(
         found_in = confirmed(cells, held, least, alpha)
     else:
         found_in = searched(cells, least, alpha, extreme=bool(asked.checks))
-    part = {
-        "metric": quantity.name,
-        **({"attribute": attribute} if attribute else {}),
-        "worse": {1: "larger", -1: "smaller", 0: "either"}[quantity.worse],
-        "searched": found_in.searched,
-        "min_rows": least,
-        **({"validation": request.validation} if request.validation else {}),
-        "columns": [
-            {"column": one.column, "levels": len(one.conditions), "pooled": one.pooled} for one in levels
-        ],
-        "left_out": [{"column": name, "reason": why} for name, why in left_out.items()],
-        "rows": found_in.rows,
-        "overall": _number(found_in.overall),
-        "slices": [_slice_dict(one, asked, data) for one in found_in.slices],
-        **({"more": True} if found_in.more else {}),
-    }
-    judged = [_judged(check, of, found_in, part, request) for check in asked.checks]
+    part = schema.SliceSearch(
+        metric=quantity.name,
+        attribute=attribute,
+        worse=WORSE[quantity.worse],
+        searched=found_in.searched,
+        min_rows=least,
+        validation=request.validation or None,
+        columns=tuple(
+            schema.SearchedColumn(column=one.column, levels=len(one.conditions), pooled=one.pooled)
+            for one in levels
+        ),
+        left_out=tuple(schema.UnusedColumn(column=name, reason=why) for name, why in left_out.items()),
+        rows=found_in.rows,
+        overall=_estimate(found_in.overall),
+        slices=tuple(_slice(one, asked, data) for one in found_in.slices),
+        more=bool(found_in.more),
+    )
+    judged = tuple(_judged(check, of, found_in, part, request) for check in asked.checks)
     return part, judged, reading, table
+
+
+WORSE: Mapping[int, Literal["larger", "smaller", "either"]] = {1: "larger", -1: "smaller", 0: "either"}
+"""Sign of what is worse -> the same in words."""
 
 
 def _columns(request: AuditRequest, data: Dataset) -> tuple[str, ...]:
@@ -298,28 +305,29 @@ def _require_same(check: Check, of: Comparison, quantity: Quantity) -> None:
     )
 
 
-def _number(interval: tuple[float, float, float]) -> dict[str, float | None]:
-    return dict(zip(("value", "low", "high"), map(number, interval), strict=True))
+def _estimate(interval: tuple[float, float, float]) -> common.Estimate:
+    value, low, high = map(number, interval)
+    return common.Estimate(value=value, low=low, high=high)
 
 
-def _slice_dict(one: SliceEstimate, asked: SliceRequest, data: Dataset) -> dict[str, Any]:
-    """Return the JSON form of a slice."""
-    out: dict[str, Any] = {
-        "where": str(one.condition),
-        "rows": one.rows,
-        **_number((one.value, one.low, one.high)),
-        "shown": one.worse,
-    }
-    if one.error is not None:
-        out["error"] = min(one.error, 1.0)
-    if one.proposed is not None:
-        out["proposed"] = {"rows": one.proposed[0], "value": one.proposed[1]}
+def _slice(one: SliceEstimate, asked: SliceRequest, data: Dataset) -> schema.Slice:
+    """Return a slice as results have it."""
     where = one.condition
     if asked.request.where is not None:
         where = conjunction((parse_condition(asked.request.where), one.condition))
-    if command := _command(asked, data, str(where)):
-        out["command"] = command
-    return out
+    return schema.Slice(
+        where=str(one.condition),
+        rows=one.rows,
+        value=number(one.value),
+        low=number(one.low),
+        high=number(one.high),
+        shown=one.worse,
+        error=None if one.error is None else min(one.error, 1.0),
+        proposed=None
+        if one.proposed is None
+        else schema.Proposed(rows=one.proposed[0], value=one.proposed[1]),
+        command=_command(asked, data, str(where)),
+    )
 
 
 def _command(asked: SliceRequest, data: Dataset, where: str) -> str:
@@ -341,9 +349,9 @@ def _command(asked: SliceRequest, data: Dataset, where: str) -> str:
 
 
 def _judged(
-    check: Check, of: Comparison, found_in: Searched, part: Mapping[str, Any], request: AuditRequest
-) -> dict[str, Any]:
-    """Return the JSON form of a judged check of the worst slice."""
+    check: Check, of: Comparison, found_in: Searched, part: schema.SliceSearch, request: AuditRequest
+) -> common.Check:
+    """Return a judged check of the worst slice."""
     value, low, high = found_in.extreme or (math.nan,) * 3
     reason = "" if not math.isnan(value) else "no slice has enough rows"
     complete = request.validation is None
@@ -351,24 +359,26 @@ def _judged(
     if judged.code == "group_undefined":
         open_ = "slices that were not tested may be worse; without `validation` the check can pass"
         judged = replace(judged, reason=open_)
-    return {
-        "check": check.text,
-        "id": re.split("[<>]", check.text)[0].strip(),
-        "of": "value",
-        "comparison": check.comparison.id,
-        "attribute": ATTRIBUTE,
-        "columns": [one["column"] for one in part["columns"]],
-        "verdict": judged.verdict,
-        "severity": SEVERITIES[judged.verdict],
-        "code": judged.code,
-        "reason": judged.reason,
-        "gate_on": request.gate_on,
-        "complete": complete,
-        "operator": check.operator,
-        "limit": check.limit,
-        **_number((value, low, high)),
-        "groups": [] if found_in.extreme_slice is None else [str(found_in.extreme_slice)],
-    }
+    return common.Check(
+        check=check.text,
+        id=re.split("[<>]", check.text)[0].strip(),
+        of="value",
+        comparison=check.comparison.id,
+        attribute=ATTRIBUTE,
+        columns=tuple(one.column for one in part.columns),
+        verdict=judged.verdict,
+        severity=SEVERITIES[judged.verdict],
+        code=judged.code,
+        reason=judged.reason,
+        gate_on=request.gate_on,
+        complete=complete,
+        operator=check.operator,
+        limit=check.limit,
+        value=number(value),
+        low=number(low),
+        high=number(high),
+        groups=() if found_in.extreme_slice is None else (str(found_in.extreme_slice),),
+    )
 
 
 slices = function_of("slices", AuditRequest, run_slices)

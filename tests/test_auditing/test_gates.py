@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairfix.auditing.as_json import check_dict
 from fairfix.auditing.baseline import Allowance, change, likeliest, read_checks
 from fairfix.auditing.checks import Check
+from fairfix.auditing.result_structs import check_struct
 from fairfix.auditing.results import CheckResult, Value
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.cli.options import today
 from fairfix.errors import ConfigError, UsageError
 from fairfix.report import FORMATS
-from fairfix.schema import json_schema
+from fairfix.schema import common, json_schema
 from fairfix.stats.estimates import Proportions
 from fairfix.stats.gaps import difference_between_groups
 from scipy.stats import binom
@@ -659,12 +659,15 @@ def test_a_waiver_can_name_one_limit() -> None:
     """With operator and limit it covers that check alone."""
     table = {"check": "dp.difference<=0.1", "reason": "x", "expires": date(2027, 1, 1)}
     found = Waiver.parse(table, "here")
-    judged = {"of": "value", "comparison": "selection_rate.difference.between_groups", "attribute": "race"}
-    judged["operator"] = "<="
 
-    assert found.covers({**judged, "limit": 0.1})
-    assert not found.covers({**judged, "limit": 0.2})
-    assert not found.covers({**judged, "limit": 0.1, "comparison": "ks.between_groups"})
+    def judged(text: str) -> common.Check:
+        check, number = Check.parse(text), Value(0.5, 0.4, 0.6)
+        ruling = check.judge(number, complete=True, gate_on="interval")
+        return check_struct(CheckResult(check, "race", ("race",), number, (), ruling, True), "interval")
+
+    assert found.covers(judged("dp.difference<=0.1"))
+    assert not found.covers(judged("dp.difference<=0.2"))
+    assert not found.covers(judged("ks<=0.1"))
 
 
 def test_a_waiver_does_not_pass_where_a_group_has_no_value() -> None:
@@ -685,10 +688,12 @@ def waived_verdict(value: float, bound: float, limit: float, *, complete: bool) 
     number = Value(value, value, value, bound=bound)
     ruling = check.judge(number, complete=complete, gate_on="point")
     assert ruling.verdict == "fail"
-    judged = check_dict(CheckResult(check, "race", ("race",), number, ("a", "b"), ruling, complete), "point")
+    judged = check_struct(
+        CheckResult(check, "race", ("race",), number, ("a", "b"), ruling, complete), "point"
+    )
     table = {"check": "auc.difference", "reason": "x", "expires": date(2027, 1, 1), "limit": limit}
     (found,), _ = apply([judged], [Waiver.parse(table, "here")], date(2026, 6, 30))
-    return str(found["verdict"])
+    return str(found.verdict)
 
 
 def test_today_comes_from_one_place(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def test_an_audit_finds_columns_and_groups_of_any_name(names: list[str], group: 
             f"tpr[{quoted[1]}=40 or more]>=0",
         ],
     )
-    checked = [(one["attribute"], one["value"] is not None) for one in result.content["checks"]]
+    checked = [(one["attribute"], one["value"] is not None) for one in result.to_dict()["checks"]]
     assert checked == [(protected, True), (protected, True), (protected, True), (number, True)]
 
 
@@ -183,4 +183,4 @@ def test_each_column_is_checked_without_the_intersections() -> None:
         ("", ["race", "each", "race x each"]),
     ):
         result = fairfix.audit(data, check=f"dp.difference{attribute}<=1", **more)
-        assert [one["attribute"] for one in result.content["checks"]] == seen
+        assert [one["attribute"] for one in result.to_dict()["checks"]] == seen

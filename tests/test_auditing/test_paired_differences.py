@@ -16,18 +16,19 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.checks import named
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.paired_differences import Changes, Matched, Reaches, _change_of_largest, _reach, match
+from fairfix.auditing.result_structs import audit_struct
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.report import FORMATS
 from fairfix.schema import json_schema
+from fairfix.schema.written import to_dict
 from fairfix.stats.estimates import Proportions
 
 from tests.conftest import Call
@@ -77,11 +78,11 @@ def limits_of(
 
 def compared(found: Matched, *names: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the change of every number with rows paired, and without."""
-    old, new = (audit_dict(audit(table, table.reading)) for table in (found.old, found.new))
+    old, new = (audit_struct(audit(table, table.reading)) for table in (found.old, found.new))
     out = []
     for limits in (Changes(found, 0.95, {}).limits, None):
         section, _ = compare(old, new, (Allowance.parse("change<=0"),), names, "interval", limits)
-        out.append(section["changes"])
+        out.append(to_dict(section)["changes"])
     return list(zip(*out, strict=True))
 
 

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 from fairfix.auditing.report_templates import NO_LAW, TITLES, mantel_haenszel, shortfall, two_rates
 from fairfix.cli import run
-from fairfix.report import renderer
 from scipy import stats
 
+from tests.results import rendered
 from tests.test_auditing.test_gates import SCHEMA
 
 ROOT = Path(__file__).parents[2]
@@ -215,7 +215,7 @@ def test_a_tiny_p_is_no_zero(audit: Audit) -> None:
     """A probability below what is worth telling is told as smaller."""
     frame = people(control=(900, 100), other=(100, 900))
     common = ("--protected", "race", "--prediction", "prediction", "--profile", "ugesp")
-    told = renderer("markdown")(audit(frame, *common))
+    told = rendered("markdown", audit(frame, *common))
 
     assert told.count("<1e-12") == 2
 

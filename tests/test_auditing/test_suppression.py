@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import ComparisonReport, Settings, Value
@@ -20,11 +19,12 @@ from fairfix.auditing.suppression import of_one_size, shown_cells
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, UsageError
-from fairfix.report import FORMATS, renderer
+from fairfix.report import FORMATS
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from tests.results import audit_dict, rendered
 from tests.strategies import examples
 from tests.test_auditing.test_gates import SCHEMA
 
@@ -55,7 +55,7 @@ def audited(
     chosen = Settings(
         **{"intersect": len(reading.columns.protected) > 1, "suppress_below": least, **settings}
     )
-    result = json.loads(renderer("json")(audit_dict(audit(columns, reading, chosen))))
+    result = json.loads(rendered("json", audit_dict(audit(columns, reading, chosen))))
     jsonschema.validate(result, SCHEMA, jsonschema.Draft202012Validator)
     return result
 
@@ -279,7 +279,7 @@ def test_no_format_names_a_small_group(name: str) -> None:
     """A small race is nowhere: in no table, comparison, curve or check."""
     checks = tuple(Check.parse(text) for text in ("dp.difference<=0.5", "ks<=0.01"))
     result = audited(people(700, 1), 40, OF_RACE, checks=checks)
-    text = renderer(name)(result)
+    text = rendered(name, result)
 
     assert result["suppressed"] == {"below": 40, "left_out": []}
     for hidden in ("Dogwood", "Elm"):

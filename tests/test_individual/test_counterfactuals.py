@@ -166,8 +166,8 @@ def test_a_check_of_the_gap_fails(model: dict[str, Any]) -> None:
     failed = fairfix.audit(data, similar=copies_of(data), check="ctf<=0.05", **more)
     passed = fairfix.audit(data, similar=copies_of(data)[["person", "sex"]], check="ctf<=0.05", **more)
 
-    assert failed.content["verdict"] == "fail"
-    assert passed.content["verdict"] == "pass"
+    assert failed.to_dict()["verdict"] == "fail"
+    assert passed.to_dict()["verdict"] == "pass"
     assert "does not use" in comparisons(passed)["counterfactual_gap.under_counterfactuals"].reason
 
 
@@ -332,7 +332,7 @@ def test_a_repair_gives_new_people_the_score_of_their_copies(
         similar=copies_of(data[:1500]),
         output=str(tmp_path / "a.fairfix"),
     )
-    table = {row["name"]: row for row in result.content["proof"]["holdout"]["table"]}
+    table = {row["name"]: row for row in result.to_dict()["proof"]["holdout"]["table"]}
     row = table["decision_flips.under_counterfactuals [sex]"]
     made, new = Repaired.load(tmp_path / "a.fairfix"), people(4000, seed=5)
     copies = copies_of(new, seed=6)
@@ -346,8 +346,8 @@ def test_a_repair_gives_new_people_the_score_of_their_copies(
     own = pd.Series(score(new), new["person"])[copies["person"]].to_numpy()
     gap, flips = gap_and_flips(own, copies["person"].to_numpy(), score(whole))
 
-    assert result.content["criterion"] == "decision_flips.under_counterfactuals"
-    assert "the columns that the copies in" in result.content["does_not_count"]
+    assert result.to_dict()["criterion"] == "decision_flips.under_counterfactuals"
+    assert "the columns that the copies in" in result.to_dict()["does_not_count"]
     assert row["before"]["value"] > 0.15 > 0.1 > flips
     assert row["after"]["low"] - 0.02 <= flips <= row["after"]["high"] + 0.02
     other = table["counterfactual_gap.under_counterfactuals [sex]"]["after"]

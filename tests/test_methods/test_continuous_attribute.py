@@ -325,7 +325,7 @@ def test_rows_without_a_number_are_dropped_where_that_is_asked() -> None:
     given = {**GIVEN, "constraint": ["covariance[age]", "covariance[income]"], "missing": "drop"}
     result = fairfix.repair(data, **given)
 
-    assert result.content["data"]["rows"] == {
+    assert result.to_dict()["data"]["rows"] == {
         "read": 300,
         "used": 296,
         "excluded": [
@@ -369,7 +369,7 @@ def test_the_note_tells_by_what_ends_are_cut_and_how_many_rows_lie_beyond() -> N
 
 def notes_of(result: Any) -> list[str]:
     """Return what is said of how numbers count."""
-    return [note for note in result.content["notes"] if "is measured in standard deviations" in note]
+    return [note for note in result.to_dict()["notes"] if "is measured in standard deviations" in note]
 
 
 def test_a_column_with_a_comma_in_its_name_is_named_in_quotes(

@@ -442,7 +442,7 @@ def test_a_guarantee_holds_in_the_population_or_is_refused(method: type[Repairer
     if refusal:
         assert re.search("use|set|name|give|leave out|Repair|describe", refusal)
         return
-    one, fresh = result.content["guarantee"], table_of(scored(6, 20_000))
+    one, fresh = result.to_dict()["guarantee"], table_of(scored(6, 20_000))
     repaired = RepairedRows(fresh, result.repaired.predictor).shipped.repaired
     gaps = audit(repaired, repaired.reading).block("race").comparisons
 

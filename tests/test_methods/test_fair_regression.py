@@ -244,11 +244,11 @@ def test_a_learner_is_named_in_the_artifact_and_the_report(tmp_path: Path) -> No
     ]
 
     assert (tmp_path / "a.fairfix").read_bytes() == (tmp_path / "b.fairfix").read_bytes()
-    titles = [one["parameters"] for one in many[0].content["selection"]]
+    titles = [one["parameters"] for one in many[0].to_dict()["selection"]]
     assert titles == ["learner linear", "learner sklearn:LogisticRegression(C=0.1)"]
-    assert many[0].content["parameters"]["learner"] in ("linear", "sklearn:LogisticRegression(C=0.1)")
+    assert many[0].to_dict()["parameters"]["learner"] in ("linear", "sklearn:LogisticRegression(C=0.1)")
     path = fairfix.repair(frame(), **{**given, "learner": "sklearn.linear_model:LogisticRegression"})
-    assert path.content["parameters"]["learner"] == "sklearn.linear_model:LogisticRegression"
+    assert path.to_dict()["parameters"]["learner"] == "sklearn.linear_model:LogisticRegression"
 
 
 def test_the_shell_runs_no_code_that_is_named(

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
@@ -29,10 +28,10 @@ from fairfix.noise.epsilon import sensitivity_bounds
 from fairfix.noise.observed_groups import Recorded
 from fairfix.noise.rates import RATIOS
 from fairfix.noise.true_groups import TrueGroups, audit_noisy
-from fairfix.report import renderer
 from fairfix.schema import json_schema
 
 from tests.conftest import Call
+from tests.results import audit_dict, rendered
 
 pytestmark = pytest.mark.usefixtures("away")
 SAMPLE = Path(__file__).parents[2] / "sample_data"
@@ -872,7 +871,7 @@ def test_vacuous_bounds_are_said_in_words() -> None:
     """A small group may lie in the other label wholly: the report says that no rule is free of it."""
     data = blurred(people(), "uniform", 0.5)
     noise, report = noisy_audit(data, Noise(read_noise(written(table_of(data)))))
-    assert "gives no bound on the TPR of c, whatever" in renderer("markdown")(audit_dict(report))
+    assert "gives no bound on the TPR of c, whatever" in rendered("markdown", audit_dict(report))
     told = {(item["metric"], item["group"]) for item in noise["vacuous"]}
 
     assert ("true_positive_rate", "c") in told
@@ -1013,7 +1012,7 @@ def test_all_formats_tell_of_true_groups(call: Call, sample: Path) -> None:
             assert part in plain
         assert "checks assume N1: the table in race_noise.csv" in plain
     result = json.loads(Path("a.json").read_text())
-    assert renderer("text")(result).count("True groups behind race_recorded") == 1
+    assert rendered("text", result).count("True groups behind race_recorded") == 1
     assert {b["check"] for b in result["noise"]["breakdown"]} == {
         "dp.difference.true_groups<=0.1",
         "dp.difference<=0.3",

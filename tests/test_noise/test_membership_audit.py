@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
@@ -37,6 +36,7 @@ from scipy import stats
 from scipy.optimize import linprog
 
 from tests.conftest import Call
+from tests.results import audit_dict
 from tests.strategies import examples
 
 pytestmark = pytest.mark.usefixtures("away")

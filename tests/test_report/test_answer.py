@@ -12,18 +12,17 @@ import fairfix
 import numpy as np
 import pyarrow as pa
 import pytest
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import Settings, Value
 from fairfix.data.reading import Columns, Reading
-from fairfix.report import renderer
 from fairfix.report.answer import (
     NOT_CHECKED,
     SURER,
     Amounts,
+    Stated,
     _first,
     answer,
     between_whom,
@@ -33,9 +32,14 @@ from fairfix.report.answer import (
     sides,
     statement,
 )
+from fairfix.schema.audit import Audit
+from fairfix.schema.common import Check as SavedCheck
+from fairfix.schema.common import Comparison as SavedComparison
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 
+from tests.results import audit_dict, rendered, struct
 from tests.test_report.test_report import READINGS, result_of
 
 NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
@@ -68,6 +72,40 @@ def result(*checks: str, **settings: Any) -> dict[str, Any]:
     return out
 
 
+def audit_of(content: dict[str, Any]) -> Audit:
+    """Return an audit from its JSON form."""
+    made = struct(content)
+    assert isinstance(made, Audit)
+    return made
+
+
+CHECK = {
+    "check": "dp.difference<=0.1",
+    "id": "x",
+    "of": "value",
+    "attribute": "g",
+    "columns": ["g"],
+    "verdict": "undecided",
+    "severity": "warning",
+    "reason": "x",
+    "gate_on": "interval",
+    "complete": True,
+    "operator": "<=",
+    "groups": [],
+}
+"""What a check has besides its number."""
+
+
+def as_check(entry: dict[str, Any]) -> SavedCheck:
+    """Return a check from its JSON form."""
+    return convert({**CHECK, **entry}, SavedCheck)
+
+
+def stated(entry: dict[str, Any], attribute: str, stratum: str = "") -> Stated:
+    """Return a comparison from its JSON form, as sentences speak of it."""
+    return Stated.from_comparison(convert(entry, SavedComparison), attribute, stratum)
+
+
 @given(
     value=st.builds(lambda x, k: x / 10**k, st.integers(-99, 99), st.integers(0, 4)),
     away=st.builds(lambda x, k: x / 10**k, st.integers(1, 99), st.integers(2, 5)),
@@ -91,9 +129,8 @@ def test_every_comparison_is_said_with_its_own_numbers(name: str) -> None:
     """Value and interval are in the sentence; an undefined value is said to be, with the reason."""
     of = result_of(name)
     for block in (*of["attributes"], *of["strata"]):
-        inside = {"stratum": block["stratum"]} if "stratum" in block else {}
         for one in block["comparisons"]:
-            text = statement({**inside, **one}, of, block["attribute"])
+            text = statement(stated(one, block["attribute"], block.get("stratum", "")), audit_of(of))
             assert text.endswith(".")
             if one["value"] is None:
                 assert f"is undefined: {one['reason']}" in text
@@ -113,10 +150,9 @@ def test_the_smaller_side_stands_first(name: str) -> None:
     """The two sides of a difference are that difference apart; of a ratio the first divided by the second is it."""
     of, seen = result_of(name), 0
     for block in (*of["attributes"], *of["strata"]):
-        inside = {"stratum": block["stratum"]} if "stratum" in block else {}
         for one in block["comparisons"]:
             comparison = Comparison.parse(one["id"])
-            two = sides({**inside, **one}, comparison, of, block["attribute"])
+            two = sides(stated(one, block["attribute"], block.get("stratum", "")), audit_of(of))
             if two is None or one["value"] is None or comparison.kind not in ("difference", "ratio"):
                 continue
             seen += 1
@@ -136,7 +172,7 @@ def test_equalized_odds_name_the_rate_that_differs_more() -> None:
         one = gaps[f"equalized_odds.{kind}.between_groups"]
         rates = ("true_positive_rate", "false_positive_rate")
         rate = worse(rates, key=lambda name: gaps[f"{name}.{kind}.between_groups"]["value"])
-        two = sides(one, Comparison.parse(one["id"]), of, "g")
+        two = sides(stated(one, "g"), audit_of(of))
         assert two
         assert two.phrase == METRICS[rate].phrase
 
@@ -155,7 +191,7 @@ def test_the_limit_is_on_the_side_that_is_said(percent_limit: int, gate_on: Any)
     """Above, within or inside: as the numbers of the check are."""
     of = result(f"dp.difference<={percent_limit / 100}", gate_on=gate_on)
     (check,) = of["checks"]
-    text = judgement(check, 4000)
+    text = judgement(as_check(check), 4000)
     low, high = (check["value"],) * 2 if gate_on == "point" else (check["low"], check["high"])
 
     assert ("whole interval exceed your limit" in text or "This exceeds your limit" in text) == (
@@ -188,7 +224,7 @@ def test_so_many_rows_decide(value: float, limit: float, below: float, above: fl
         "comparison": "selection_rate.difference.between_groups",
         "of": "value",
     }
-    needed = rows_to_decide(check, rows)
+    needed = rows_to_decide(as_check(check), rows)
     if needed is None or not low < limit < high:
         return
     own = Check.parse(f"dp.difference<={limit!r}") if limit >= 1e-4 else None
@@ -208,7 +244,7 @@ def test_a_value_at_its_limit_has_no_number_of_rows() -> None:
     """Nor has an open end, a group without a value, or a change."""
     (check,) = result("dp.difference<=0.2")["checks"]
     assert check["code"] == "limit_inside"
-    assert rows_to_decide(check, 4000)
+    assert rows_to_decide(as_check(check), 4000)
 
     for change in (
         {"limit": check["value"]},
@@ -216,7 +252,7 @@ def test_a_value_at_its_limit_has_no_number_of_rows() -> None:
         {"code": "group_undefined"},
         {"of": "change"},
     ):
-        assert rows_to_decide({**check, **change}, 4000) is None
+        assert rows_to_decide(as_check({**check, **change}), 4000) is None
 
 
 @pytest.mark.parametrize(("comparison", "limit"), [("dp.difference", 0.01), ("dp.ratio", 0.99)])
@@ -228,12 +264,12 @@ def test_an_end_that_the_scale_cuts_off_tells_no_width(comparison: str, limit: f
     near = {**check, "code": "limit_inside", "low": 0.0, "high": 1.0, side: check[side]}
     limit_between = {**near, "limit": (value + cut) / 2}
 
-    assert (rows_to_decide(limit_between, 4000) or 0) > 1.5 * SURER * 4000
-    assert rows_to_decide({**limit_between, "low": 0.0, "high": 1.0}, 4000) is None
+    assert (rows_to_decide(as_check(limit_between), 4000) or 0) > 1.5 * SURER * 4000
+    assert rows_to_decide(as_check({**limit_between, "low": 0.0, "high": 1.0}), 4000) is None
 
 
 def test_a_confidence_has_all_its_digits() -> None:
-    assert "99.9% CI" in " ".join(answer(result(confidence=0.999)))
+    assert "99.9% CI" in " ".join(answer(audit_of(result(confidence=0.999))))
 
 
 def test_of_checks_that_pass_the_nearest_to_its_limit_is_said() -> None:
@@ -241,24 +277,25 @@ def test_of_checks_that_pass_the_nearest_to_its_limit_is_said() -> None:
     (check,) = result("dp.difference<=0.9")["checks"]
     worse = {**check, "attribute": "h", "value": check["value"] + 0.1}
 
-    for checks in ([check, worse], [worse, check]):
-        assert _first(checks) is worse
+    two = as_check(check), as_check(worse)
+    for checks in (two, two[::-1]):
+        assert _first(checks) is two[1]
 
 
 def test_nothing_is_judged_without_limits() -> None:
-    text = " ".join(answer(result()))
+    text = " ".join(answer(audit_of(result())))
 
     assert NOT_CHECKED in text
     assert "limit of" not in text
     assert "for a and" in text
     assert "there may be no difference" not in text
-    assert "there may be no difference" in " ".join(answer(result(gap=0.0)))
+    assert "there may be no difference" in " ".join(answer(audit_of(result(gap=0.0))))
 
 
 def test_the_worst_verdict_comes_first() -> None:
     """A failing check is the first sentence wherever it was asked; the others are counted by verdict."""
     of = result("dp.difference<=0.9", "dp.difference<=0.2", "ks<=0.01")
-    first, others, *more = answer(of)
+    first, others, *more = answer(audit_of(of))
 
     assert "scores of a and c" in first
     assert "exceed your limit of 1 point." in first
@@ -271,7 +308,7 @@ def test_what_is_undefined_says_why() -> None:
     """A group without positives: the check is undecided for that reason, not for want of rows."""
     of = result_of("plain")
     check = next(c for c in of["checks"] if c["check"] == "eo.difference<=0.9" and c["attribute"] == "race")
-    text = judged_statement(check, of, 500)
+    text = judged_statement(as_check(check), audit_of(of), 500)
 
     assert check["code"] == "group_undefined"
     assert "undecided: a group's value is undefined" in text
@@ -284,7 +321,8 @@ def test_an_undefined_value_says_its_reason_once() -> None:
     (check,) = result("dp.difference<=0.05")["checks"]
     nothing = {"value": None, "low": None, "high": None, "verdict": "undecided", "code": "value_undefined"}
     one = {**check, **nothing, "reason": "no rows"}
-    text = f"{statement(one, {}, 'g')} {judgement(one)}"
+    stated_ = Stated.from_check(as_check(one))
+    text = f"{statement(stated_, audit_of(result()))} {judgement(as_check(one))}"
 
     assert text == (
         "By g, the demographic parity difference is undefined: no rows. "
@@ -296,8 +334,9 @@ def test_a_change_of_the_group_alone_is_said_as_such() -> None:
     """What is changed of a row, and what is not."""
     one = {"id": "decision_flips.under_flips", "value": 0.031, "low": 0.02, "high": 0.04, "groups": []}
 
-    assert statement(one, {}, "sex") == (
-        "The fraction of rows whose decision changes with sex alone, all other columns being equal, is 3% (2 to 4)."
+    assert statement(stated(one, "sex"), audit_of(result())) == (
+        "The fraction of rows whose decision changes with sex alone, all other columns being equal, is 3% (95% CI 2 "
+        "to 4)."
     )
 
 
@@ -309,7 +348,7 @@ def test_individual_fairness_has_a_section_with_its_assumption() -> None:
         "score": pa.array(np.linspace(0.1, 0.9, 200)),
     }
     of = fairfix.audit(pa.table(data), protected="g", similar="flips").to_dict()
-    text = renderer("text")(of, width=200)
+    text = rendered("text", of, width=200)
 
     assert "The same person in another group: g" in text
     assert "assumes that only the other columns of the data may count" in text
@@ -319,13 +358,13 @@ def test_verdicts_stand_by_attribute_where_there_are_several() -> None:
     """A row per attribute, a column per check, as the checks have them."""
     of = result_of("plain")
     page = (
-        renderer("html")(of).partition("<caption>Verdicts by attribute</caption>")[2].partition("</table>")[0]
+        rendered("html", of).partition("<caption>Verdicts by attribute</caption>")[2].partition("</table>")[0]
     )
 
     for check in of["checks"]:
         row = page.partition(f">{check['attribute']}</th>")[2].partition("</tr>")[0]
         assert f'class="mark {check["verdict"]}"' in row
-    assert "Verdicts by attribute" not in renderer("text")(result("dp.difference<=0.1", "ks<=0.1"))
+    assert "Verdicts by attribute" not in rendered("text", result("dp.difference<=0.1", "ks<=0.1"))
 
 
 def test_a_waived_check_is_not_within_its_limit() -> None:
@@ -334,10 +373,11 @@ def test_a_waived_check_is_not_within_its_limit() -> None:
     waived = {
         "verdict": "fail",
         "code": "beyond_limit",
+        "severity": "error",
         "expires": "2027-01-31",
         "reason": "agreed with the board",
     }
-    text = judgement({**check, "verdict": "waived", "waived": waived})
+    text = judgement(as_check({**check, "verdict": "waived", "waived": waived}))
 
     assert text == (
         "Against your limit of 5 points, this check would fail; it is waived until 2027-01-31: agreed with the board."
@@ -348,11 +388,11 @@ def test_the_highest_is_so_called_where_all_are_shown() -> None:
     of = result()
     block = of["attributes"][0]
     one = next(c for c in block["comparisons"] if c["id"] == "selection_rate.difference.between_groups")
-    shown = between_whom(one, of, "g")
-    of["suppressed"] = {"below": 20}
+    shown = between_whom(stated(one, "g"), audit_of(of))
+    of["suppressed"] = {"below": 20, "left_out": []}
 
     assert re.fullmatch(r"a \.\d{3} against c \.\d{3} \(highest\)", shown)
-    assert between_whom(one, of, "g").endswith("(highest shown)")
+    assert between_whom(stated(one, "g"), audit_of(of)).endswith("(highest shown)")
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
@@ -360,7 +400,7 @@ def test_the_highest_is_so_called_where_all_are_shown() -> None:
 def test_text_fits_its_width(name: str, width: int) -> None:
     """No line is wider, and every interval of a headline stands in one line."""
     of = result_of(name)
-    text = renderer("text")(of, width=width)
+    text = rendered("text", of, width=width)
 
     assert max(map(len, text.splitlines())) <= width
     for block in of["attributes"]:
@@ -375,9 +415,9 @@ def test_text_fits_its_width(name: str, width: int) -> None:
 
 def test_every_format_for_people_opens_with_the_answer() -> None:
     of = result("dp.difference<=0.05")
-    (first,) = answer(of)
+    (first,) = answer(audit_of(of))
     for name in ("text", "markdown", "html"):
-        text = re.sub(r"</?[a-z!][^>]*>|\\", "", renderer(name)(of))
+        text = re.sub(r"</?[a-z!][^>]*>|\\", "", rendered(name, of))
         words = " ".join(text.partition("fairfix audit of")[2].split())
         assert first.split(":")[0] in words
         assert words.index(first.split(":")[0]) < words.index("the whole interval lies")
@@ -392,7 +432,7 @@ def test_a_limit_is_drawn_that_far_from_the_best_group(check: str, beyond: int) 
     rates = {g["group"]: g["metrics"]["selection_rate"]["value"] for g in of["attributes"][0]["groups"]}
     limit, best = of["checks"][0]["limit"], max(rates.values())
     apart = [best - r > limit if "difference" in check else r / best < limit for r in rates.values()]
-    panel = renderer("html")(of).partition(">selection rate</text>")[2].partition(">TPR</text>")[0]
+    panel = rendered("html", of).partition(">selection rate</text>")[2].partition(">TPR</text>")[0]
     (line,) = re.findall(r'<line x1="([\d.]+)"[^>]*stroke-dasharray="5 3"', panel)
     dots = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', panel)]
 
@@ -410,7 +450,7 @@ def test_losses_in_any_unit_are_read_with_three_digits(unit: float) -> None:
     rows = pa.table({"g": group, "y": y, "score": score, "id": np.arange(400)})
     asked: dict[str, Any] = {"method": "fair-regression", "task": "regression", "group": "used"}
     result = fairfix.repair(rows, protected="g", label="y", id="id", **asked).to_dict()
-    text = renderer("text")(result)
+    text = rendered("text", result)
 
     number = r"(-?[\d.]+(?:e[+-]\d+)?)"
     table = {row["id"]: row for row in result["proof"]["holdout"]["table"]}
@@ -418,7 +458,7 @@ def test_losses_in_any_unit_are_read_with_three_digits(unit: float) -> None:
     assert said is not None
     for word, when in zip(said.groups(), ("before", "after"), strict=True):
         assert float(word) == pytest.approx(row[when]["value"], rel=5e-3)
-    line = re.findall(r"\n\| square loss .*\| ([+-]\S+) \[", renderer("markdown")(result))[0]
+    line = re.findall(r"\n\| square loss .*\| ([+-]\S+) \[", rendered("markdown", result))[0]
     assert float(line) == pytest.approx(row["change"]["value"], rel=5e-3)
     assert not re.search(r"\d{7}", text[: text.index("Data and settings")])
 
@@ -430,7 +470,7 @@ def test_means_that_round_alike_are_told_apart() -> None:
     y = 1e6 + x + (group == "a")
     rows = pa.table({"g": group, "y": y, "score": y, "id": np.arange(400)})
     asked: dict[str, Any] = {"method": "fair-regression", "task": "regression", "group": "used"}
-    text = renderer("text")(fairfix.repair(rows, protected="g", label="y", id="id", **asked).to_dict())
+    text = rendered("text", fairfix.repair(rows, protected="g", label="y", id="id", **asked).to_dict())
     pairs = re.findall(r"most:\s+its\s+mean\s+(rises|falls)\s+from\s+(\S+)\s+to\s+([^\s;]+\d)", text)
 
     assert {way for way, *_ in pairs} == {"rises", "falls"}

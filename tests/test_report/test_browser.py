@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.report import renderer
 from fairfix.report.svg import COLOURS, INK, QUIET
+
+from tests.results import rendered
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra 'browser' is not installed")
 axe = pytest.importorskip(
@@ -77,7 +78,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             saved = folder / f"{name}.json"
             status = run([*arguments, *more, "--config", "none", "--quiet", "--out", f"json={saved}"])
             assert status in (0, 1, 3)
-            page.write_text(renderer("html")(json.loads(saved.read_text(encoding="utf-8"))), encoding="utf-8")
+            page.write_text(rendered("html", json.loads(saved.read_text(encoding="utf-8"))), encoding="utf-8")
         return page
 
     return made

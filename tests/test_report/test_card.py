@@ -14,10 +14,10 @@ import jsonschema
 import pytest
 from fairfix.cli import run
 from fairfix.errors import UsageError
-from fairfix.report import renderer
 from fairfix.schema import json_schema
 
 from tests.conftest import Call, make_frame
+from tests.results import rendered
 
 LOANS = Path(__file__).parents[2] / "sample_data" / "loans.csv"
 RECORD = {"model": "loans *2*", "owner": "Credit risk", "purpose": "Who gets a loan", "date": "2024"}
@@ -59,14 +59,14 @@ def test_a_record_is_kept_with_every_result(kind: str, results: dict[str, dict[s
     assert record["data_sha256"] == "sha256:" + hashlib.sha256(LOANS.read_bytes()).hexdigest()
     assert record["versions"]["fairfix"] == fairfix.__version__
     for name in ("text", "html", "markdown"):
-        assert "Credit risk" in renderer(name)(results[kind])
+        assert "Credit risk" in rendered(name, results[kind])
 
 
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_card_says_whose_model_and_how_groups_fare(kind: str, results: dict[str, dict[str, Any]]) -> None:
     """Names are escaped; what nobody stated is said to be not stated; every group stands in the card of a model."""
-    card = renderer("card")(results[kind])
-    bare = renderer("card")({k: v for k, v in results[kind].items() if k != "record"})
+    card = rendered("card", results[kind])
+    bare = rendered("card", {k: v for k, v in results[kind].items() if k != "record"})
 
     assert card.startswith("# Model card: loans \\*2\\*\n")
     assert "owner: Credit risk" in card

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.errors import UsageError
-from fairfix.report import renderer
 from fairfix.tasks.result import Result
 
 from tests.data import people
+from tests.results import rendered
 
 HOSTILE = '</iframe><script>alert("1")</script> $x$'
 """A group that would leave its frame, run, and be set as mathematics."""
@@ -255,7 +255,7 @@ def test_a_picture_is_chosen_by_the_words_of_its_heading(results: dict[str, Resu
 
 def test_a_sentence_leads_to_the_definition_of_what_it_uses_first(results: dict[str, Any]) -> None:
     """Each term once on a page, there where it is used first, also with a capital; to a definition that is there."""
-    page = renderer("html")(results["repair"].to_dict())
+    page = rendered("html", results["repair"].to_dict())
     sentences = re.findall(r'<p class="answer">(.*?)</p>|<li>(.*?)</li>', page.replace("\n", " "))
     text = " ".join(answer or line for answer, line in sentences)
     links = re.findall(r'<a href="#(d-[^"]+)">([^<]*)</a>', text)

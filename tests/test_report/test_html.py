@@ -17,17 +17,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
-from fairfix.report import layout, renderer
+from fairfix.report import layout
 from fairfix.report.html_ import _breakable
 from fairfix.report.layout import MARKS
 from fairfix.report.svg import CURVES, Curve, Dot, dots, lines, span_of
 
+from tests.results import audit_dict, rendered, struct
 from tests.test_report.test_report import READINGS, result_of, rows
 
 ROOT = Path(__file__).parents[2]
@@ -152,7 +152,7 @@ WITH_GROUPS = ("attribute", "people", "rule")
 @pytest.mark.parametrize("name", READINGS)
 @pytest.mark.parametrize("exact", [True, False])
 def test_every_audit_makes_a_sound_page(name: str, exact: bool) -> None:
-    page = assert_sound(renderer("html")(json.loads(renderer("json")(result_of(name, exact=exact)))))
+    page = assert_sound(rendered("html", json.loads(rendered("json", result_of(name, exact=exact)))))
 
     assert page.all("svg")
 
@@ -160,18 +160,18 @@ def test_every_audit_makes_a_sound_page(name: str, exact: bool) -> None:
 @pytest.mark.parametrize("kind", ["audit", "repair", "compare", "classes"])
 def test_every_kind_makes_a_sound_page(kind: str, saved: dict[str, Any]) -> None:
     """With pictures, and the same bytes twice."""
-    text = renderer("html")(saved[kind])
+    text = rendered("html", saved[kind])
     page = assert_sound(text)
 
     assert page.all("svg")
-    assert text == renderer("html")(saved[kind])
+    assert text == rendered("html", saved[kind])
 
 
 def test_the_running_head_of_paper_is_the_title() -> None:
     """As CSS reads it, where a blank after an escape ends the escape."""
     result = hostile_audit()
     result["data"]["source"] = 'a (b) c" d\\ e.csv'
-    text = renderer("html")(result)
+    text = rendered("html", result)
     head = re.findall(r'@top-left { content: "([^"]*)" }', text)
 
     assert [re.sub(r"\\([0-9a-f]{6})\s?", lambda one: chr(int(one[1], 16)), one) for one in head] == [
@@ -183,7 +183,7 @@ def test_hostile_names_are_text() -> None:
     """A group, a column or a source called like markup is shown as it is called, in tables and in pictures."""
     result = hostile_audit()
     result["data"]["source"] = HOSTILE
-    text = renderer("html")(result)
+    text = rendered("html", result)
     page = assert_sound(text)
 
     assert "<script" not in text
@@ -212,7 +212,7 @@ def with_markup(value: Any, key: str = "") -> Any:
 @pytest.mark.parametrize("kind", ["audit", "repair", "compare", "classes"])
 def test_no_text_of_a_result_is_markup(kind: str, saved: dict[str, Any]) -> None:
     """Whatever text it is that holds markup, the page shows it and has the elements it had."""
-    plain, hostile = (assert_sound(renderer("html")(one)) for one in (saved[kind], with_markup(saved[kind])))
+    plain, hostile = (assert_sound(rendered("html", one)) for one in (saved[kind], with_markup(saved[kind])))
 
     assert sum(HOSTILE in text for _, text in hostile.texts) > 20
     assert [tag for tag, _ in plain.elements] == [tag for tag, _ in hostile.elements]
@@ -222,7 +222,7 @@ def test_hostile_names_in_a_comparison_are_text(saved: dict[str, Any]) -> None:
     """The same for the picture of the frontier."""
     text = json.dumps(saved["compare"]).replace("[race]", f"[{json.dumps(HOSTILE)[1:-1]}]")
     text = text.replace('"ramp', f'"{json.dumps(HOSTILE)[1:-1]} ramp')
-    page = renderer("html")(json.loads(text))
+    page = rendered("html", json.loads(text))
 
     assert_sound(page)
     assert "<script" not in page
@@ -231,7 +231,7 @@ def test_hostile_names_in_a_comparison_are_text(saved: dict[str, Any]) -> None:
 def test_every_number_of_a_picture_is_in_its_table(saved: dict[str, Any]) -> None:
     """Rates with their intervals, the distributions, the calibration with its rows."""
     block = saved["audit"]["attributes"][0]
-    text = assert_sound(renderer("html")(saved["audit"])).text("svg", "style")
+    text = assert_sound(rendered("html", saved["audit"])).text("svg", "style")
     for group in block["groups"]:
         for name in ("selection_rate", "true_positive_rate", "auc"):
             assert all(f"{group['metrics'][name][end]:.4f}" in text for end in ("value", "low", "high"))
@@ -242,7 +242,7 @@ def test_every_number_of_a_picture_is_in_its_table(saved: dict[str, Any]) -> Non
 
 def test_verdicts_are_words_and_limits_are_explained(saved: dict[str, Any]) -> None:
     for kind in ("audit", "repair"):
-        page = assert_sound(renderer("html")(saved[kind]))
+        page = assert_sound(rendered("html", saved[kind]))
         marks = [
             data
             for path, data in page.texts
@@ -256,7 +256,7 @@ def test_verdicts_are_words_and_limits_are_explained(saved: dict[str, Any]) -> N
 
 def test_what_is_shown_is_defined(saved: dict[str, Any]) -> None:
     """Every metric of the group table and every comparison has its definition on the page."""
-    text = assert_sound(renderer("html")(saved["audit"])).text("style")
+    text = assert_sound(rendered("html", saved["audit"])).text("style")
     for told in (
         "P(decision = 1 | y = 1)",
         "E[-log P(y)]",
@@ -264,7 +264,7 @@ def test_what_is_shown_is_defined(saved: dict[str, Any]) -> None:
         "P(score > median",
     ):
         assert told.replace("P(score > score", "P(score of a positive > score") in text
-    repair = assert_sound(renderer("html")(saved["repair"])).text("style")
+    repair = assert_sound(rendered("html", saved["repair"])).text("style")
     assert "E[(p - y)^2]" in repair
     assert "accuracy = P(decision = y)" in repair
 
@@ -273,7 +273,7 @@ def test_decisions_are_counted_by_group(saved: dict[str, Any]) -> None:
     """How many are selected, and their rate against the highest."""
     groups = saved["audit"]["attributes"][0]["groups"]
     highest = max(g["metrics"]["selection_rate"]["value"] for g in groups)
-    page = renderer("html")(saved["audit"])
+    page = rendered("html", saved["audit"])
     table = page.partition("<caption>Decisions by race</caption>")[2].partition("</table>")[0]
     for group in groups:
         row = table.partition(f'<th scope="row">{group["group"]}</th>')[2].partition("</tr>")[0]
@@ -288,7 +288,7 @@ def test_rows_are_accounted_for() -> None:
     data["race"] = pa.array([None if i % 50 == 0 else x for i, x in enumerate(data["race"].to_pylist())])
     reading = Reading(Columns(("race",), label="label", score="score"), missing_group="drop")
     result = audit_dict(audit(data, reading))
-    text = assert_sound(renderer("html")(result)).text("style")
+    text = assert_sound(rendered("html", result)).text("style")
 
     for one in result["data"]["rows"]["excluded"]:
         assert f"left out: {one['reason']}" in text
@@ -300,7 +300,7 @@ def test_the_gap_is_marked_where_it_is(saved: dict[str, Any]) -> None:
     """The thick line stands at the score of the KS distance, between the two shares."""
     gap = saved["audit"]["attributes"][0]["distribution"]["gap"]
     scores = saved["audit"]["attributes"][0]["distribution"]["scores"]
-    text = renderer("html")(saved["audit"])
+    text = rendered("html", saved["audit"])
     (x, high, same, low) = map(
         float,
         re.findall(
@@ -322,7 +322,7 @@ def test_many_groups_are_drawn_in_part_and_told_in_full() -> None:
         "label": pa.array(rng.integers(0, 2, 3000)),
         "score": pa.array(rng.random(3000)),
     }
-    text = renderer("html")(audit_dict(audit(data, Reading(Columns(("g",), label="label", score="score")))))
+    text = rendered("html", audit_dict(audit(data, Reading(Columns(("g",), label="label", score="score")))))
     page = assert_sound(text)
 
     assert "30 of 45 groups" in page.text()
@@ -335,7 +335,7 @@ def test_every_point_of_a_comparison_is_drawn_where_it_is(saved: dict[str, Any])
     gap, quality = "selection_rate.difference.between_groups [race]", "accuracy"
     points = [p for p in saved["compare"]["points"] if gap in p["gaps"]]
     front = sorted(p["gaps"][gap]["value"] for p in points if f"{gap}|{quality}" in p["front"])
-    pictures = re.findall(r"<svg.*?</svg>", renderer("html")(saved["compare"]), re.DOTALL)
+    pictures = re.findall(r"<svg.*?</svg>", rendered("html", saved["compare"]), re.DOTALL)
     (picture,) = (one for one in pictures if ">accuracy against demographic parity difference [race]<" in one)
     titles = {p["title"] for p in points}
     line = re.search(r'<polyline points="([^"]*)"', picture)
@@ -351,17 +351,17 @@ def test_every_point_of_a_comparison_is_drawn_where_it_is(saved: dict[str, Any])
 
 def test_pictures_need_no_matplotlib(saved: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The frontier is drawn as all pictures are, and the same with and without it."""
-    text = renderer("html")(saved["compare"])
+    text = rendered("html", saved["compare"])
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
-    assert renderer("html")(saved["compare"]) == text
+    assert rendered("html", saved["compare"]) == text
     assert assert_sound(text).all("svg")
 
 
 def test_a_comparison_without_points_says_so(saved: dict[str, Any]) -> None:
     """Every method failed: the page has no picture and no empty table."""
     failed = [{"title": "ramp", "slack": 0.0, "failure": "no solution"}]
-    page = assert_sound(renderer("html")({**saved["compare"], "points": failed}))
+    page = assert_sound(rendered("html", {**saved["compare"], "points": failed}))
 
     assert not page.all("svg")
     assert "There are no candidates to show" in page.text()
@@ -376,8 +376,8 @@ def test_a_group_called_like_a_verdict_is_none() -> None:
     }
     reading = Reading(Columns(("g",), label="label", score="score"))
     result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=1"),))))
-    assert len(re.findall('class="mark', renderer("html")(result))) == 2  # of the whole, and of the check
-    plain, coloured = (renderer("text")(result, color=colour) for colour in (False, True))
+    assert len(re.findall('class="mark', rendered("html", result))) == 2  # of the whole, and of the check
+    plain, coloured = (rendered("text", result, color=colour) for colour in (False, True))
     assert plain.count("PASS") > 3
     assert len(re.findall("\x1b\\[32mPASS", coloured)) == 1
 
@@ -388,7 +388,7 @@ def test_a_column_called_like_a_metric_keeps_its_name() -> None:
     data["auc"] = data.pop("race")
     result = audit_dict(audit(data, Reading(Columns(("auc",), label="label", score="score"))))
 
-    assert "<h2>auc</h2>" in renderer("html")(result)
+    assert "<h2>auc</h2>" in rendered("html", result)
 
 
 def test_a_result_of_an_older_version_is_rendered() -> None:
@@ -400,7 +400,7 @@ def test_a_result_of_an_older_version_is_rendered() -> None:
             for point in group.get("calibration", ()):
                 del point["rows"]
 
-    assert_sound(renderer("html")(result))
+    assert_sound(rendered("html", result))
 
 
 def test_pictures_survive_odd_numbers() -> None:
@@ -517,20 +517,24 @@ def test_of_very_many_groups_a_table_has_the_worst(
         ]
     assert len(groups) > 2
     monkeypatch.setattr(layout, "MOST_GROUPS", 2)
-    shown = [one for one in layout.layout(result) if "group" in one.title.lower() or one.kind in WITH_GROUPS]
+    shown = [
+        one
+        for one in layout.layout(struct(result))
+        if "group" in one.title.lower() or one.kind in WITH_GROUPS
+    ]
     grids = [grid for one in shown for grid in one.grids if grid.headings[0] == "group"]
 
     assert grids
     for grid in grids:
         names = {row[0] for row in grid.rows} - {"everybody", "overall"}
         assert names == {name for _, name in sorted(groups)[-2:]}
-    assert f"The table has 2 of {len(groups)} groups" in renderer("text")(result)
-    assert all(name in renderer("json")(result) for _, name in groups)
+    assert f"The table has 2 of {len(groups)} groups" in rendered("text", result)
+    assert all(name in rendered("json", result) for _, name in groups)
 
 
 def test_a_number_and_its_interval_stay_together(saved: dict[str, Any]) -> None:
     """Cells of words do not break inside a value, and tables of words say what they are when they fall apart."""
-    page = renderer("html")(saved["audit"])
+    page = rendered("html", saved["audit"])
     assert re.search(r'<td role="cell" class="value" data-label="value">\d\.\d{4} \[', page)
     for _, attributes in Page(page).elements:
         if attributes.get("class") == "cards":
@@ -539,13 +543,13 @@ def test_a_number_and_its_interval_stay_together(saved: dict[str, Any]) -> None:
 
 def test_a_long_page_lists_its_sections() -> None:
     """Every link leads to a section of the page, in their order; a short page has none."""
-    page = assert_sound(renderer("html")(result_of("plain")))
+    page = assert_sound(rendered("html", result_of("plain")))
     links = [one["href"][1:] for one in page.all("a") if not one["href"].startswith("#d-")]
 
     assert links[-1] == "definitions"
     assert links == [attributes["id"] for attributes in page.all("section") if "id" in attributes]
     assert len(links) > 4
-    assert not assert_sound(renderer("html")(result_of("weights"))).all("nav")
+    assert not assert_sound(rendered("html", result_of("weights"))).all("nav")
 
 
 def test_curves_carry_their_names_apart() -> None:
@@ -566,7 +570,7 @@ def test_bounds_of_true_groups_are_drawn_side_by_side(tmp_path: Path) -> None:
     command = ["audit", str(tmp_path / "d.parquet"), "--protected", "race", "--config", "none", "-q"]
     assert run([*command, "--noise", str(tmp_path / "n.csv"), "--out", f"json={tmp_path / 'a.json'}"]) == 0
     result = json.loads((tmp_path / "a.json").read_text())
-    text = assert_sound(renderer("html")(result)).text("style")
+    text = assert_sound(rendered("html", result)).text("style")
     found = next(c for c in result["noise"]["comparisons"] if c["name"] == "selection_rate.difference")
 
     assert "worst case N1" in text

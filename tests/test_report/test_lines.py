@@ -12,11 +12,13 @@ from typing import Any
 import fairfix
 import pytest
 from fairfix.cli import run
-from fairfix.report import FORMATS, renderer, unrun
+from fairfix.report import FORMATS, unrun
+from fairfix.schema.unrun import Unrun
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.data import scored
+from tests.results import rendered
 from tests.strategies import examples
 
 MARK = "import"
@@ -59,18 +61,19 @@ def test_no_line_of_a_report_begins_with_a_name(names: list[str], columns: list[
     columns = [one.replace(",", "") for one in columns]
     for result in results(names, columns):
         for name in FORMATS:
-            gated = name in ("junit", "github", "sarif", "comment") and "checks" not in result.content
+            gated = name in ("junit", "github", "sarif", "comment") and not hasattr(result.content, "checks")
             if gated:
                 continue
             settings = {"text": {"width": width, "detail": True}, "markdown": {"detail": True}}.get(name, {})
-            assert lines_of(renderer(name)(result.content, **settings)) == [], name
+            assert lines_of(rendered(name, result.content, **settings)) == [], name
 
 
 @given(NAMES)
 def test_no_report_of_a_run_that_did_not_happen_begins_one(name: str) -> None:
-    problem = {"schema": "fairfix.unrun/1", "fairfix": "0", "command": "audit", "status": 2, "code": "data"}
+    text = f"column {name!r} is missing; {name}"
+    problem = Unrun(fairfix="0", command="audit", status=2, code="data", message=text)
     for one in FORMATS:
-        assert lines_of(unrun(one, {**problem, "message": f"column {name!r} is missing; {name}"})) == []
+        assert lines_of(unrun(one, problem)) == []
 
 
 @given(st.lists(NAMES, min_size=2, max_size=2, unique=True), NAMES)

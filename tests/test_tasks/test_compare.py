@@ -23,7 +23,6 @@ from fairfix.methods import available
 from fairfix.methods.problem import RepairProblem
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.true_groups import audit_noisy
-from fairfix.report import renderer
 from fairfix.report.comparisons import named
 from fairfix.report.layout import layout
 from fairfix.schema import json_schema
@@ -31,6 +30,7 @@ from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, co
 from fairfix.tasks.fit_and_evaluate import split_rows
 
 from tests.conftest import Call
+from tests.results import rendered, struct
 
 NONE = NoiseTable("table", ("0", "1"), ("0", "1"), np.eye(2), "count")
 """No noise."""
@@ -194,7 +194,7 @@ def test_same_input_same_bytes(runs: tuple[Path, Path]) -> None:
 
 def test_text_shows_the_frontier_and_who_needs_the_group(runs: tuple[Path, Path]) -> None:
     """The table has a row per point with its interval, the frontier mark and whether the group is needed."""
-    out = renderer("text")(json.loads((runs[0] / "json").read_text()), detail=True, width=160)
+    out = rendered("text", json.loads((runs[0] / "json").read_text()), detail=True, width=160)
 
     assert "KS distance, to overall [sex]" in out
     assert "uses group" in out
@@ -337,7 +337,7 @@ def test_a_comparison_without_a_score_says_that_there_is_no_base(runs: tuple[Pat
     for point in result["points"]:
         point["title"] = "another" if point["title"] == "original model" else point["title"]
 
-    lines = next(iter(layout(result))).lines
+    lines = next(iter(layout(struct(result)))).lines
 
     assert lines[0].startswith("There is no original model")
     assert not any("of the original model" in line for line in lines)
@@ -346,8 +346,8 @@ def test_a_comparison_without_a_score_says_that_there_is_no_base(runs: tuple[Pat
 def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -> None:
     """The first words say what to take for which gap, and on what they rest; no line is wider than the terminal."""
     result = json.loads((runs[0] / "json").read_text())
-    text = renderer("text")(result, width=80)
-    heading = next(iter(layout(result)))
+    text = rendered("text", result, width=80)
+    heading = next(iter(layout(struct(result))))
 
     base = next(point for point in result["points"] if point["title"] == "original model")
     gap = base["gaps"]["selection_rate.difference.between_groups [sex]"]["value"]
@@ -361,4 +361,4 @@ def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -
     assert named(result["points"][chosen_point["point"]]) in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     assert "log_loss" not in text
-    assert "log_loss" in renderer("text")(result, width=80, detail=True)
+    assert "log_loss" in rendered("text", result, width=80, detail=True)

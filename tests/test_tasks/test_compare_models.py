@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 from fairfix.errors import DataError, UsageError
-from fairfix.report import FORMATS, is_gated, renderer
+from fairfix.report import FORMATS, is_gated
 from fairfix.schema import json_schema
 from fairfix.tasks.compare import compare
+
+from tests.results import rendered
 
 GAP = "selection_rate.difference.between_groups"
 
@@ -66,7 +68,7 @@ def test_changes_are_those_of_the_rows(weight: str | None) -> None:
         assert [one[key]["value"] for one in result["groups"]] == pytest.approx(rates)
         ends = [(rates[i], "abc"[i]) for i in np.argsort(rates)[[0, -1]]]
         said = " to ".join(f"{100 * rate:.1f}% for {group}" for rate, group in ends)
-        assert f"{said} with {name}" in " ".join(renderer("text")(result).split())
+        assert f"{said} with {name}" in " ".join(rendered("text", result).split())
         assert by["accuracy"][key]["value"] == pytest.approx(np.average(yes == frame["y"], weights=w))
     for one in by.values():
         assert one["value"] == pytest.approx(one["new"]["value"] - one["old"]["value"])
@@ -75,7 +77,7 @@ def test_changes_are_those_of_the_rows(weight: str | None) -> None:
     assert by["auc"]["low"] < now["low"] - then["high"]
     assert by["auc"]["high"] > now["high"] - then["low"]
     assert by[GAP]["high"] < 0
-    text = renderer("text")(result)
+    text = rendered("text", result)
     assert "It gets better" in " ".join(text.split("Quality, all rows")[0].split())
 
 
@@ -86,7 +88,7 @@ def test_who_gets_least_and_most_is_said_in_the_unit_of_the_scores() -> None:
     result = compared(frame, task="regression")
     gap = "mean_score.difference.between_groups"
     result["changes"] = [one for one in result["changes"] if one["comparison"] == gap]
-    text = " ".join(renderer("text")(result).split())
+    text = " ".join(rendered("text", result).split())
     groups = {one["group"]: (one["old"]["value"], one["new"]["value"]) for one in result["groups"]}
 
     means = frame.groupby("race")[["old", "fair"]].mean()

@@ -12,11 +12,11 @@ import fairfix
 import numpy as np
 import pyarrow as pa
 import pytest
-from fairfix.report import renderer
 from fairfix.report.layout import layout
 from fairfix.tasks.advice import REFUSED
 
 from tests.conftest import Call
+from tests.results import rendered, struct
 from tests.strategies import examples
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "loans.parquet"
@@ -84,7 +84,7 @@ def test_every_candidate_has_the_warnings_of_its_repair(world: str) -> None:
     """
     data, options = WORLDS[world]
     settings = {"protected": "group", "slacks": [0.03], **options}
-    points = fairfix.compare(data, **settings).content["points"]
+    points = fairfix.compare(data, **settings).to_dict()["points"]
 
     made = [point for point in points if "command" in point]
     assert made
@@ -93,8 +93,8 @@ def test_every_candidate_has_the_warnings_of_its_repair(world: str) -> None:
         repaired = eval(point["command"], {"fairfix": fairfix, "data": data, "noise": NOISE})  # noqa: S307  ours
         if "'membership'" in point["command"]:  # groups are not recorded for it, so it holds out other rows
             continue
-        assert told(repaired.content) == told(point), point["command"]
-        proof = repaired.content["proof"]["holdout"]
+        assert told(repaired.to_dict()) == told(point), point["command"]
+        proof = repaired.to_dict()["proof"]["holdout"]
         assert proof["randomized"] == pytest.approx(point["randomized"], abs=1e-12)
         rate = next((row for row in proof["table"] if row["name"] == "selection_rate"), None)
         if rate is not None:
@@ -110,7 +110,7 @@ def test_what_is_advised_on_the_sample_is_made_without_another_warning(call: Cal
     )
     assert status == 0, err
     result = json.loads(out)
-    said = " ".join(line for section in layout(result) for line in section.lines)
+    said = " ".join(line for section in layout(struct(result)) for line in section.lines)
 
     places = {one["point"] for one in result["advice"]} - {None}
     assert places
@@ -132,7 +132,7 @@ def test_where_nothing_can_be_recommended_nothing_is() -> None:
     data, options = people(1, 2000, gap=0.0), {"threshold": 0.15}
     result = fairfix.compare(
         data, protected="group", slacks=[0.02, 0.1], methods="logloss", **options
-    ).content
+    ).to_dict()
     alarmed = [i for i, point in enumerate(result["points"]) if {code for code, _ in told(point)} & REFUSED]
 
     assert alarmed
@@ -155,7 +155,7 @@ def test_selection_and_chance_are_columns_of_every_form() -> None:
     points, whom = result.to_frame(), result.to_frame("people")
 
     for form in ("text", "html", "markdown"):
-        text = renderer(form)(result.content)
+        text = rendered(form, result.content)
         assert all(heading in text for heading in ("selected, %", "by group, %", "randomized"))
     ramp = points[points.method == "ramp"]
     assert (ramp.randomized > 0).all()

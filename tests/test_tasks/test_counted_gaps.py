@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.cli import run
-from fairfix.report import renderer
+
+from tests.results import rendered
 
 ROWS = 700
 EASY = "dp.difference[race]<=0.95"
@@ -102,7 +103,7 @@ def test_no_check_passes_for_groups_that_nothing_is_proven_for(name: str, tmp_pa
     if words:
         warnings = [one["text"] for one in result["messages"] if one["severity"] == "warning"]
         assert (words if name != "hidden" else "rows of small groups") in warnings[0]
-        assert words in " ".join(renderer("text")(result).split())
+        assert words in " ".join(rendered("text", result).split())
 
 
 @pytest.mark.parametrize("column", ["race", "score", "label"])

@@ -86,7 +86,7 @@ def test_what_is_certain_of_values_is_so_on_the_rows(name: str, decisions: str) 
     result = repair(count(fit, reading), count(held, reading), slack=0.05, decisions=decisions)
     _, row, value, mass = shipped(result, held, weight)
     counts, group, label = (
-        result.content["counts"],
+        result.to_dict()["counts"],
         held["race"].to_numpy()[row],
         held["label"].to_numpy()[row],
     )
@@ -109,10 +109,10 @@ def test_what_is_certain_of_values_is_so_on_the_rows(name: str, decisions: str) 
         assert counts["losses"]["log_loss"]["low"] == pytest.approx(log, abs=1e-9)
     else:
         assert "infinite" in counts["losses"]["log_loss"]["reason"]
-    (shown,) = (one for one in result.content["proof"]["holdout"]["table"] if one["id"] == KS)
+    (shown,) = (one for one in result.to_dict()["proof"]["holdout"]["table"] if one["id"] == KS)
     assert shown["after"]["value"] == pytest.approx(max(exact.values()), abs=1e-9)
     assert shown["after"].get("bound", 0.0) == 0.0
-    (of_fit,) = (one for one in result.content["proof"]["fit"]["table"] if one["id"] == KS)
+    (of_fit,) = (one for one in result.to_dict()["proof"]["fit"]["table"] if one["id"] == KS)
     assert decisions == "deterministic" or of_fit["after"]["value"] <= 0.05 + 1e-9
 
 
@@ -168,11 +168,11 @@ def test_the_loss_on_real_labels_lies_between_the_certified_ends(unit: float) ->
     result = repair(count(fit, reading), count(held, reading), slack=0.05)
     _, row, value, mass = shipped(result, held, np.ones(len(held)))
     loss = float(mass @ (value - held["label"].to_numpy()[row]) ** 2) / mass.sum()
-    ends = result.content["counts"]["losses"]["square_loss"]
+    ends = result.to_dict()["counts"]["losses"]["square_loss"]
     exact = distances(value, mass, held["race"].to_numpy()[row])
 
     assert ends["low"] <= loss <= ends["high"] < 2 * loss
-    for one in result.content["counts"]["certified"]:
+    for one in result.to_dict()["counts"]["certified"]:
         assert one["rates"] == {}
         assert one["distance"]["low"] - 1e-9 <= exact[one["group"]] <= one["distance"]["high"] + 1e-9
 
@@ -189,10 +189,10 @@ def test_rows_that_are_hidden_widen_what_is_certain() -> None:
     _, row, value, mass = shipped(result, held, np.ones(len(held)))
     exact = distances(value, mass, held["race"].to_numpy()[row])
 
-    for one in result.content["counts"]["certified"]:
+    for one in result.to_dict()["counts"]["certified"]:
         assert one["distance"]["low"] <= exact[one["group"]] <= one["distance"]["high"]
         assert one["distance"]["high"] - one["distance"]["low"] > 1e-3
-    assert set(result.content["counts"]["losses"]) == {"log_loss", "square_loss"}
+    assert set(result.to_dict()["counts"]["losses"]) == {"log_loss", "square_loss"}
 
 
 def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811  the fixture that is imported

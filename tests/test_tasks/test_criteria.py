@@ -17,6 +17,7 @@ from fairfix.report.layout import layout
 from fairfix.sklearn import RepairedClassifier
 from sklearn.linear_model import LogisticRegression
 
+from tests.results import struct
 from tests.strategies import PROFILE
 
 NOISE = pd.DataFrame(
@@ -126,7 +127,7 @@ def test_every_criterion_is_a_comparison_that_the_report_opens_with(name: str) -
     data, many = people(0, 300, 0.6), 0
     for options, result in repairs(name, 0, data):
         many += 1
-        content = result.content
+        content = result.to_dict()
         criterion = Comparison.parse(content["criterion"])
         assert criterion.id == content["criterion"], options
         assert criterion.exists, (options, content["criterion"])
@@ -140,7 +141,9 @@ def test_every_criterion_is_a_comparison_that_the_report_opens_with(name: str) -
                     row["name"],
                 )
         titles = [criterion.title, criterion.to(TRUE_GROUPS).title]
-        lines = [line for line in next(iter(layout(content))).lines if not line.startswith("warning: ")]
+        lines = [
+            line for line in next(iter(layout(struct(content)))).lines if not line.startswith("warning: ")
+        ]
         opening = lines[0].replace(",", "")  # a sentence needs not the comma that a heading has
         assert any(title.replace(",", "") in opening for title in titles), (options, lines)
     assert many > 2
@@ -152,9 +155,9 @@ def test_where_nothing_was_to_repair_it_is_said(name: str) -> None:
     """Where groups are alike in all that there is, every repair says that it may have had nothing to do."""
     data = people(1, 300, 0.0)
     for options, result in repairs(name, 1, data, ("minimax", "bounded_group_loss")):
-        codes = {one["code"] for one in result.content["messages"] if one["severity"] == "warning"}
+        codes = {one["code"] for one in result.to_dict()["messages"] if one["severity"] == "warning"}
         said = codes & {"no_help", "gap_before", "gap_after", "constant", "selection", "infeasible"}
-        assert said, (options, result.content["criterion"], codes)
+        assert said, (options, result.to_dict()["criterion"], codes)
 
 
 @pytest.mark.parametrize("drop", [True, False])

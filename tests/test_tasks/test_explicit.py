@@ -215,7 +215,7 @@ CONTEXTS: Mapping[str, tuple[Callable[..., Any], type, Callable[[Path], dict[str
 def outcome(function: Callable[..., Any], given: Mapping[str, Any]) -> str | None:
     """Return what a run says, None where it is refused."""
     try:
-        return json.dumps(function(**given).content, default=str, sort_keys=True)
+        return json.dumps(function(**given).to_dict(), default=str, sort_keys=True)
     except FairfixError:
         return None
 
@@ -261,7 +261,7 @@ def test_the_scale_of_margins_is_the_one_that_is_said(scale: str, folder: Path) 
         assert scale in ("probability", "percent", "margin")
     else:
         assert json.loads(said)["settings"]["score_scale"] == scale
-    assert fairfix.audit(**given).content["settings"]["score_scale"] == "raw"
+    assert fairfix.audit(**given).to_dict()["settings"]["score_scale"] == "raw"
 
 
 @pytest.mark.parametrize("kind", ["proba", "decision"])
@@ -277,7 +277,7 @@ def test_margins_that_are_log_odds_are_repaired_and_predicted_as_such(folder: Pa
     """The scale that was said for the model file is kept in the artifact."""
     given = {"data": people(), **ROLES, **model(folder, "raw"), "method": "ramp"}
     made = fairfix.repair(**given, score_scale="logit")
-    assert made.content["settings"]["score_scale"] == "logit"
+    assert made.to_dict()["settings"]["score_scale"] == "logit"
     told = fairfix.predict(made.repaired, people(), **model(folder, "raw"))
     chance = told["p_positive"].to_numpy()
     assert ((chance >= 0) & (chance <= 1)).all()

@@ -21,6 +21,7 @@ from fairfix.tasks.predict import predict
 from fairfix.tasks.repair import RepairResult, repair
 
 from tests.data import scored
+from tests.results import struct
 
 METHODS: dict[str, dict[str, Any]] = {
     "ramp": {"method": "ramp", "slack": 0.02},
@@ -54,7 +55,7 @@ def repaired(name: str, digits: int = 9) -> RepairResult:
 @pytest.mark.parametrize("part", ["fit", "holdout"])
 def test_who_moves_is_what_rates_change(name: str, part: str) -> None:
     """A rate after is the one before, plus who goes from no to yes, less who goes from yes to no; so is the whole."""
-    proof = repaired(name).content["proof"][part]
+    proof = repaired(name).to_dict()["proof"][part]
     (block,) = proof["people"]
     assert [one["group"] for one in block["groups"]] == ["a", "b", "c"]
     assert sum(one["rows"] for one in block["groups"]) == proof["rows"]
@@ -74,7 +75,7 @@ def test_a_rule_that_is_shown_is_the_rule(name: str, digits: int) -> None:
     """Straight lines between the scores of a rule give what the artifact gives people of new scores and of old ones."""
     result = repaired(name, digits)
     rng = np.random.default_rng(0)
-    rules = result.content["rule"]
+    rules = result.to_dict()["rule"]
     assert [one["group"] for one in rules] == ["a", "b", "c"]
     for one in rules:
         assert (np.diff(one["scores"]) > 0).all()
@@ -124,7 +125,7 @@ def test_knots_are_on_the_scale_of_the_scores(scale: Any) -> None:
 
 @pytest.mark.parametrize("name", ["values", "blind"])
 def test_where_more_than_the_score_decides_no_rule_is_shown(name: str) -> None:
-    assert repaired(name).content["rule"] == []
+    assert not repaired(name).content.rule
 
 
 @pytest.mark.parametrize(
@@ -154,8 +155,8 @@ def test_rules_in_words(scores: Any, probabilities: Any, words: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_repair_opens_with_the_answer(name: str) -> None:
     """The warnings, the gap before and after with its slack, whom it changes, the cost, and what is needed."""
-    result = repaired(name).content
-    heading, *rest = layout(result)
+    result = repaired(name).to_dict()
+    heading, *rest = layout(struct(result))
     told = (one for one in result["messages"] if one["severity"] == "warning")
     warnings = [f"warning: {one['text']} [{one['code']}]" for one in told]
     assert heading.lines[: len(warnings)] == tuple(warnings)
@@ -183,7 +184,7 @@ def test_a_repair_opens_with_the_answer(name: str) -> None:
 def test_losses_of_decisions_are_not_compared_with_losses_of_scores() -> None:
     """They stand in a table of their own, without a change; losses of repaired values have one."""
     for name, apart in (("ramp", True), ("blind", False)):
-        proof = repaired(name).content["proof"]["holdout"]
+        proof = repaired(name).to_dict()["proof"]["holdout"]
         losses = [row for row in (*proof["table"], *proof.get("other", ())) if row["id"] == "square_loss"]
         assert losses
         assert all(bool(row.get("unlike")) == apart for row in losses)

@@ -71,13 +71,13 @@ def pair_reach(first: float, second: float, alpha: float) -> float:
 
 def test_the_bound_is_the_gap_on_the_rows_of_the_fit_and_how_far_any_rule_may_be_off() -> None:
     result = made(rows()[lambda one: one["race"] != "c"], slack=0.2)
-    one = result.content["guarantee"]
+    one = result.to_dict()["guarantee"]
     fit, group = result.outcome.fit, {r["group"]: r["rows"] for r in one["rows"]}
     gap = next(r.after.value for r in fit.table if r.id == one["criterion"])
 
     assert one["measured"] == pytest.approx(gap, abs=1e-12)
     assert one["bound"] == pytest.approx(gap + pair_reach(group["a"], group["b"], 0.04), abs=1e-3)
-    assert sum(group.values()) == result.content["split"]["fit"]
+    assert sum(group.values()) == result.to_dict()["split"]["fit"]
     assert 0 < one["inner_slack"] < one["bound"] <= one["slack"] == 0.2
 
 
@@ -139,8 +139,8 @@ def test_strata_are_compared_within() -> None:
     (shown,) = (
         row for row in result.outcome.fit.table if row.id == "selection_rate.difference.within_strata"
     )
-    assert result.content["guarantee"]["measured"] == pytest.approx(shown.after.value, abs=1e-12)
-    assert {one["group"] for one in result.content["guarantee"]["rows"]} == {
+    assert result.to_dict()["guarantee"]["measured"] == pytest.approx(shown.after.value, abs=1e-12)
+    assert {one["group"] for one in result.to_dict()["guarantee"]["rows"]} == {
         f"{town} & {race}" for town in ("north", "south") for race in "abc"
     }
 
@@ -186,7 +186,7 @@ def test_what_is_promised_is_what_the_proof_shows_with_how_far_rows_may_be_off(
         data = rows(many).drop(columns="weight")
         data = data.assign(age=np.round(40 + 9 * data["score"], 1), p_a=data["p"], p_b=1 - data["p"])
         result = made(data, **{"slack": 0.4, **asked})
-        one, proof = result.content["guarantee"], result.outcome
+        one, proof = result.to_dict()["guarantee"], result.outcome
         shown = proof.fit if way == "uniform" else proof.judged
         (row,) = (row for row in shown.table if row.id == of)
         bounds.append(one["bound"] - one["measured"])
@@ -230,14 +230,14 @@ def test_a_promise_without_recorded_groups_says_what_it_takes_for_granted(
     data = rows().assign(age=lambda one: 40 + 9 * one["yes"], p_a=lambda one: one["p"])
     data = data.assign(p_b=1 - data["p_a"], likely=np.where(data["p_a"] > 0.5, "a", "b"))
 
-    assert re.search(words, made(data, slack=0.4, **asked).content["guarantee"]["says"])
+    assert re.search(words, made(data, slack=0.4, **asked).to_dict()["guarantee"]["says"])
 
 
 def test_a_ratio_is_promised_by_the_least_of_both_rates_together() -> None:
     """By a grid of the edge of the triangle of what both rates may be off; ratios either way round."""
     data = rows()[lambda one: one["race"] != "c"].reset_index(drop=True)
     result = made(data, slack=None, constraint="dp.ratio>=0.75")
-    one = result.content["guarantee"]
+    one = result.to_dict()["guarantee"]
     group, fitted = {r["group"]: r["rows"] for r in one["rows"]}, data.loc[result.outcome.split.fit]
     chance = result.repaired.predict(fitted)["p_positive"].to_numpy()
     a, b = (chance[(fitted["race"] == name).to_numpy()].mean() for name in "ab")
@@ -282,7 +282,7 @@ def test_the_search_ends_within_what_was_asked_or_with_nothing_left(asked: dict[
             "score": score.round(4),
         }
     ).astype({"label": int})
-    one = made(data, **asked).content["guarantee"]
+    one = made(data, **asked).to_dict()["guarantee"]
     limit, inner = ("least_ratio" if "least_ratio" in one else "slack"), one.get("inner_least_ratio")
 
     if one["holds"]:  # with as much as was asked, or at the limit
@@ -308,11 +308,11 @@ def test_rare_rates_are_proven_on_held_out_rows_where_all_rules_are_too_many() -
     """The rows of the fit choose the way, so that what held-out rows show changes neither it nor the rule."""
     data = rare(8000)
     result = made(data, slack=0.03)
-    one, held = result.content["guarantee"], result.outcome.split.holdout
+    one, held = result.to_dict()["guarantee"], result.outcome.split.holdout
     other = data.copy()
     other.loc[held, ["label", "score"]] = [1, 0.99]
-    again = made(other, slack=0.03).content["guarantee"]
-    plenty = made(rare(30_000), slack=0.03).content["guarantee"]
+    again = made(other, slack=0.03).to_dict()["guarantee"]
+    plenty = made(rare(30_000), slack=0.03).to_dict()["guarantee"]
 
     assert (one["way"], one["holds"]) == ("held-out", True)
     assert (again["way"], again["inner_slack"]) == ("held-out", one["inner_slack"])
@@ -321,7 +321,7 @@ def test_rare_rates_are_proven_on_held_out_rows_where_all_rules_are_too_many() -
 
 def test_a_ratio_of_rare_rates_asks_for_the_rows_of_the_cheaper_way() -> None:
     """All rules at once are off by as much at any rate, so that a tenth of a rate takes a hundred times the rows."""
-    one = made(rare(20_000), slack=None, constraint="dp.ratio>=0.8").content["guarantee"]
+    one = made(rare(20_000), slack=None, constraint="dp.ratio>=0.8").to_dict()["guarantee"]
     rate = np.mean(rare(20_000)["score"] > 0.5)
     of_all_rules = (2.25 / (0.2 * rate)) ** 2 / 0.7  # of each group, where both have the same rate
 
@@ -334,7 +334,7 @@ def test_groups_of_each_column_are_held_alike_on_rows_that_were_parted_without_l
     asked = {"protected": ["race", "town"], "constraint": "dp[each]", "slack": 0.3}
     data = rows(900)
     result = made(data, **asked)
-    one = result.content["guarantee"]
+    one = result.to_dict()["guarantee"]
     kept = result.outcome.split.holdout
     other = data.assign(town=np.random.default_rng(0).permutation(data["town"]))
 
@@ -351,7 +351,7 @@ def test_groups_of_each_column_are_held_alike_on_rows_that_were_parted_without_l
     gaps = [np.ptp(chance.groupby(data.loc[kept, column]).mean()) for column in ("race", "town")]
     assert one["measured"] == pytest.approx(max(gaps))
     np.testing.assert_array_equal(made(other, **asked).outcome.split.holdout, kept)
-    inside = made(data.assign(sort=np.arange(len(data)) % 2), **asked, strata="sort").content["guarantee"]
+    inside = made(data.assign(sort=np.arange(len(data)) % 2), **asked, strata="sort").to_dict()["guarantee"]
     assert {r["group"] for r in inside["rows"]} > {"0 & race=a", "1 & race=a"}
     assert inside["bound"] > one["bound"]
 
@@ -364,20 +364,20 @@ def test_equal_rates_are_promised_of_the_groups_of_each_column_and_not_of_their_
     data["label"] = (np.random.default_rng(0).random(len(data)) < data["p"]).astype(int)
     asked = {"method": "sensei", "solver": "equal-rates", "features": "p", "protected": ["race", "town"]}
     result = made(data, slack=0.4, **asked)
-    one, proof = result.content["guarantee"], result.outcome.judged
+    one, proof = result.to_dict()["guarantee"], result.outcome.judged
     far = {row.attribute: row.after.value for row in proof.table if row.id == one["criterion"]}
 
     assert one["attribute"] == "race and town, each alone"
     assert one["measured"] == pytest.approx(max(far["race"], far["town"]), abs=1e-9)
     assert far["race x town"] > 0.25
     # each row is in many groups, and is counted once
-    assert f"on held-out rows, {result.content['split']['holdout']:,}, it is" in one["says"]
+    assert f"on held-out rows, {result.to_dict()['split']['holdout']:,}, it is" in one["says"]
 
 
 def test_a_mean_loss_is_promised_of_each_group_that_has_a_bound() -> None:
     data = rows()
     result = made(data, **LOSS, slack=None, constraint="log_loss[race=a]<=0.9, log_loss[race=c]<=0.95")
-    one, held = result.content["guarantee"], data.loc[result.outcome.split.holdout]
+    one, held = result.to_dict()["guarantee"], data.loc[result.outcome.split.holdout]
     value = result.repaired.predict(held)["prediction"].to_numpy().clip(1e-6, 1 - 1e-6)
     loss = -np.log(np.where(held["label"] == 1, value, 1 - value))
 
@@ -389,7 +389,7 @@ def test_a_mean_loss_is_promised_of_each_group_that_has_a_bound() -> None:
     nearest = max(one["limits"], key=lambda own: own["bound"] - own["slack"])
     assert (one["bound"], one["slack"]) == (nearest["bound"], nearest["slack"])
     assert "mean logistic loss of this rule is at most 0.9 for 'a' and at most 0.95 for 'c'" in one["says"]
-    far = made(data, **LOSS, slack=None, constraint="log_loss[race=a]<=0.68").content["guarantee"]
+    far = made(data, **LOSS, slack=None, constraint="log_loss[race=a]<=0.68").to_dict()["guarantee"]
     assert not far["holds"]
     assert far["limits"][0]["inner_slack"] <= 0.68
 
@@ -407,7 +407,7 @@ def test_losses_of_real_labels_have_the_end_that_was_said() -> None:
     }
     low, high = data["real"].min() - 1, data["real"].max() + 1
     near, far = (
-        made(data, **asked, label_range=f"{low},{high * times}").content["guarantee"] for times in (1, 100)
+        made(data, **asked, label_range=f"{low},{high * times}").to_dict()["guarantee"] for times in (1, 100)
     )
 
     assert near["measured"] == far["measured"] < near["bound"] < far["bound"]
@@ -436,7 +436,7 @@ def test_values_beyond_those_of_the_fit_are_moved_to_them() -> None:
 
 def test_each_group_is_promised_its_own_slack() -> None:
     asked = {"method": "fair-regression", "group": "used", "features": "score", "slack": 0.5}
-    one = made(rows(4000), **asked, constraint="ks.to_overall, ks.to_overall[race=a]<=0.12").content[
+    one = made(rows(4000), **asked, constraint="ks.to_overall, ks.to_overall[race=a]<=0.12").to_dict()[
         "guarantee"
     ]
 
@@ -449,7 +449,7 @@ def test_each_group_is_promised_its_own_slack() -> None:
 
 def test_a_group_of_which_nothing_is_asked_is_promised_nothing() -> None:
     asked = {"method": "fair-regression", "group": "used", "slack": None}
-    one = made(**asked, constraint=["ks.to_overall[race=a]<=0.2", "ks.to_overall[race=c]<=0.5"]).content[
+    one = made(**asked, constraint=["ks.to_overall[race=a]<=0.2", "ks.to_overall[race=c]<=0.5"]).to_dict()[
         "guarantee"
     ]
 
@@ -460,7 +460,7 @@ def test_a_group_of_which_nothing_is_asked_is_promised_nothing() -> None:
 def test_values_are_promised_as_they_are_expected_over_their_draws() -> None:
     asked = {"method": "fair-regression", "group": "used", "features": "score", "slack": 0.1}
     result = made(rows().assign(score=lambda frame: frame["score"].round(1).clip(0.1, 0.9)), **asked)
-    one = result.content["guarantee"]
+    one = result.to_dict()["guarantee"]
     (shown,) = (row for row in result.outcome.fit.table if row.id == "ks.to_overall")
 
     assert one["way"] == "uniform"
@@ -478,10 +478,10 @@ def test_a_finished_rule_is_tested_on_held_out_rows_alone() -> None:
     other.loc[held, "score"] = np.where(other.loc[held, "race"] == "a", 0.9, 0.1)
     again = made(other, **asked)
 
-    assert result.content["guarantee"]["way"] == again.content["guarantee"]["way"] == "held-out"
-    assert result.content["guarantee"]["inner_slack"] == again.content["guarantee"]["inner_slack"]
-    assert result.content["guarantee"]["bound"] != again.content["guarantee"]["bound"]
-    assert sum(r["rows"] for r in again.content["guarantee"]["rows"]) == held.size
+    assert result.to_dict()["guarantee"]["way"] == again.to_dict()["guarantee"]["way"] == "held-out"
+    assert result.to_dict()["guarantee"]["inner_slack"] == again.to_dict()["guarantee"]["inner_slack"]
+    assert result.to_dict()["guarantee"]["bound"] != again.to_dict()["guarantee"]["bound"]
+    assert sum(r["rows"] for r in again.to_dict()["guarantee"]["rows"]) == held.size
     np.testing.assert_array_equal(result.outcome.split.fit, again.outcome.split.fit)
 
 
@@ -491,7 +491,7 @@ def test_held_out_rows_have_no_part_in_a_promise_about_all_rules() -> None:
     other = data.copy()
     other.loc[result.outcome.split.holdout, ["score", "label"]] = [0.99, 1]
 
-    assert made(other).content["guarantee"] == result.content["guarantee"]
+    assert made(other).to_dict()["guarantee"] == result.to_dict()["guarantee"]
 
 
 def test_labels_do_not_say_which_rows_are_held_out() -> None:
@@ -534,12 +534,12 @@ def test_a_slack_that_few_rows_cannot_show_ends_with_3(
             for _, part in rows(600).groupby("race")
         ]
         more = pd.concat(copies).assign(id=lambda frame: np.arange(len(frame)))
-        assert made(more, slack=0.05).content["guarantee"]["holds"] is holds
+        assert made(more, slack=0.05).to_dict()["guarantee"]["holds"] is holds
 
 
 def test_the_sentence_reads_alone_wherever_it_stands() -> None:
     result = made()
-    text = result.content["guarantee"]["says"]
+    text = result.to_dict()["guarantee"]["says"]
 
     assert text.startswith(
         "With 95% confidence over the sampling of these rows, by race, the demographic parity difference"
@@ -619,9 +619,9 @@ def noise_table(path: Path, form: str = "probability", times: float = 1.0) -> st
 def test_true_groups_are_promised_by_what_the_assumption_allows(tmp_path: Path) -> None:
     """A survey is counted: the larger it is, the nearer is the bound to that of a table which is known."""
     asked, keep = {**ROBUST, "slack": 0.45, "assume": "none"}, "(keep=true-given-noisy)"
-    one = made(recorded(), **asked, noise=noise_table(tmp_path / "n.csv") + keep).content["guarantee"]
+    one = made(recorded(), **asked, noise=noise_table(tmp_path / "n.csv") + keep).to_dict()["guarantee"]
     counts = noise_table(tmp_path / "c.csv", "count", 1e7)
-    many = made(recorded(), **asked, noise=counts + keep).content["guarantee"]
+    many = made(recorded(), **asked, noise=counts + keep).to_dict()["guarantee"]
 
     assert (one["way"], one["attribute"]) == ("held-out", "the true groups behind race")
     assert one["measured"] < one["bound"] <= one["slack"]
@@ -660,7 +660,7 @@ def test_true_groups_may_be_the_farther_the_less_is_known() -> None:
 def test_radii_are_promised_as_they_are_given(tmp_path: Path) -> None:
     asked = {**ROBUST, "slack": 0.6, "solver": "ideal", "assume": "radii", "bins": 6}
     bounds = [
-        made(recorded(), **asked, noise=f"radius:a={radius},b={radius}").content["guarantee"]["bound"]
+        made(recorded(), **asked, noise=f"radius:a={radius},b={radius}").to_dict()["guarantee"]["bound"]
         for radius in (0.0, 0.1)
     ]
 
@@ -710,13 +710,13 @@ def test_people_of_rows_that_are_left_out_are_promised_nothing() -> None:
     data = rows()
     data.loc[:39, "race"] = None
 
-    text = made(data, missing="drop").content["guarantee"]["says"]
+    text = made(data, missing="drop").to_dict()["guarantee"]["says"]
 
     assert "it does not cover people like the 40 rows that were left out" in text
 
 
 def test_what_the_rule_does_not_see_cannot_change_it() -> None:
-    one = made(method="sensei", features="p", slack=0.0).content["guarantee"]
+    one = made(method="sensei", features="p", slack=0.0).to_dict()["guarantee"]
 
     assert (one["way"], one["bound"], one["inner_slack"], one["holds"]) == ("construction", 0, None, True)
 

@@ -61,7 +61,7 @@ def stored(data: pd.DataFrame, kind: str, folder: Path) -> Any:
 
 
 def numbers(result: Any) -> str:
-    shown = json.dumps([result.content[part] for part in ("overall", "attributes")])
+    shown = json.dumps([result.to_dict()[part] for part in ("overall", "attributes")])
     return re.sub(r"\d\.\d{9}\d+", lambda one: f"{float(one[0]):.9f}", shown)  # sums in another order
 
 
@@ -81,8 +81,8 @@ def test_a_threshold_is_the_column_of_0_and_1_that_it_makes(
     result = AUDIT(stored(data, kind, tmp_path), protected="race", label=f"income{sign}{limit}")
 
     assert numbers(result) == numbers(AUDIT(made, protected="race", label="yes"))
-    assert result.content["settings"]["label_threshold"] == f"{sign}{limit}"
-    assert result.content["data"]["columns"]["label"] == "income"
+    assert result.to_dict()["settings"]["label_threshold"] == f"{sign}{limit}"
+    assert result.to_dict()["data"]["columns"]["label"] == "income"
 
 
 @pytest.mark.parametrize("kind", ["frame", "csv", "parquet", "jsonl", "duckdb"])
@@ -97,14 +97,14 @@ def test_a_missing_number_is_a_missing_label(kind: str, tmp_path: Path) -> None:
         AUDIT(source, **given_)
     result = AUDIT(source, missing="drop", **given_)
 
-    assert result.content["data"]["rows"]["used"] == int(data.income.notna().sum())
-    assert result.content["overall"]["metrics"]["base_rate"]["value"] == pytest.approx(
+    assert result.to_dict()["data"]["rows"]["used"] == int(data.income.notna().sum())
+    assert result.to_dict()["overall"]["metrics"]["base_rate"]["value"] == pytest.approx(
         float((data.income.dropna() > 6.9).mean())
     )
 
 
 def numbers_of(result: Any) -> str:
-    shown = json.dumps([result.content["proof"], result.content["rule"]], default=str)
+    shown = json.dumps([result.to_dict()["proof"], result.to_dict()["rule"]], default=str)
     return re.sub(r'"delivered": [\d.]+', "", shown)  # drawn by a key of the artifact
 
 
@@ -115,7 +115,7 @@ def test_a_repair_learns_what_the_column_says() -> None:
     other = REPAIR(made, method="ramp", protected="race", label="yes", score="score", id="key")
 
     assert numbers_of(one) == numbers_of(other)
-    assert one.content["settings"]["label_threshold"] == ">=6.9"
+    assert one.to_dict()["settings"]["label_threshold"] == ">=6.9"
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 from fairfix.data.merging import MARKS, look_alikes, marks_in, parse_merge, plain_form, written_merge
 from fairfix.errors import UsageError
-from fairfix.report import renderer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Call
 from tests.data import people
 from tests.databases import differences, without_source
+from tests.results import rendered
 
 pytestmark = pytest.mark.usefixtures("away")
 
@@ -84,7 +84,7 @@ def test_no_verdict_comes_without_the_question(form: str) -> None:
     result = fairfix.audit(data, protected="race", check="dp.difference<=0.9").to_dict()
     assert result["verdict"] == "pass"
     assert [one["code"] for one in result["messages"]] == ["alike_groups", "missing_marks"]
-    text = renderer(form)(result) if form != "json" else json.dumps(result)
+    text = rendered(form, result) if form != "json" else json.dumps(result)
     assert "differ only in case or blanks" in text
     assert "like missing values" in text
     if form in ("text", "markdown", "html", "comment", "card", "github"):

@@ -23,11 +23,12 @@ from fairfix.models.class_chances import ClassChances
 from fairfix.models.members import ConstantMember
 from fairfix.models.repaired import Repaired
 from fairfix.models.score_models import Scorer
-from fairfix.report import FORMATS, renderer
+from fairfix.report import FORMATS
 from fairfix.schema import json_schema
 from scipy.stats import beta
 
 from tests.conftest import Call
+from tests.results import rendered
 
 WAYS: dict[str, dict[str, Any]] = {
     "merge": {},
@@ -273,7 +274,7 @@ def test_reports_name_the_class_of_a_check(form: str) -> None:
     content = result.to_dict()
     schema = json_schema("repair")
     jsonschema.validate(content, schema)
-    text = renderer(form)(content)
+    text = rendered(form, content)
     assert text
     assert {one.get("class") for one in content["checks"]} == {None, "clerk", "nurse", "poet"}
     if form in ("text", "html", "markdown"):
@@ -375,7 +376,7 @@ def test_a_check_of_what_classes_lack_is_refused_before_the_fit() -> None:
 
 
 def test_the_answer_says_of_which_class_other_checks_are() -> None:
-    text = renderer("text")(repaired(check=["tpr.difference<=0.01"]).to_dict())
+    text = rendered("text", repaired(check=["tpr.difference<=0.01"]).to_dict())
     answer = " ".join(text.split("Checks: ")[0].split())
     assert "label 1 is the class" in answer
     assert answer.count("equal opportunity difference by sex of ") == 2

@@ -30,7 +30,6 @@ from fairfix.models.export.lowering import exported
 from fairfix.models.predictors import BinnedRule, RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.noise.description import Noise, NoiseTable
-from fairfix.report import renderer
 from fairfix.schema import json_schema
 from fairfix.tasks.before_after import evaluate
 from fairfix.tasks.bin_bounds import certified
@@ -39,6 +38,7 @@ from fairfix.tasks.repaired_rows import RepairedRows
 
 from tests.data import scored
 from tests.programs import run_program
+from tests.results import rendered
 
 BINS = 1024
 PLAIN = Reading(Columns(("race",), label="label", score="score"), thresholds=(0.5,))
@@ -230,8 +230,8 @@ def test_a_proof_on_wider_bins_is_as_certain() -> None:
     chance = result.repaired.predict(held.assign(id=np.arange(len(held))))["p_positive"].to_numpy()
     exact = rates_of(held, chance, np.ones(len(held)))
 
-    assert widths[0] < widths[1] == result.content["counts"]["width"]
-    for one in result.content["counts"]["certified"]:
+    assert widths[0] < widths[1] == result.to_dict()["counts"]["width"]
+    for one in result.to_dict()["counts"]["certified"]:
         for rate, ends in one["rates"].items():
             assert ends["low"] <= exact[one["group"], rate] <= ends["high"]
             assert ends["high"] - ends["low"] < 1e-8
@@ -418,7 +418,7 @@ def test_without_a_proof_nothing_passes(people: Path, capsys: pytest.CaptureFixt
     assert "holdout" not in held["proof"]
     assert held["counts"]["no_proof"]
     assert held["messages"][0]["code"] == "nothing_proven"
-    answer = renderer("text")(held).split("\n\n")[0]
+    answer = rendered("text", held).split("\n\n")[0]
     assert "training rows" in answer
     assert "held-out rows" not in answer
 
@@ -625,13 +625,13 @@ def test_a_repair_from_suppressed_counts_allows_for_the_rows_left_out(tmp_path: 
     counted(frame, suppress_below=20, **asked).save(tmp_path / "x.counts")
     assert "few" not in json.dumps(CountFile.load(tmp_path / "x.counts").facts())
     result = repair(str(tmp_path / "x.counts"), protected="race", unseen="abstain")
-    hidden = result.content["counts"]["fit"]["left_out"]
+    hidden = result.to_dict()["counts"]["fit"]["left_out"]
     codes = [note.code for note in result.outcome.messages]
     done = result.repaired.predict(frame.assign(id=np.arange(len(frame)), town=frame["town"].astype(str)))
     exact = rates_of(done, done["p_positive"].to_numpy(), np.ones(len(done)))
 
     assert "suppressed" in codes
-    for one in result.content["counts"]["certified"]:
+    for one in result.to_dict()["counts"]["certified"]:
         for rate, ends in one["rates"].items():
             assert ends["low"] <= exact[one["group"], rate] <= ends["high"]
             assert ends["high"] - ends["low"] > 1e-3

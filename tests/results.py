@@ -1,0 +1,29 @@
+"""Results for tests: as dictionaries, to look into and to change, and rendered from these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairfix.auditing.result_structs import audit_struct
+from fairfix.auditing.results import AuditReport
+from fairfix.report import renderer
+from fairfix.schema import checked
+from fairfix.schema.common import SavedResult
+from fairfix.schema.written import to_dict
+
+
+def struct(result: Any) -> SavedResult:
+    """A result, also given as a dictionary."""
+    made = result if isinstance(result, SavedResult) else checked(result)
+    assert isinstance(made, SavedResult)
+    return made
+
+
+def rendered(name: str, result: Any, **settings: Any) -> str:
+    """A report of a result, also of one given as a dictionary."""
+    return renderer(name)(struct(result), **settings)
+
+
+def audit_dict(report: AuditReport) -> dict[str, Any]:
+    """The result of an audit as a dictionary."""
+    return to_dict(audit_struct(report))
