@@ -294,6 +294,11 @@ class Distribution(Part, frozen=True, kw_only=True):
     groups: tuple[GroupCdf, ...]
     gap: LargestGap | None = None
 
+    def __post_init__(self) -> None:
+        """Require a fraction for each score."""
+        if any(len(one) != len(self.scores) for one in (self.everybody, *(g.below for g in self.groups))):
+            raise ValueError(f"a distribution of {len(self.scores)} scores has other numbers of fractions")
+
 
 class Block(Part, frozen=True, kw_only=True):
     """The groups of an attribute and their comparisons, over all rows or in one stratum."""

@@ -67,15 +67,15 @@ class Point(Part, frozen=True, kw_only=True):
     qualities: dict[str, Estimate] = field(default_factory=dict)
     randomized: Fraction | None = None
     protected_at_predict: bool | None = None
-    front: tuple[str, ...] = ()
+    front: tuple[str, ...]
     """Pairs ``gap|quality`` in which no other point is better in one and as good in the other."""
-    notes: tuple[str, ...] = ()
-    messages: tuple[Message, ...] = ()
+    notes: tuple[str, ...]
+    messages: tuple[Message, ...]
     surer: dict[str, Estimate] = field(default_factory=dict)
     """Gaps with intervals that hold for all points at once."""
     costs: dict[str, Estimate] = field(default_factory=dict)
     """Changes of a quality against the base, with intervals that hold for all points at once."""
-    people: tuple[GroupChanges, ...] = ()
+    people: tuple[GroupChanges, ...]
     selection_rate: BeforeAfter | None = None
     command: str = ""
     """How ``fairfix repair`` makes it of the same data."""

@@ -19,6 +19,7 @@ from fairfix.schema.common import (
     Fraction,
     GroupChanges,
     Interval,
+    Message,
     NotNegative,
     Part,
     Positive,
@@ -148,7 +149,7 @@ class Evaluation(Part, frozen=True, kw_only=True):
     other: tuple[EvaluationRow, ...] = ()
     """The same with probabilities rounded instead of drawn, or drawn instead of rounded."""
     reading: Literal["drawn", "rounded"] | None = None
-    people: tuple[GroupChanges, ...] = ()
+    people: tuple[GroupChanges, ...]
     classes: tuple[ClassGap, ...] = ()
     balanced_accuracy: BeforeAfter | None = None
 
@@ -321,6 +322,11 @@ class GroupRule(Part, frozen=True, kw_only=True):
     scores: tuple[float, ...]
     probabilities: tuple[UpToOne, ...]
 
+    def __post_init__(self) -> None:
+        """Require a probability for each score."""
+        if len(self.scores) != len(self.probabilities):
+            raise ValueError(f"the rule of {self.group} has {len(self.scores)} scores")
+
 
 class Repair(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("repair")):
     """Result of fairfix repair."""
@@ -342,9 +348,10 @@ class Repair(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=s
     features: Features | None = None
     guarantee: Guarantee | None = None
     counts: FromCounts | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+    messages: tuple[Message, ...]
     artifact: Artifact | None = None
-    rule: tuple[GroupRule, ...] = ()
+    rule: tuple[GroupRule, ...]
 
     def __post_init__(self) -> None:
         """Require the rule of every group once."""

@@ -248,7 +248,9 @@ def facts_of(result: of_repair.Repair) -> dict[str, Any]:
 def _point(point: Point) -> of_compare.Point:
     slack: float | Literal["inf"] | None = "inf" if point.slack == math.inf else point.slack
     if point.failure:
-        return of_compare.Point(title=point.title, slack=slack, failure=point.failure)
+        return of_compare.Point(
+            title=point.title, slack=slack, failure=point.failure, front=(), people=(), messages=(), notes=()
+        )
     return of_compare.Point(
         title=point.title,
         slack=slack,

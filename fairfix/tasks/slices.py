@@ -28,7 +28,7 @@ from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.report.words import as_options
 from fairfix.schema import common
-from fairfix.schema import slices as schema
+from fairfix.schema import slices as of_slices
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import number
 from fairfix.tasks.dataset import Dataset, explaining, open_data, said_of_unused
@@ -60,7 +60,7 @@ UNREAD = ("noise", "similar", "baseline", "profile", "reference", "strata", "int
 class SlicesResult(Result):
     """A search for the slices in which a model is worst; ``to_frame()`` has a row for each slice."""
 
-    content: schema.Slices
+    content: of_slices.Slices
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def run_slices(request: AuditRequest) -> SlicesResult:
     notes = said_of_unused(request)
     data = open_data(asked.rest, protected_needed=False)
     part, checks, reading, table = searched_in(asked, data)
-    content = schema.Slices(
+    content = of_slices.Slices(
         fairfix=__version__,
         verdict=worst(check.verdict for check in checks),
         data=common.Data(
@@ -102,7 +102,7 @@ def run_slices(request: AuditRequest) -> SlicesResult:
             columns=columns_struct(reading),
             inferred=dict(data.inferred),
         ),
-        settings=schema.SlicesSettings(
+        settings=of_slices.SlicesSettings(
             **reading_fields(reading), confidence=request.confidence, gate_on=request.gate_on
         ),
         checks=checks,
@@ -178,7 +178,7 @@ def _metric(asked: SliceRequest, data: Dataset) -> Comparison:
 
 def searched_in(
     asked: SliceRequest, data: Dataset
-) -> tuple[schema.SliceSearch, tuple[common.Check, ...], Reading, Table]:
+) -> tuple[of_slices.SliceSearch, tuple[common.Check, ...], Reading, Table]:
     """Return a search, its judged checks, the reading, and the rows that were searched."""
     from fairfix.auditing.slicing.quantity import quantity_of
     from fairfix.auditing.slicing.search import Cells
@@ -221,7 +221,7 @@ def searched_in(
         found_in = confirmed(cells, held, least, alpha)
     else:
         found_in = searched(cells, least, alpha, extreme=bool(asked.checks))
-    part = schema.SliceSearch(
+    part = of_slices.SliceSearch(
         metric=quantity.name,
         attribute=attribute,
         worse=WORSE[quantity.worse],
@@ -229,10 +229,10 @@ def searched_in(
         min_rows=least,
         validation=request.validation or None,
         columns=tuple(
-            schema.SearchedColumn(column=one.column, levels=len(one.conditions), pooled=one.pooled)
+            of_slices.SearchedColumn(column=one.column, levels=len(one.conditions), pooled=one.pooled)
             for one in levels
         ),
-        left_out=tuple(schema.UnusedColumn(column=name, reason=why) for name, why in left_out.items()),
+        left_out=tuple(of_slices.UnusedColumn(column=name, reason=why) for name, why in left_out.items()),
         rows=found_in.rows,
         overall=_estimate(found_in.overall),
         slices=tuple(_slice(one, asked, data) for one in found_in.slices),
@@ -310,12 +310,12 @@ def _estimate(interval: tuple[float, float, float]) -> common.Estimate:
     return common.Estimate(value=value, low=low, high=high)
 
 
-def _slice(one: SliceEstimate, asked: SliceRequest, data: Dataset) -> schema.Slice:
+def _slice(one: SliceEstimate, asked: SliceRequest, data: Dataset) -> of_slices.Slice:
     """Return a slice as results have it."""
     where = one.condition
     if asked.request.where is not None:
         where = conjunction((parse_condition(asked.request.where), one.condition))
-    return schema.Slice(
+    return of_slices.Slice(
         where=str(one.condition),
         rows=one.rows,
         value=number(one.value),
@@ -325,7 +325,7 @@ def _slice(one: SliceEstimate, asked: SliceRequest, data: Dataset) -> schema.Sli
         error=None if one.error is None else min(one.error, 1.0),
         proposed=None
         if one.proposed is None
-        else schema.Proposed(rows=one.proposed[0], value=one.proposed[1]),
+        else of_slices.Proposed(rows=one.proposed[0], value=one.proposed[1]),
         command=_command(asked, data, str(where)),
     )
 
@@ -349,7 +349,7 @@ def _command(asked: SliceRequest, data: Dataset, where: str) -> str:
 
 
 def _judged(
-    check: Check, of: Comparison, found_in: Searched, part: schema.SliceSearch, request: AuditRequest
+    check: Check, of: Comparison, found_in: Searched, part: of_slices.SliceSearch, request: AuditRequest
 ) -> common.Check:
     """Return a judged check of the worst slice."""
     value, low, high = found_in.extreme or (math.nan,) * 3

@@ -275,7 +275,7 @@ def test_a_confidence_has_all_its_digits() -> None:
 def test_of_checks_that_pass_the_nearest_to_its_limit_is_said() -> None:
     """The worst attribute is the one that is furthest beyond its limit, or least within it."""
     (check,) = result("dp.difference<=0.9")["checks"]
-    worse = {**check, "attribute": "h", "value": check["value"] + 0.1}
+    worse = {**check, "attribute": "h", "value": check["value"] + 0.1, "high": 1.0}
 
     two = as_check(check), as_check(worse)
     for checks in (two, two[::-1]):

@@ -360,7 +360,8 @@ def test_pictures_need_no_matplotlib(saved: dict[str, Any], monkeypatch: pytest.
 
 def test_a_comparison_without_points_says_so(saved: dict[str, Any]) -> None:
     """Every method failed: the page has no picture and no empty table."""
-    failed = [{"title": "ramp", "slack": 0.0, "failure": "no solution"}]
+    parts = dict.fromkeys(("front", "people", "messages", "notes"), ())
+    failed = [{"title": "ramp", "slack": 0.0, "failure": "no solution", **parts}]
     page = assert_sound(rendered("html", {**saved["compare"], "points": failed}))
 
     assert not page.all("svg")

@@ -324,9 +324,7 @@ def test_json_is_that_of_the_standard_library(one: Any, other: Any) -> None:
     ):
         wanted = json.dumps(content, indent=2, ensure_ascii=False)
         assert json.loads(as_json(content)) == content
-        if not isinstance(one, float) and not isinstance(
-            other, float
-        ):  # their exponents are written otherwise
+        if not re.search(r"\d[eE][+-]?\d", wanted):  # exponents are written otherwise
             assert as_json(content) == UNSEEN_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", wanted)
 
 

@@ -15,6 +15,7 @@ from fairfix.data.scan import read_table
 from fairfix.models.predictors import BinnedRule, GroupwiseCurve, GroupwiseRamp
 from fairfix.report.layout import layout
 from fairfix.report.repairs import in_words
+from fairfix.schema.repair import GroupRule
 from fairfix.solvers.piecewise import Piecewise
 from fairfix.tasks.group_changes import acceptance_curves
 from fairfix.tasks.predict import predict
@@ -149,7 +150,7 @@ def test_where_more_than_the_score_decides_no_rule_is_shown(name: str) -> None:
     ],
 )
 def test_rules_in_words(scores: Any, probabilities: Any, words: str) -> None:
-    assert in_words({"scores": scores, "probabilities": probabilities}) == words
+    assert in_words(GroupRule(group="a", scores=tuple(scores), probabilities=tuple(probabilities))) == words
 
 
 @pytest.mark.parametrize("name", METHODS)
