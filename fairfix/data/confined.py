@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.errors import DataError
 
 MEMORY = 3 << 30
@@ -38,7 +38,7 @@ TOO_LARGE = "is too large to be read whole; save it as Parquet or CSV, which are
 START = "import sys; sys.path[:] = {path!r}; from fairfix.data.confined import answer; answer({reader!r}, {given!r})"
 
 
-def read_confined(place: Place, kind: str, reader: str, **given: Any) -> pa.Table:
+def read_confined(place: FileLocation, kind: str, reader: str, **given: Any) -> pa.Table:
     """Return the table of a file, read in another process.
 
     Parameters
@@ -73,7 +73,7 @@ def read_confined(place: Place, kind: str, reader: str, **given: Any) -> pa.Tabl
     return table
 
 
-def _unreadable(place: Place, kind: str, why: str) -> str:
+def _unreadable(place: FileLocation, kind: str, why: str) -> str:
     return f"{place.name} cannot be read as {kind}: {why}"
 
 

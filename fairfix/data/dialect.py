@@ -22,7 +22,7 @@ from fairfix.data.encodings import encoding_of
 from fairfix.data.files import head_of
 from fairfix.data.merging import SIGNS
 from fairfix.data.notation import Seen, decimal_of, is_number
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.errors import UsageError
 
 HEAD = 1 << 16
@@ -181,7 +181,7 @@ def stated(delimiter: str) -> str:
 
 
 def sniffed(
-    place: Place, delimiter: str | None = None, decimal: str | None = None, head: Head | None = None
+    place: FileLocation, delimiter: str | None = None, decimal: str | None = None, head: Head | None = None
 ) -> Dialect:
     """Return the dialect of a file by its head; stated properties are taken as they are."""
     head = head or head_text(place)
@@ -195,7 +195,7 @@ def sniffed(
     return dialect
 
 
-def head_text(place: Place, encoding: str | None = None) -> Head:
+def head_text(place: FileLocation, encoding: str | None = None) -> Head:
     """Return the beginning of a file, in its encoding or in one that is stated."""
     data = head_of(place, HEAD)
     whole = len(data) < HEAD

@@ -29,7 +29,7 @@ from fairfix.data.arrow_normalize import is_plain, plain_batch, plain_field, pla
 from fairfix.data.atomic_write import FULL, check_writable, replacing, written
 from fairfix.data.codec import json_of
 from fairfix.data.names import did_you_mean
-from fairfix.data.storage import Place, content_of, uploaded
+from fairfix.data.storage import FileLocation, content_of, uploaded
 from fairfix.data.targets import OPEN, check_links
 from fairfix.data.urls import EXAMPLE, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
@@ -189,7 +189,7 @@ class FileSource(Source):
     has_tables: ClassVar[bool] = False
     """Whether a file may hold several tables; ``table`` names one."""
 
-    def __init__(self, places: Sequence[Place], name: str) -> None:
+    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
         self.name = name
         self.places = list(places)
 
@@ -308,10 +308,10 @@ def open_source(data: Any, **stated: Any) -> Source:
         from fairfix.data.database import open_database
 
         return open_database(data, given)
-    if isinstance(data, (str, os.PathLike, Place)):
+    if isinstance(data, (str, os.PathLike, FileLocation)):
         from fairfix.data.opening import open_named
 
-        return _plain(open_named(data if isinstance(data, Place) else os.fspath(data), given))
+        return _plain(open_named(data if isinstance(data, FileLocation) else os.fspath(data), given))
     if "sql" in given:
         raise UsageError(f"`sql` is for databases; leave it out, or give the URL of one, such as {EXAMPLE}")
     if given:
@@ -323,7 +323,7 @@ def open_source(data: Any, **stated: Any) -> Source:
     return _plain(frame_source(data))
 
 
-def head_of(place: Place, size: int) -> bytes:
+def head_of(place: FileLocation, size: int) -> bytes:
     """Return the first bytes of a file, unpacked; none where that cannot be done, which its reader will say."""
     if place.heads:
         return place.heads.pop()[:size]
@@ -336,7 +336,7 @@ def head_of(place: Place, size: int) -> bytes:
 
 
 @contextmanager
-def readable(place: Place, kind: str) -> Iterator[None]:
+def readable(place: FileLocation, kind: str) -> Iterator[None]:
     """Turn what Arrow says of a damaged file into one line that names the file."""
     try:
         yield
@@ -360,7 +360,7 @@ UNRUN = "fairfix.unrun/1"
 """Schema of what stands in the place of a result whose run did not happen."""
 
 
-def read_json(path: str | os.PathLike[str] | Place, opening: str = "") -> Any:
+def read_json(path: str | os.PathLike[str] | FileLocation, opening: str = "") -> Any:
     """Return what a JSON file holds; ``opening`` begins the message of an error."""
     try:
         content = json_of(content_of(path))

@@ -20,7 +20,7 @@ from fairfix.data.recognition import (
     recognised,
     table_endings,
 )
-from fairfix.data.storage import MAGIC, SCHEMES, Place, find, local, named_apart
+from fairfix.data.storage import MAGIC, SCHEMES, FileLocation, find, local, named_apart
 from fairfix.data.streams import is_stream, stream_place
 from fairfix.data.urls import BACKENDS, EXAMPLE, is_database, name_of, scheme_of, shown_url
 from fairfix.errors import DataError, UnreadableError, UsageError
@@ -29,7 +29,7 @@ DATABASES = ((0, b"SQLite format 3\0", "sqlite"), (8, b"DUCK", "duckdb"))
 """Offset and bytes of files that are databases, and the scheme of their URLs."""
 
 
-def open_named(text: str | Place, stated: Mapping[str, Any]) -> Source:
+def open_named(text: str | FileLocation, stated: Mapping[str, Any]) -> Source:
     """Return the source that a text names: files, a folder, a pattern, a URL, a database, standard input; or of a file.
 
     Parameters
@@ -42,7 +42,7 @@ def open_named(text: str | Place, stated: Mapping[str, Any]) -> Source:
     DataError, UsageError
         There is no such file, none that can be read, or what is stated does not fit it.
     """
-    if isinstance(text, Place):
+    if isinstance(text, FileLocation):
         return _source([text], text.shown, stated)
     if scheme_of(text):
         return open_url(text, stated)
@@ -107,7 +107,7 @@ OPENERS: dict[str, Callable[[str, Mapping[str, Any]], Source]] = dict.fromkeys(S
 """Scheme of a URL -> what opens it, given what is stated of text files."""
 
 
-def _source(places: list[Place], text: str, stated: Mapping[str, Any], table: str = "") -> Source:
+def _source(places: list[FileLocation], text: str, stated: Mapping[str, Any], table: str = "") -> Source:
     """Return the source of files of one kind, which a text names; by their content where their names mislead."""
     places = named_apart(places)
     files: list[Recognised] = []
@@ -153,7 +153,7 @@ def _source_of(files: Sequence[Recognised], text: str, stated: Mapping[str, Any]
     return partitioned(source) if _is_several(text, places) else source
 
 
-def _is_several(text: str, places: Sequence[Place]) -> bool:
+def _is_several(text: str, places: Sequence[FileLocation]) -> bool:
     """Tell whether a folder or a pattern was named, be it with one file in it."""
     return len(places) > 1 or name_of(text) != name_of(places[0].shown)
 
@@ -182,5 +182,5 @@ def paths_of(text: str) -> list[Path]:
     return matches
 
 
-def _has(path: Path | Place, *endings: str) -> bool:
+def _has(path: Path | FileLocation, *endings: str) -> bool:
     return path.name.lower().endswith(endings)

@@ -1,7 +1,7 @@
 """Packed files: gzip, bzip2, xz, Zstandard and LZ4 around a file of any kind, and ZIP with one table in it.
 
-A packed file is a :class:`~fairfix.data.storage.Place` whose store unpacks. What is read from its beginning, as text
-is, is unpacked on the way where Arrow can do it. Everything else is unpacked once, into a temporary file.
+A packed file is a :class:`~fairfix.data.storage.FileLocation` whose store unpacks. Arrow unpacks text while it reads.
+Everything else is unpacked once, into a temporary file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from fairfix.data.names import did_you_mean
 from fairfix.data.spool import CHUNK, spooled
-from fairfix.data.storage import BLOCK, Place, Stamp, Store, is_hidden
+from fairfix.data.storage import BLOCK, FileLocation, FileVersion, Store, is_hidden
 from fairfix.errors import DataError, UnreadableError
 
 XZ_MEMORY = 1 << 28
@@ -179,7 +179,7 @@ def without_packing(name: str) -> str:
 class Packed(Store):
     """The one store of a packed file; ``member`` is the file of a ZIP."""
 
-    def __init__(self, outer: Place, packing: Packing, member: str = "") -> None:
+    def __init__(self, outer: FileLocation, packing: Packing, member: str = "") -> None:
         self.outer, self.packing, self.member = outer, packing, member
         self.is_lasting = outer.store.is_lasting
         self._copying, self._copy = Lock(), None
@@ -188,12 +188,12 @@ class Packed(Store):
         """Let another process unpack it itself."""
         return _packed, (self.outer, self.packing.ending, self.member)
 
-    def look(self, path: str, shown: str) -> Stamp:
+    def look(self, path: str, shown: str) -> FileVersion:
         """Return what the packed file is now."""
         return self.outer.store.look(path, shown)
 
     @contextmanager
-    def opened(self, place: Place) -> Iterator[pa.NativeFile]:
+    def opened(self, place: FileLocation) -> Iterator[pa.NativeFile]:
         """Yield a copy, made once, which is gone with the process."""
         with self._copying:
             if self._copy is None:
@@ -203,7 +203,7 @@ class Packed(Store):
             yield file
 
     @contextmanager
-    def streamed(self, place: Place, ahead: int) -> Iterator[pa.NativeFile]:
+    def streamed(self, place: FileLocation, ahead: int) -> Iterator[pa.NativeFile]:
         """Yield the content in order, without a copy where Arrow unpacks it.
 
         Threads of Arrow read ahead. They may not call Python, which could be at its end by then: so the others are
@@ -233,11 +233,11 @@ class Packed(Store):
             raise _damaged(outer, error) from None
 
 
-def _packed(outer: Place, ending: str, member: str) -> Packed:
+def _packed(outer: FileLocation, ending: str, member: str) -> Packed:
     return Packed(outer, PACKINGS[ending], member)
 
 
-def _damaged(place: Place, error: Exception) -> UnreadableError:
+def _damaged(place: FileLocation, error: Exception) -> UnreadableError:
     return UnreadableError(
         f"{place.name} cannot be unpacked: {str(error) or type(error).__name__}; it is damaged or incomplete, so "
         "download it again"
@@ -266,7 +266,7 @@ class _Bounded:
         return data
 
 
-def members_of(place: Place) -> list[str]:
+def members_of(place: FileLocation) -> list[str]:
     """Return the names of the files in a ZIP, without hidden ones; a DataError where it is damaged or encrypted."""
     try:
         with place.opened() as file, zipfile.ZipFile(_Bounded(file)) as archive:
@@ -283,7 +283,9 @@ def members_of(place: Place) -> list[str]:
     return [one.filename for one in infos]
 
 
-def unpacked(place: Place, packing: Packing, member: str, endings: Sequence[Sequence[str]]) -> Place:
+def unpacked(
+    place: FileLocation, packing: Packing, member: str, endings: Sequence[Sequence[str]]
+) -> FileLocation:
     """Return the place of the file in a packed one; a DataError for a ZIP with several candidates.
 
     Parameters
@@ -301,7 +303,7 @@ def unpacked(place: Place, packing: Packing, member: str, endings: Sequence[Sequ
     return replace(place, store=Packed(place, packing, name), inner_name=PurePosixPath(name).name, heads=[])
 
 
-def _chosen(place: Place, names: list[str], member: str, endings: Sequence[Sequence[str]]) -> str:
+def _chosen(place: FileLocation, names: list[str], member: str, endings: Sequence[Sequence[str]]) -> str:
     if member:
         if member in names:
             return member

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fairfix.data.files import FileSource, Part, Source
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 
 MISSING = "__HIVE_DEFAULT_PARTITION__"
 """Name of a folder's value that is missing."""
@@ -36,7 +36,7 @@ def partitioned(source: FileSource) -> Source:
     return PartitionedSource(source, [{name: one[name] for name in names} for one in folders])
 
 
-def folder_columns(place: Place) -> dict[str, str | None]:
+def folder_columns(place: FileLocation) -> dict[str, str | None]:
     """Return the columns of the folders directly above a file, with its value of each; None for a missing one."""
     folders = re.split(r"[/\\]", place.shown)[:-1]
     columns: dict[str, str | None] = {}

@@ -23,7 +23,7 @@ from fairfix.data.packing import (
     unpacked,
     without_packing,
 )
-from fairfix.data.storage import Place, local
+from fairfix.data.storage import FileLocation, local
 from fairfix.data.urls import scheme_of
 from fairfix.errors import DataError
 
@@ -75,7 +75,7 @@ class Recognised:
     """A file with its kind, unpacked; ``remark`` says where its content overrules its name."""
 
     kind: type[FileSource]
-    place: Place
+    place: FileLocation
     remark: str = ""
     table: str = ""
     """Table in it that was named, where it is no file of a ZIP."""
@@ -86,13 +86,13 @@ class Recognised:
         return (self.kind, *_layers(self.place))
 
 
-def _layers(place: Place) -> Iterator[str]:
+def _layers(place: FileLocation) -> Iterator[str]:
     while isinstance(place.store, Packed):
         yield place.store.packing.name
         place = place.store.outer
 
 
-def recognised(place: Place, member: str = "", *, doubted: bool = False) -> Recognised:
+def recognised(place: FileLocation, member: str = "", *, doubted: bool = False) -> Recognised:
     """Return the kind of a file, and the file without its packing.
 
     Parameters
@@ -130,7 +130,7 @@ def recognised(place: Place, member: str = "", *, doubted: bool = False) -> Reco
 
 
 def _by_content(
-    place: Place, head: bytes, packing: Packing | None, kind: type[FileSource] | None, *, doubted: bool
+    place: FileLocation, head: bytes, packing: Packing | None, kind: type[FileSource] | None, *, doubted: bool
 ) -> tuple[Packing | None, type[FileSource] | None, bool]:
     """Return the packing or the kind of a file by its first bytes, and whether its name says another one.
 
@@ -168,7 +168,7 @@ def _with_conversion(error: DataError, name: str) -> DataError:
     return error.proposing((name, f"{name}.parquet"), before=f"python -c {shlex.quote(code)}")
 
 
-def _head(place: Place) -> bytes:
+def _head(place: FileLocation) -> bytes:
     """Return the first bytes of a file, which its next reader gets too."""
     head = head_of(place, HEAD)
     place.heads[:] = [head]
@@ -184,7 +184,7 @@ def _signed(head: bytes, *, text: bool) -> list[type[FileSource]]:
     ]
 
 
-def _office(place: Place) -> type[FileSource] | None:
+def _office(place: FileLocation) -> type[FileSource] | None:
     """Return the kind of spreadsheets where a ZIP is one; a DataError for a file of fairfix."""
     names = set(members_of(place))
     if MANIFEST in names:
@@ -199,7 +199,7 @@ def _office(place: Place) -> type[FileSource] | None:
     return None
 
 
-def holds_manifest(place: Place) -> bool:
+def holds_manifest(place: FileLocation) -> bool:
     """Tell whether a file is one of fairfix by its content: a ZIP with a manifest."""
     head = head_of(place, 64)
     if packing_of_head(head) is not ZIP:

@@ -1,7 +1,7 @@
-"""Places of files: on this machine, in a store of objects, on a web server. All are opened in one way.
+"""Locations of files: on this machine, in an object store, on a web server. All are opened in one way.
 
-A :class:`Place` remembers what its file was when it was first seen, and every opening is held against that, so that no
-result is made of two versions of a file. Stores are pyarrow's own file systems; what they have none for, HTTP, is
+A :class:`FileLocation` remembers the version of its file that was seen first, and every opening is checked against it,
+so no result is made of two versions of a file. Stores are pyarrow's own file systems; HTTP, which pyarrow lacks, is
 fsspec's. Nothing here waits for ever: see :data:`SILENCE` and :data:`TRIES`.
 """
 
@@ -50,12 +50,12 @@ MAGIC = frozenset("*?[")
 CHANGED = "{place} changed while it was read; run again when no process writes to it, or read a copy"
 """What is said of two versions of a file or of a table."""
 
-Stamp = dict[str, Any]
+FileVersion = dict[str, Any]
 """What is known of a version of a file: size, when it was modified, its tag; as far as its place tells."""
 
 
 @dataclass(frozen=True)
-class Place:
+class FileLocation:
     """A file that can be opened again and again; printed without secrets."""
 
     name: str
@@ -64,7 +64,7 @@ class Place:
     path: str = field(repr=False)
     """As its store takes it."""
     store: Store = field(repr=False)
-    stamp: Stamp = field(default_factory=dict, repr=False, compare=False)
+    stamp: FileVersion = field(default_factory=dict, repr=False, compare=False)
     """Of the version that was seen first."""
     inner_name: str = ""
     """Name of the file in it, where it is packed."""
@@ -92,7 +92,7 @@ class Place:
     @property
     def is_direct(self) -> bool:
         """Whether it is a file of this machine that is read as it is, so that its end costs nothing to look at."""
-        return isinstance(self.store, Here)
+        return isinstance(self.store, LocalStorage)
 
     @property
     def content_name(self) -> str:
@@ -121,14 +121,14 @@ class Place:
         except DataError:
             raise
         except Exception:  # half of one version and half of another make no file: then that is the reason
-            stamp: Stamp = {}
+            stamp: FileVersion = {}
             with suppress(DataError, OSError):
                 stamp = self.store.look(self.path, self.shown)
             self.hold(stamp)
             raise
         self.hold(self.store.look(self.path, self.shown))
 
-    def hold(self, stamp: Stamp) -> None:
+    def hold(self, stamp: FileVersion) -> None:
         """Raise a DataError where a version is not the first one; remember what is new."""
         if any(stamp[key] != value for key, value in self.stamp.items() if key in stamp):
             raise DataError(CHANGED.format(place=self))
@@ -142,14 +142,14 @@ class Store(ABC):
     """Whether the files have names by which they can be read again."""
 
     @abstractmethod
-    def look(self, path: str, shown: str) -> Stamp:
+    def look(self, path: str, shown: str) -> FileVersion:
         """Return what a file is now."""
 
     @abstractmethod
-    def opened(self, place: Place) -> AbstractContextManager[pa.NativeFile]:
+    def opened(self, place: FileLocation) -> AbstractContextManager[pa.NativeFile]:
         """Return a context that yields a file, which has been held against its stamp."""
 
-    def streamed(self, place: Place, ahead: int) -> AbstractContextManager[pa.NativeFile]:
+    def streamed(self, place: FileLocation, ahead: int) -> AbstractContextManager[pa.NativeFile]:
         """Return a context that yields a file for reading from its beginning, ``ahead`` bytes at a time."""
         return self.opened(place)
 
@@ -157,16 +157,16 @@ class Store(ABC):
 # ---------------------------------------------------------------------- this machine
 
 
-class Here(Store):
+class LocalStorage(Store):
     """The file system of this machine."""
 
-    def look(self, path: str, shown: str) -> Stamp:
+    def look(self, path: str, shown: str) -> FileVersion:
         """Return size and time of the last change."""
         status = Path(path).stat()
         return {"size": status.st_size, "modified": status.st_mtime_ns}
 
     @contextmanager
-    def opened(self, place: Place) -> Iterator[pa.NativeFile]:
+    def opened(self, place: FileLocation) -> Iterator[pa.NativeFile]:
         """Yield the file itself; it is not mapped into memory, where one that becomes shorter kills its readers."""
         try:
             place.path.encode()
@@ -179,13 +179,13 @@ class Here(Store):
             yield file
 
 
-def local(path: str | os.PathLike[str]) -> Place:
+def local(path: str | os.PathLike[str]) -> FileLocation:
     """Return the place of a file on this machine that is there."""
-    text, here = os.fspath(path), Here()
-    return Place(Path(text).name, text, text, here, here.look(text, text))
+    text, here = os.fspath(path), LocalStorage()
+    return FileLocation(Path(text).name, text, text, here, here.look(text, text))
 
 
-def named_apart(places: Sequence[Place]) -> list[Place]:
+def named_apart(places: Sequence[FileLocation]) -> list[FileLocation]:
     """Return places by as many last parts of their paths as tell all of them apart."""
     parts = [re.split(r"[/\\]", place.shown.partition("?")[0]) for place in places]
     for many in range(1, max(map(len, parts), default=0) + 1):
@@ -203,7 +203,7 @@ _LOCK = Lock()
 _TRAFFIC: Counter[str] = Counter()
 
 
-def count_bytes(place: Place, size: int) -> None:
+def count_bytes(place: FileLocation, size: int) -> None:
     """Count bytes of a file that have come from elsewhere."""
     with _LOCK:
         _TRAFFIC[place.shown] += size
@@ -272,11 +272,11 @@ class Remote(Store):
     """A store whose files come in ranges of bytes."""
 
     @abstractmethod
-    def ranges(self, place: Place) -> tuple[Stamp, Callable[[int, int], bytes]]:
+    def ranges(self, place: FileLocation) -> tuple[FileVersion, Callable[[int, int], bytes]]:
         """Return what a file is now, and what reads (size, offset) of it."""
 
     @contextmanager
-    def opened(self, place: Place) -> Iterator[pa.NativeFile]:
+    def opened(self, place: FileLocation) -> Iterator[pa.NativeFile]:
         """Yield the file; what goes wrong on the way is a DataError, whatever Arrow makes of it."""
         stamp, read_at = self.ranges(place)
         place.hold(stamp)
@@ -290,7 +290,7 @@ class Remote(Store):
             raise
 
     @contextmanager
-    def streamed(self, place: Place, ahead: int) -> Iterator[pa.NativeFile]:
+    def streamed(self, place: FileLocation, ahead: int) -> Iterator[pa.NativeFile]:
         """Yield the file in order; a request brings ``ahead`` bytes."""
         with self.opened(place) as file:
             yield pa.BufferedInputStream(file, ahead)
@@ -333,12 +333,12 @@ class ArrowStore(Remote):
     def __init__(self, filesystem: Any, base: str, root: str) -> None:
         self._filesystem, self._base, self._root = filesystem, base, shown_url(root)
 
-    def look(self, path: str, shown: str) -> Stamp:
+    def look(self, path: str, shown: str) -> FileVersion:
         """Return what the store says of a file."""
         with answering(shown, "reading"), self._filesystem.open_input_file(path) as file:
             return self._stamp(file, path)
 
-    def _stamp(self, file: pa.NativeFile, path: str) -> Stamp:
+    def _stamp(self, file: pa.NativeFile, path: str) -> FileVersion:
         headers = {key.lower(): value.decode() for key, value in (file.metadata() or {}).items()}
         stamp = {
             "size": file.size(),
@@ -349,7 +349,7 @@ class ArrowStore(Remote):
             stamp["modified"] = _second(self._filesystem.get_file_info(path).mtime)
         return {key: value for key, value in stamp.items() if value is not None}
 
-    def ranges(self, place: Place) -> tuple[Stamp, Callable[[int, int], bytes]]:
+    def ranges(self, place: FileLocation) -> tuple[FileVersion, Callable[[int, int], bytes]]:
         """Open a file; Arrow closes it when it is let go."""
         with answering(place.shown, "reading"):
             file = self._filesystem.open_input_file(place.path)
@@ -365,7 +365,7 @@ class ArrowStore(Remote):
 
         return stamp, read_at
 
-    def find(self, path: str, wanted: Callable[[str], bool]) -> list[Place]:
+    def find(self, path: str, wanted: Callable[[str], bool]) -> list[FileLocation]:
         """Return the file of a path, those of a folder whose name is ``wanted``, or those of a pattern, in order."""
         path = f"{self._base}/{path}".rstrip("/")
         shown = self._shown(path)
@@ -398,10 +398,10 @@ class ArrowStore(Remote):
     def _shown(self, path: str) -> str:
         return self._root + path.removeprefix(self._base)
 
-    def _place(self, info: Any) -> Place:
+    def _place(self, info: Any) -> FileLocation:
         stamp = {"size": info.size, "modified": _second(info.mtime)}
         first = {key: value for key, value in stamp.items() if value is not None}
-        return Place(name_of(info.path), self._shown(info.path), info.path, self, first)
+        return FileLocation(name_of(info.path), self._shown(info.path), info.path, self, first)
 
     def check(self, path: str) -> None:
         """Raise a DataError where there is no bucket to write to."""
@@ -523,7 +523,7 @@ def _stored(url: str) -> tuple[ArrowStore, str]:
     return ArrowStore(filesystem, base, f"{scheme}://{authority}"), path
 
 
-def find(url: str, wanted: Callable[[str], bool]) -> list[Place]:
+def find(url: str, wanted: Callable[[str], bool]) -> list[FileLocation]:
     """Return the files that a URL names: one, those of a folder whose name is ``wanted``, or those of a pattern.
 
     As on this machine, what begins with a point or an underscore is not read with its folder. A DataError where there
@@ -541,12 +541,12 @@ def find(url: str, wanted: Callable[[str], bool]) -> list[Place]:
     return places
 
 
-def content_of(path: str | os.PathLike[str] | Place, at_most: int | None = None) -> bytes:
+def content_of(path: str | os.PathLike[str] | FileLocation, at_most: int | None = None) -> bytes:
     """Return what one file holds, on this machine or by a URL.
 
     A DataError where there is none by the URL, or one of more than ``at_most`` bytes; on this machine, an OSError.
     """
-    if isinstance(path, Place):
+    if isinstance(path, FileLocation):
         places = [path]
     else:
         scheme = scheme_of(text := os.fspath(path))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fairfix.data.files import descriptor, is_special
 from fairfix.data.spool import spooled
-from fairfix.data.storage import Place, Stamp, Store
+from fairfix.data.storage import FileLocation, FileVersion, Store
 from fairfix.data.urls import STANDARD
 from fairfix.errors import DataError, UsageError
 
@@ -46,18 +46,18 @@ class Spooled(Store):
             f"{self._shown} can be read by this process alone; name a file, or leave out `cluster`"
         )
 
-    def look(self, path: str, shown: str) -> Stamp:
+    def look(self, path: str, shown: str) -> FileVersion:
         """Return its size, which stays."""
         return {"size": self._content.size}
 
     @contextmanager
-    def opened(self, place: Place) -> Iterator[pa.NativeFile]:
+    def opened(self, place: FileLocation) -> Iterator[pa.NativeFile]:
         """Yield the copy."""
         with pa.BufferReader(self._content) as file:
             yield file
 
 
-def stream_place(text: str) -> Place:
+def stream_place(text: str) -> FileLocation:
     """Return the place of a copy of what can be read once.
 
     A DataError where that is a terminal, closed, or empty; also where the copy would fill the disk.
@@ -76,7 +76,7 @@ def stream_place(text: str) -> Place:
         raise DataError(f"{shown} is empty; it can be read once, so {PROPOSAL}")
     store = Spooled(content, shown)
     name = shown if number is not None else Path(text).name
-    return Place(name, shown, text, store, store.look(text, shown))
+    return FileLocation(name, shown, text, store, store.look(text, shown))
 
 
 def _copied(number: int, shown: str) -> pa.Buffer:

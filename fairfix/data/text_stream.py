@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fairfix.data.dialect import COMMENTS, Dialect, Layout
 from fairfix.data.encodings import decoded
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.errors import DataError
 
 BLOCK = 1 << 20
@@ -44,7 +44,7 @@ LONGEST = 16 << 20
 class TextFile:
     """A file, how it is written, and which lines of it are rows."""
 
-    place: Place
+    place: FileLocation
     dialect: Dialect
     layout: Layout
     stated: bool = False
@@ -185,7 +185,7 @@ def reader_of(
             raise
 
 
-def _is_open_at_end(place: Place) -> bool:
+def _is_open_at_end(place: FileLocation) -> bool:
     """Tell whether the double quotes at the end of a file are of an odd number, so that one may be open."""
     with place.opened() as file:
         start = max(0, file.size() - ENDING)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairfix.data import storage
 from fairfix.data.spool import LEFT_FREE, mapped, temporary_file
-from fairfix.data.storage import Place, Remote, Stamp, answering, count_bytes, refusal
+from fairfix.data.storage import FileLocation, FileVersion, Remote, answering, count_bytes, refusal
 from fairfix.data.urls import hidden, name_of, shown_url, split
 from fairfix.errors import DataError
 
@@ -56,12 +56,12 @@ class HttpStore(Remote):
         """Let another process make connections of its own."""
         return HttpStore, ()
 
-    def look(self, path: str, shown: str) -> Stamp:
+    def look(self, path: str, shown: str) -> FileVersion:
         """Return what the server says of a file, asked for one byte: signed URLs allow no HEAD."""
         status, headers, _ = self._ask(path, shown, "bytes=0-0")
         return _headed(status, headers)
 
-    def ranges(self, place: Place) -> tuple[Stamp, Callable[[int, int], bytes]]:
+    def ranges(self, place: FileLocation) -> tuple[FileVersion, Callable[[int, int], bytes]]:
         """Return what reads ranges; where the server has none, of a copy that is made once."""
         stamp = self.look(place.path, place.shown)
 
@@ -78,7 +78,14 @@ class HttpStore(Remote):
         return stamp, read_at
 
     def _ask(
-        self, url: str, shown: str, span: str, *, place: Place | None = None, size: int = 0, file: Any = None
+        self,
+        url: str,
+        shown: str,
+        span: str,
+        *,
+        place: FileLocation | None = None,
+        size: int = 0,
+        file: Any = None,
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and content of a range, of ``size`` bytes of a place; the whole goes to a ``file``."""
         import aiohttp
@@ -122,7 +129,7 @@ class HttpStore(Remote):
                 return answer
         raise AssertionError
 
-    def _copied(self, place: Place) -> pa.NativeFile:
+    def _copied(self, place: FileLocation) -> pa.NativeFile:
         """Return a copy of a whole file, which is gone with the process."""
         with temporary_file(f"reading {place.shown} failed") as file:
             _, headers, _ = self._ask(place.path, place.shown, "", file=file)
@@ -131,7 +138,7 @@ class HttpStore(Remote):
             place.hold({**_headed(200, headers), "size": content.size})
             return pa.BufferReader(content)
 
-    def find(self, url: str) -> list[Place]:
+    def find(self, url: str) -> list[FileLocation]:
         """Return the one file that a URL names."""
         shown = shown_url(url)
         if "*" in split(url)[2]:
@@ -139,7 +146,7 @@ class HttpStore(Remote):
                 f"{shown}: a web server cannot list files, so patterns do not work; name one file"
             )
         path = quote(url, safe="%/:?#[]@!$&'()*+,;=~")  # blanks and the like; a signed URL stays as it is
-        return [Place(name_of(url), shown, path, self, self.look(path, shown))]
+        return [FileLocation(name_of(url), shown, path, self, self.look(path, shown))]
 
 
 def _redirected(url: Any, location: str, shown: str) -> Any:
@@ -200,7 +207,7 @@ def _gave_up(error: Exception, shown: str) -> DataError:
     return DataError(f"reading {shown} failed after {storage.TRIES} tries: {' '.join(text.split())[:300]}")
 
 
-def _headed(status: int, headers: Mapping[str, str]) -> Stamp:
+def _headed(status: int, headers: Mapping[str, str]) -> FileVersion:
     """Return what the headers of an answer say of a file."""
     plain = {name.lower(): value for name, value in headers.items()}
     total = (
@@ -208,7 +215,7 @@ def _headed(status: int, headers: Mapping[str, str]) -> Stamp:
         if status in (206, 416)
         else plain.get("content-length")
     )
-    stamp: Stamp = {
+    stamp: FileVersion = {
         "ranges": status in (206, 416),
         "modified": plain.get("last-modified"),
         "tag": plain.get("etag"),

@@ -24,7 +24,7 @@ from fairfix.data.files import Source, file_hash, head_of, read_json
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
-from fairfix.data.storage import MAGIC, SCHEMES, Place, find, local
+from fairfix.data.storage import MAGIC, SCHEMES, FileLocation, find, local
 from fairfix.data.streams import is_stream, stream_place
 from fairfix.data.table import Table
 from fairfix.data.urls import scheme_of
@@ -95,9 +95,9 @@ def _file_of(text: str) -> str:
     return text if os.path.exists(text) else text.rpartition("#")[0] or text  # noqa: PTH110  any text
 
 
-def _is_result(named: str | Place) -> bool:
+def _is_result(named: str | FileLocation) -> bool:
     """Tell whether a file holds a JSON object that is no row of JSON lines: a saved result, sound or not."""
-    if isinstance(named, Place):
+    if isinstance(named, FileLocation):
         places = [named]
     elif scheme_of(named) in SCHEMES and "#" not in named:
         places = find(named, lambda _: True)

@@ -25,7 +25,7 @@ from fairfix.data.opening import paths_of
 from fairfix.data.reading import Reading
 from fairfix.data.recognition import TEXT_ENDINGS, holds_manifest, table_endings
 from fairfix.data.row_filter import parse_condition
-from fairfix.data.storage import SCHEMES, Place, find, local
+from fairfix.data.storage import SCHEMES, FileLocation, find, local
 from fairfix.data.streams import is_stream
 from fairfix.data.urls import is_database, is_dry, name_of, scheme_of, shown_url
 from fairfix.data.workers import workers_of
@@ -212,7 +212,7 @@ def _remote(url: str) -> list[str]:
     return urls if urls and all(map(_of_counts, places, urls)) else []
 
 
-def _of_counts(place: Place, path: str | None = None) -> bool:
+def _of_counts(place: FileLocation, path: str | None = None) -> bool:
     """Tell whether a file is one of counts, be it damaged."""
     return holds_manifest(place) and kind_of(path or place.path) != NAME
 

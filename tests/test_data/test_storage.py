@@ -632,7 +632,7 @@ def test_a_file_that_gets_shorter_is_refused(store: Server, web: Callable[..., S
         put("d.parquet", content)
         (place,) = storage.find(url, bool)
 
-        def shortened(place: storage.Place = place) -> None:
+        def shortened(place: storage.FileLocation = place) -> None:
             with place.opened() as file:
                 file.read(100_000)
                 contents["/d.parquet"] = content[:200]

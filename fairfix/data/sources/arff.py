@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, readable, require
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.data.typed import asked_batches, parsed, told_apart
 from fairfix.errors import DataError
 
@@ -42,9 +42,9 @@ class ArffSource(FileSource):
     endings = (".arff",)
     signatures: ClassVar[tuple[tuple[int, bytes], ...]] = ((0, b"@relation"), (0, b"@RELATION"))
 
-    def __init__(self, places: Sequence[Place], name: str) -> None:
+    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
         super().__init__(places, name)
-        self._attributes: dict[Place, Attributes] = {}
+        self._attributes: dict[FileLocation, Attributes] = {}
         for place in places:
             with _opened(place) as lines:
                 self._attributes[place] = _header(lines, place)
@@ -64,7 +64,7 @@ class ArffSource(FileSource):
 
 
 @contextmanager
-def _opened(place: Place) -> Iterator[Iterator[str]]:
+def _opened(place: FileLocation) -> Iterator[Iterator[str]]:
     """Yield the lines of a file that are neither blank nor comments."""
 
     def lines(stream: io.BufferedReader) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _opened(place: Place) -> Iterator[Iterator[str]]:
         yield lines(io.BufferedReader(file, 1 << 20))
 
 
-def _header(lines: Iterator[str], place: Place) -> Attributes:
+def _header(lines: Iterator[str], place: FileLocation) -> Attributes:
     """Return the attributes of a file, up to its rows; a DataError names a line that is none of a header."""
     heads = []
     for line in lines:
@@ -113,11 +113,13 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
 
 
-def _read(place: Place, columns: list[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+def _read(
+    place: FileLocation, columns: list[str], types: Mapping[str, pa.DataType]
+) -> Iterator[pa.RecordBatch]:
     return asked_batches(_batches(place, columns), types, place.name)
 
 
-def _batches(place: Place, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(place: FileLocation, columns: list[str]) -> Iterator[pa.RecordBatch]:
     with _opened(place) as lines:
         attributes = _header(lines, place)
         names, before = list(attributes), 0
@@ -139,7 +141,7 @@ def _batches(place: Place, columns: list[str]) -> Iterator[pa.RecordBatch]:
         yield batch()
 
 
-def _entries(line: str, many: int, place: Place, row: int) -> list[str | None]:
+def _entries(line: str, many: int, place: FileLocation, row: int) -> list[str | None]:
     """Return the values of a row, None where they are missing."""
     if line.startswith("{"):
         raise DataError(
@@ -164,6 +166,6 @@ def _entries(line: str, many: int, place: Place, row: int) -> list[str | None]:
     return out
 
 
-def _array(entries: list[str | None], name: str, numeric: bool, place: Place, before: int) -> pa.Array:
+def _array(entries: list[str | None], name: str, numeric: bool, place: FileLocation, before: int) -> pa.Array:
     column = pa.array(entries, pa.string())
     return parsed(column, name, place.name, before) if numeric else column

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, Write, joined, readable, require
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 
 
 class ArrowSource(FileSource):
@@ -25,7 +25,7 @@ class ArrowSource(FileSource):
     endings = (".arrow", ".feather")
     signatures = ((0, b"ARROW1"),)
 
-    def __init__(self, places: Sequence[Place], name: str) -> None:
+    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
         super().__init__(places, name)
         self._rows = {place: _rows_of(place) for place in places}
         with _open(places[0]) as file:
@@ -53,7 +53,7 @@ class ArrowSource(FileSource):
 
 
 @contextmanager
-def _open(place: Place, columns: list[int] | None = None) -> Iterator[Any]:
+def _open(place: FileLocation, columns: list[int] | None = None) -> Iterator[Any]:
     """Yield the reader of a file, of all columns or of those at some places."""
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=columns)
     with readable(place, ArrowSource.kind), place.opened() as data:
@@ -93,13 +93,13 @@ PANDAS_TYPES: Mapping[str, Callable[[Any], Any]] = {
 """Name of an extension type -> what makes the one that pandas registers; its settings are those of no column."""
 
 
-def _rows_of(place: Place) -> list[int]:
+def _rows_of(place: FileLocation) -> list[int]:
     """Return the number of rows of each record batch, for which one column is read."""
     with _open(place, [0]) as file:
         return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 
 
-def _batches(place: Place, run: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(place: FileLocation, run: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
     with _open(place) as file:
         wanted = sorted({file.schema.get_field_index(name) for name in columns})
     with _open(place, wanted) as file:

@@ -28,7 +28,7 @@ from fairfix.data.dialect import (
 from fairfix.data.encodings import known_encoding
 from fairfix.data.files import FileSource, Part, Write, readable
 from fairfix.data.notation import Notation, Seen, decimal_of, notation_of
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.data.text_stream import AHEAD, TextFile, odd_value, reader_of
 from fairfix.errors import ColumnError, DataError
 
@@ -45,7 +45,7 @@ class CsvSource(FileSource):
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[FileLocation],
         name: str,
         delimiter: str | None = None,
         decimal: str | None = None,
@@ -271,7 +271,7 @@ class CsvSource(FileSource):
             yield writer.write_batch
 
 
-def _footers(place: Place, dialect: Dialect, columns: int) -> frozenset[str]:
+def _footers(place: FileLocation, dialect: Dialect, columns: int) -> frozenset[str]:
     """Return the last lines of a file of this machine that are no rows; none of others, whose end costs a request."""
     if not place.is_direct or not place.size:
         return frozenset()
@@ -319,7 +319,11 @@ def _equal(file: TextFile, head: Head, name: str) -> bool:
 
 
 def _alike(
-    places: Sequence[Place], heads: Sequence[Head], name: str, delimiter: str | None, decimal: str | None
+    places: Sequence[FileLocation],
+    heads: Sequence[Head],
+    name: str,
+    delimiter: str | None,
+    decimal: str | None,
 ) -> Dialect:
     """Return the dialect of all files, or raise a DataError that names two that differ in it."""
     (first, head), *others = zip(places, heads, strict=True)

@@ -14,7 +14,7 @@ from fairfix.data.canonical import canonical
 from fairfix.data.confined import BYTES, TOO_LARGE, read_confined
 from fairfix.data.names import did_you_mean
 from fairfix.data.sources.whole import WholeFile
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.data.typed import Labels, column_of, told_apart, whole
 from fairfix.errors import DataError
 
@@ -40,7 +40,7 @@ class ExcelSource(WholeFile):
     has_tables = True
     needs = ("python_calamine", "excel")
 
-    def table(self, place: Place) -> tuple[pa.Table, dict[str, Labels]]:
+    def table(self, place: FileLocation) -> tuple[pa.Table, dict[str, Labels]]:
         """Return the rows of the sheet with data, or of the one that is named."""
         table = read_confined(place, self.kind, f"{__name__}:read", sheet=self.sheet, name=place.name)
         if remark := (table.schema.metadata or {}).get(b"remark", b"").decode():

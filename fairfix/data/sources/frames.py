@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, readable, require
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.data.typed import CODED, Labels, asked_batches, column_of, recast, unified, unlabelled
 from fairfix.errors import DataError
 
@@ -30,10 +30,10 @@ Frames = Callable[[int, Sequence[str] | None], Iterator["DataFrame"]]
 class FrameFile(FileSource):
     """Files of one kind that pandas reads in chunks."""
 
-    def __init__(self, places: Sequence[Place], name: str) -> None:
+    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
         """Read the first rows of each file, and all values of columns with labels."""
         super().__init__(places, name)
-        self._labels: dict[Place, Mapping[str, Labels]] = {}
+        self._labels: dict[FileLocation, Mapping[str, Labels]] = {}
         kinds: dict[str, dict[pa.DataType, None]] = {}
         bare: set[str] = set()
         """Columns that have a value without a label."""
@@ -58,7 +58,7 @@ class FrameFile(FileSource):
         """Yield what reads an open file, and the labels of the values of its columns."""
 
     @contextmanager
-    def _open(self, place: Place) -> Iterator[tuple[Frames, Mapping[str, Labels]]]:
+    def _open(self, place: FileLocation) -> Iterator[tuple[Frames, Mapping[str, Labels]]]:
         """Yield what reads a file; whatever pandas raises for a damaged one is a DataError."""
         try:
             with readable(place, self.kind), place.opened() as file, warnings.catch_warnings():
@@ -74,7 +74,7 @@ class FrameFile(FileSource):
                 f"({first}); save it again, or as CSV or Parquet"
             ) from error
 
-    def _bare(self, place: Place) -> set[str]:
+    def _bare(self, place: FileLocation) -> set[str]:
         """Return the columns with labels that have a value without one, or none at all."""
         labels = self._labels[place]
         left, filled = set(labels), set[str]()
@@ -95,13 +95,13 @@ class FrameFile(FileSource):
         ]
 
     def _read(
-        self, place: Place, columns: list[str], types: Mapping[str, pa.DataType]
+        self, place: FileLocation, columns: list[str], types: Mapping[str, pa.DataType]
     ) -> Iterator[pa.RecordBatch]:
         with self._open(place) as (frames, labels):
             batches = (self._chosen(frame, columns, place) for frame in frames(files.BATCH_ROWS, columns))
             yield from asked_batches(batches, types, place.name, labels, self._names)
 
-    def _chosen(self, frame: DataFrame, columns: list[str], place: Place) -> pa.RecordBatch:
+    def _chosen(self, frame: DataFrame, columns: list[str], place: FileLocation) -> pa.RecordBatch:
         require(columns, list(frame.columns), f"{place.name} (of {self.name})")
         batch = _batch(frame[columns])
         arrays = [

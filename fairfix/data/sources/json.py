@@ -18,7 +18,7 @@ from fairfix.data import files
 from fairfix.data.canonical import canonical
 from fairfix.data.confined import TOO_LARGE
 from fairfix.data.files import FileSource, Part, readable, require
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.data.typed import asked_batches, column_of, rebatched, recast, told_apart, unified
 from fairfix.errors import DataError
 
@@ -51,7 +51,7 @@ class JsonSource(FileSource):
     kind = "JSON"
     endings = (".json", *LINES)
 
-    def __init__(self, places: Sequence[Place], name: str) -> None:
+    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
         """Read all blocks once, for the types of the columns."""
         super().__init__(places, name)
         kinds: dict[str, dict[pa.DataType, None]] = {}
@@ -85,14 +85,14 @@ class JsonSource(FileSource):
 
 
 def _read(
-    place: Place, schema: pa.Schema, types: Mapping[str, pa.DataType], by_arrow: bool
+    place: FileLocation, schema: pa.Schema, types: Mapping[str, pa.DataType], by_arrow: bool
 ) -> Iterator[pa.RecordBatch]:
     batches = (_batch(block, place, 0, schema, by_arrow) for block in _blocks(place))
     return asked_batches(rebatched(batches, files.BATCH_ROWS), types, place.name)
 
 
 def _batch(
-    block: Block, place: Place, before: int, schema: pa.Schema | None = None, by_arrow: bool = True
+    block: Block, place: FileLocation, before: int, schema: pa.Schema | None = None, by_arrow: bool = True
 ) -> pa.RecordBatch:
     """Return the columns of a block: all in their own types, or those of a schema."""
     records, text = block
@@ -151,7 +151,7 @@ def _rounded(column: pa.ChunkedArray) -> bool:
     return largest is not None and largest >= EXACT
 
 
-def _parsed(line: bytes, place: Place, row: int) -> Any:
+def _parsed(line: bytes, place: FileLocation, row: int) -> Any:
     try:
         return json.loads(line.decode("utf-8"), object_pairs_hook=_unrepeated)
     except (ValueError, RecursionError) as error:
@@ -175,7 +175,7 @@ def _lines(text: bytes) -> Iterator[bytes]:
 # ---------------------------------------------------------------------- blocks
 
 
-def _blocks(place: Place) -> Iterator[Block]:
+def _blocks(place: FileLocation) -> Iterator[Block]:
     """Yield the records of a file, or lines of them, a block at a time."""
     with readable(place, JsonSource.kind), place.opened() as file:
         text = file.read(BLOCK)
@@ -202,7 +202,7 @@ def _is_lines(text: bytes) -> bool:
         return False
 
 
-def _of_lines(file: pa.NativeFile, text: bytes, place: Place) -> Iterator[Block]:
+def _of_lines(file: pa.NativeFile, text: bytes, place: FileLocation) -> Iterator[Block]:
     while text:
         end = text.rfind(b"\n") + 1
         more = file.read(BLOCK)
@@ -216,7 +216,7 @@ def _of_lines(file: pa.NativeFile, text: bytes, place: Place) -> Iterator[Block]
         text += more
 
 
-def _of_array(file: pa.NativeFile, head: bytes, place: Place) -> Iterator[Block]:
+def _of_array(file: pa.NativeFile, head: bytes, place: FileLocation) -> Iterator[Block]:
     """Yield the records of an array, parsed one at a time."""
     decode = getincrementaldecoder("utf-8")().decode
     parse = json.JSONDecoder(object_pairs_hook=_unrepeated).raw_decode
@@ -272,7 +272,7 @@ def _after_comma(text: str, at: int) -> int:
     return at + 1
 
 
-def _broken(place: Place, row: int, why: object) -> DataError:
+def _broken(place: FileLocation, row: int, why: object) -> DataError:
     return DataError(f"{place.name} cannot be read as JSON: record {row + 1:,}: {_reason(why)}")
 
 
@@ -280,7 +280,7 @@ def _reason(error: object) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-def _of_object(file: pa.NativeFile, text: bytes, place: Place) -> Iterator[Block]:
+def _of_object(file: pa.NativeFile, text: bytes, place: FileLocation) -> Iterator[Block]:
     """Yield the records of one object that holds a table."""
     text += file.read(LONGEST)
     if len(text) > LONGEST:

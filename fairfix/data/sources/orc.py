@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, readable, require
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.data.typed import rebatched
 
 
@@ -22,9 +22,9 @@ class OrcSource(FileSource):
     endings = (".orc",)
     signatures: ClassVar[tuple[tuple[int, bytes], ...]] = ((0, b"ORC"),)
 
-    def __init__(self, places: Sequence[Place], name: str) -> None:
+    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
         super().__init__(places, name)
-        self._columns: dict[Place, list[str]] = {}
+        self._columns: dict[FileLocation, list[str]] = {}
         self.rows = 0
         for place in places:
             with _opened(place) as data:
@@ -45,12 +45,12 @@ class OrcSource(FileSource):
 
 
 @contextmanager
-def _opened(place: Place) -> Iterator[Any]:
+def _opened(place: FileLocation) -> Iterator[Any]:
     with readable(place, OrcSource.kind), place.opened() as data:
         yield data
 
 
-def _batches(place: Place, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(place: FileLocation, columns: list[str]) -> Iterator[pa.RecordBatch]:
     from pyarrow.dataset import OrcFileFormat
 
     with _opened(place) as data:

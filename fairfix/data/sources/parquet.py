@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, Write, joined, readable, require
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 
 
 class ParquetSource(FileSource):
@@ -26,7 +26,7 @@ class ParquetSource(FileSource):
     endings = (".parquet", ".pq")
     signatures = ((0, b"PAR1"), (0, b"PARE"))
 
-    def __init__(self, places: Sequence[Place], name: str) -> None:
+    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
         import pyarrow.parquet as pq
 
         super().__init__(places, name)
@@ -66,7 +66,7 @@ class ParquetSource(FileSource):
 
 
 def _batches(
-    place: Place, meta: Any, groups: list[int], columns: list[str], coded: list[str]
+    place: FileLocation, meta: Any, groups: list[int], columns: list[str], coded: list[str]
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fairfix.data.confined import read_confined
 from fairfix.data.sources.whole import WholeFile
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.data.typed import Labels, column_of, whole
 
 
@@ -27,7 +27,7 @@ class SpssSource(WholeFile):
     )
     needs = ("pyreadstat", "spss")
 
-    def table(self, place: Place) -> tuple[pa.Table, dict[str, Labels]]:
+    def table(self, place: FileLocation) -> tuple[pa.Table, dict[str, Labels]]:
         """Return the rows of a file, and its value labels."""
         table = read_confined(place, self.kind, f"{__name__}:read")
         labels: dict[str, Labels] = {

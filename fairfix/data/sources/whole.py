@@ -13,7 +13,7 @@ import pyarrow as pa
 from fairfix.data import files
 from fairfix.data.confined import BYTES, TOO_LARGE
 from fairfix.data.files import FileSource, Part, require
-from fairfix.data.storage import Place
+from fairfix.data.storage import FileLocation
 from fairfix.data.typed import CODED, Labels, asked_batches, recast, unified, unlabelled
 from fairfix.errors import DataError
 
@@ -24,7 +24,7 @@ class WholeFile(FileSource):
     needs: ClassVar[tuple[str, str] | None] = None
     """Module that reads the format, and the extra of fairfix that brings it; None where the base has it."""
 
-    def __init__(self, places: Sequence[Place], name: str, table: str | None = None) -> None:
+    def __init__(self, places: Sequence[FileLocation], name: str, table: str | None = None) -> None:
         """Read the files; ``table`` names a sheet of formats that have several."""
         super().__init__(places, name)
         self.sheet = table
@@ -33,8 +33,8 @@ class WholeFile(FileSource):
                 f"{self.kind} files need {self.needs[0]}, which is not installed: "
                 f"pip install 'fairfix[{self.needs[1]}]'"
             )
-        self._tables: dict[Place, pa.Table] = {}
-        self._labels: dict[Place, dict[str, Labels]] = {}
+        self._tables: dict[FileLocation, pa.Table] = {}
+        self._labels: dict[FileLocation, dict[str, Labels]] = {}
         for place in places:
             self._tables[place], self._labels[place] = self.table(place)
             if sum(table.nbytes for table in self._tables.values()) > BYTES:
@@ -59,7 +59,7 @@ class WholeFile(FileSource):
         self.rows = self.about_rows = sum(table.num_rows for table in self._tables.values())
 
     @abstractmethod
-    def table(self, place: Place) -> tuple[pa.Table, dict[str, Labels]]:
+    def table(self, place: FileLocation) -> tuple[pa.Table, dict[str, Labels]]:
         """Return the rows of a file, and the labels of the values of columns; a DataError names what cannot be read."""
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
