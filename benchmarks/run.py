@@ -32,6 +32,7 @@ PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "engine.py": ("--large",),
         "startup.py": ("8030bc5",),  # before scipy's quantiles and the HTML template
         "scale.py": (),
+        "frames.py": (),
     },
     "benchmarks/repair": {"ramp.py": (), "ramp_speed.py": (), "serving.py": ()},
     "benchmarks/intervals": {"coverage.py": ("--simulations", "2000"), "gates.py": ("--sets", "1000")},

@@ -224,7 +224,7 @@ def servers(folder: Path, without: set[str]) -> Iterator[dict[str, tuple[str, in
         if "postgresql" not in without:
             url = stack.enter_context(postgresql())
             child("fill", str(folder), url)
-            out["postgresql"] = (f"{url}#loans", postmaster(), {})
+            out["postgresql"] = (f"{url}#loans", postmaster(url), {})
         yield out
 
 
@@ -261,14 +261,13 @@ def newest() -> int:
     return below(os.getpid())[-1]
 
 
-def postmaster() -> int:
-    """Return the process of the PostgreSQL server, which no longer belongs to whoever started it."""
-    found = [
-        int(one.parent.name)
-        for one in Path("/proc").glob("[0-9]*/comm")
-        if one.read_text().strip() == "postgres"
-    ]
-    return min(found)
+def postmaster(url: str) -> int:
+    """Return the process of a PostgreSQL server, which is the parent of the one that serves a connection."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
+    return int(status.partition("PPid:")[2].split()[0])
 
 
 def child(what: str, *given: str | dict[str, str]) -> None:

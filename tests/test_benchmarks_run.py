@@ -90,6 +90,10 @@ OTHERS = {
         ("groups",), {"CASES": lambda module: {"groups": replace(module.CASES["groups"], sizes=(20, 40))}}
     ),
     "engine.py": Small(("--rows", "2000", "--rounds", "1"), needs=("fairlearn", "duckdb")),
+    "frames.py": Small(
+        needs=("duckdb", "polars"),
+        lines=lambda module, place: module.main(3000, {"spark", "postgresql", "dask"}),
+    ),
     "gates.py": Small(("--sets", "3")),
     "guarantee.py": Small(("--worlds", "1", "--only", "parity")),
     "promises.py": Small(("--share", "0.001", "--only", "interval", "--jobs", "1")),
