@@ -113,6 +113,10 @@ OTHERS = {
         lines=lambda module, place: module.main(20_000, {"s3", "postgresql", "dask"}),
     ),
     "serving.py": Small(("--rows", "2000"), {"ALONE": 5, "ROUNDS": 1}),
+    "slices.py": Small(
+        ("--rows", "2000", "--peer-rows", "1000", "--peer-columns", "3", "--worlds", "2"),
+        needs=("sliceline",),
+    ),
     "startup.py": Small((), {"ROUNDS": 1}, lines=lambda module, place: module.report([], place)),
 }
 """All other scripts that measure -> how they run small."""

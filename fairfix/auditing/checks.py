@@ -14,6 +14,7 @@ A check states what must hold::
     accuracy.min>=0.7                   the worst group: min or max
     true_positive_rate[race=Black]>=0.6 one group
     true_positive_rate.true_groups[race=Black]>=0.6  one true group (``noise``)
+    slices.accuracy.min>=0.6            the worst slice (``slices``, :mod:`fairfix.tasks.slices`)
     dp.difference.change<=0.02          change since the baseline (:mod:`fairfix.auditing.baseline`)
 
 Where the catalogue says which way a number gets worse, a check in the other direction is refused.

@@ -149,9 +149,7 @@ def _shortened(edges: Edges, entries: Floats) -> Edges:
     """Return edges of fewest digits that cut the entries in the same way."""
     present, _ = distribution([entries])
     below = present[np.maximum(np.searchsorted(present, edges) - 1, 0)]
-    return tuple(
-        shortened(edge, low) if low < edge else edge for edge, low in zip(edges, below.tolist(), strict=True)
-    )
+    return tuple(shortened(edge, low) for edge, low in zip(edges, below.tolist(), strict=True))
 
 
 def _pooled(name: str, codes: Ints, conditions: list[Condition], least: int) -> Levels:

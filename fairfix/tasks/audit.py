@@ -155,7 +155,8 @@ def _run(request: AuditRequest) -> AuditResult:
                 "`baseline`: the data is counts, which have no rows; give a saved result or counts"
             )
     else:
-        by_id = (base is not None and base.result is None) or request.similar
+        split = asked is not None and request.validation
+        by_id = (base is not None and base.result is None) or request.similar or split
         data = open_data(
             request if by_id else replace(request, id=None),
             protected_needed=request.noise_spec.membership is None,

@@ -31,7 +31,7 @@ from fairfix.schema import common
 from fairfix.schema import slices as of_slices
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import number
-from fairfix.tasks.dataset import Dataset, explaining, open_data, said_of_unused
+from fairfix.tasks.dataset import Dataset, explaining, open_data, said_of_unused, waivers_of, with_waivers
 from fairfix.tasks.messages import of_source, with_messages
 from fairfix.tasks.request import AuditRequest, function_of
 from fairfix.tasks.result import Result
@@ -52,7 +52,7 @@ ATTRIBUTE = "slices"
 LEAST, SHARE = 50, 0.01
 """Rows of a slice where nothing is said: at least so many, and this fraction of the rows."""
 
-UNREAD = ("noise", "similar", "baseline", "profile", "reference", "strata", "intersect", "metrics", "waivers")
+UNREAD = ("noise", "similar", "baseline", "profile", "reference", "strata", "intersect", "metrics")
 """Parameters of an audit that a search without protected columns has no use for."""
 
 
@@ -109,6 +109,7 @@ def run_slices(request: AuditRequest) -> SlicesResult:
         slices=part,
     )
     content = with_messages(content, (*notes, *of_source(data.source)))
+    content = with_waivers(content, waivers_of(request), request)
     return SlicesResult(with_record(content, request, data.source))
 
 

@@ -36,7 +36,7 @@ def frame_of(rows: int = 300, seed: int = 0) -> pd.DataFrame:
         {
             "a": rng.choice(["p", "q", "r"], rows, p=[0.6, 0.37, 0.03]),
             "b": rng.integers(0, 3, rows),
-            "c": rng.choice(["x", None, "z"], rows),
+            "c": rng.choice(["x", None, "z", "few", "fewer"], rows, p=[0.4, 0.3, 0.22, 0.04, 0.04]),
             "d": rng.normal(size=rows),
             "sex": rng.choice(["f", "m"], rows),
             "label": (rng.random(rows) < score).astype(int),
@@ -95,11 +95,12 @@ def test_every_conjunction_of_enough_rows_is_there_with_its_value(
     frame = frame_of()
     cells = cells_of(frame, name, gap, **({"weight": "weight"} if weighted else {}))
     weight = frame["weight"].to_numpy() if weighted else np.ones(len(frame))
-    expected = {}
+    expected, sizes = {}, set()
     for place in conjunctions(cells):
         mask = np.logical_and.reduce([cells.levels[i].codes == code for i, code in place])
-        if mask.sum() < 15:
+        if mask.sum() < 6:
             continue
+        sizes.add(int(mask.sum()))
         own, w = frame[mask], weight[mask]
         if gap:
             sexes = [value_of(own[own.sex == s], name, w[own.sex == s]) for s in ("f", "m")]
@@ -107,12 +108,13 @@ def test_every_conjunction_of_enough_rows_is_there_with_its_value(
         else:
             expected[place] = value_of(own, name, w)
     seen = {}
-    for cube in cubes(cells, 15):
+    for cube in cubes(cells, 6):
         values, low, high = cells.quantity.limits(cube.tables, 0.05)
         for levels, *interval in zip(cube.levels.tolist(), values, low, high, strict=True):
             seen[tuple(zip(cube.columns, levels, strict=True))] = interval
 
     assert seen.keys() == expected.keys()
+    assert min(sizes) == 6  # as few as there may be
     assert len(seen) > 80
     for place, (value, low, high) in seen.items():
         np.testing.assert_allclose(value, expected[place], atol=1e-9)

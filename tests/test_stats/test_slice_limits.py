@@ -58,4 +58,7 @@ def test_limits_of_bounded_means_hold_and_use_a_small_variance() -> None:
     narrow = mean_limits(np.array([0.2 * many]), np.array([0.0401 * many]), np.array([many]), 1e-6)
     plain = share_limits(np.array([0.2 * many]), np.array([many]), 1e-6, counted=False)
     assert narrow[1] - narrow[0] < 0.3 * (plain[1] - plain[0])
+    cost = np.log(4 / 1e-6)
+    reach = np.sqrt(2 * (0.0401 - 0.04) * cost / (many - 1)) + 7 * cost / (3 * (many - 1))
+    np.testing.assert_allclose(narrow, [[0.2 - reach], [0.2 + reach]], rtol=1e-9)
     assert mean_limits(np.zeros(1), np.zeros(1), np.zeros(1), 0.05)[1][0] == 1.0
