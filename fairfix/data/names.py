@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -47,6 +48,16 @@ def quoted_name(name: str, signs: str = "") -> str:
     """Return a name as one of a list: in double quotes if it has a comma, a quote or one of the ``signs``."""
     plain = name == name.strip() and not set(name).intersection(f',"{signs}')
     return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """Return words as one line that a shell reads as these words; names in single quotes stay readable."""
+    return " ".join(map(_shell_word, words))
+
+
+def _shell_word(word: str) -> str:
+    plain = "'" in word and not set(word).intersection('"$`\\!')  # a shell reads these in double quotes, too
+    return f'"{word}"' if plain else shlex.quote(word)
 
 
 def unquoted(text: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Callable
 from copy import copy
 from functools import cache
@@ -19,6 +18,8 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import fields, force_setattr
+
+from fairfix.data.names import shell_line
 
 Kept = TypeVar("Kept")
 
@@ -194,7 +195,7 @@ def _option(match: re.Match[str]) -> str:
         return match[1].upper()
     truth = {"True": True, "False": False}.get(match[2]) if match[1] == "header" else None
     value: str | bool = (match[2] is None or match[2]) if truth is None else truth
-    return shlex.join(option_words(match[1], value))
+    return shell_line(option_words(match[1], value))
 
 
 def option_words(name: str, value: str | bool = True) -> list[str]:

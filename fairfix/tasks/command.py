@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fairfix.data.names import joined_names
+from fairfix.data.names import joined_names, shell_line
 from fairfix.data.urls import shown_argument
 from fairfix.methods.base import Repairer
 from fairfix.report.words import option_words
@@ -73,7 +73,7 @@ def _is_text(value: Any) -> bool:
 def _options(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
         for one in value if isinstance(value, list) else (value,):
-            yield shlex.join(
+            yield shell_line(
                 option_words(name, one if isinstance(one, bool) else shown_argument(str(_shortest(one))))
             )
 

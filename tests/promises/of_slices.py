@@ -124,7 +124,7 @@ def intervals_of_slices(rng: np.random.Generator, shell: Shell) -> Tried:
     level=0.05,
     quick=6,
     full=400,
-    must_say=0.2,
+    must_say=0.15,
 )
 def limits_on_slices(rng: np.random.Generator, shell: Shell) -> Tried:
     frame, chance = planted(rng)
@@ -139,7 +139,7 @@ def limits_on_slices(rng: np.random.Generator, shell: Shell) -> Tried:
         )
         by = by[by["many"] >= 100]
         worst = min(worst, float((1.0 - by["wrong"] / by["weight"]).min()))
-    limit = round(worst + float(rng.choice([-0.3, -0.15, -0.05, 0.0, 0.05, 0.15])), 4)
+    limit = round(worst + float(rng.choice([-0.4, -0.2, -0.05, 0.0, 0.1, 0.3])), 4)
     done = shell.run(
         "audit", shell.write(frame), "--label", "label", "--prediction", "decision", *weights(frame),
         "--slices", "--min-rows", 100, "--check", f"slices.accuracy.min>={limit}",

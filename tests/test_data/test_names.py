@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
-from fairfix.data.names import did_you_mean, joined_names, nearest, split_names
+from fairfix.data.names import did_you_mean, joined_names, nearest, shell_line, split_names
 from fairfix.errors import UsageError
 from fairfix.tasks.repair import chosen_method
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def test_the_nearest_name_is_told_whatever_its_capitals() -> None:
@@ -62,3 +66,22 @@ def test_a_list_of_names_is_read_as_it_was_written(names: list[str]) -> None:
 def test_names_in_quotes_may_follow_a_key() -> None:
     """As a user writes them; a comma too much leaves an empty name."""
     assert split_names('A="p,a", B=p=b,, c') == ["A=p,a", "B=p=b", "", "c"]
+
+
+SIGNS = st.text(
+    st.sampled_from(list("ab '\"$`\\!~*?#&;|<>()[]{}=%^\n\t-"))
+    | st.characters(exclude_characters="\0", codec="utf-8")
+)
+
+
+@given(st.lists(SIGNS, max_size=4))
+def test_a_shell_reads_the_words_of_a_line(words: list[str]) -> None:
+    """Whatever signs are in them."""
+    done = subprocess.run(
+        ["sh", "-c", "printf '%s\\0' " + shell_line(["-", *words])], capture_output=True, check=True
+    )
+    assert done.stdout.decode().split("\0")[1:-1] == words
+
+
+def test_a_condition_with_texts_is_readable_in_a_line() -> None:
+    assert shell_line(["--where", "city == 'A b'"]) == "--where \"city == 'A b'\""

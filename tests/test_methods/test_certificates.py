@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Certificate, FitTrace, Quantity
 from fairfix.report.repairs import solution_facts
 from fairfix.schema import json_schema
+from fairfix.schema.repair import Solution
 
 
 def test_a_trace_comes_back_from_its_json() -> None:
@@ -48,7 +50,8 @@ def test_a_certificate_says_what_it_bounds(value: float, says: str) -> None:
     assert proven.sentence.startswith(
         f"the mean square loss, {value}, is {says} linear models, on the training"
     )
-    assert proven.sentence in list(solution_facts(FitTrace(True, 1, 0.5, certificates=(proven,)).state()))[1]
+    solution = msgspec.convert(FitTrace(True, 1, 0.5, certificates=(proven,)).state(), Solution)
+    assert proven.sentence in list(solution_facts(solution))[1]
 
 
 def test_everybody_who_reads_a_repair_reads_what_is_proven(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
 from fairfix.report.repairs import _between_fifths
+from fairfix.schema.common import Estimate
+from fairfix.schema.repair import EvaluationRow
 
 BETWEEN = "selection_rate.difference.between_groups [{}]"
 GIVEN = {"method": "ramp", "constraint": "covariance[age]", "id": "id"}
@@ -396,11 +398,10 @@ def test_what_cannot_be_told_of_fifths_is_left_out() -> None:
     assert not list(_between_fifths("age", [table_row(None)]))
 
 
-def table_row(value: float | None) -> dict[str, Any]:
-    """Return a row of the proof on how far the fifths of age are apart."""
-    one = {"value": value, "low": value, "high": value}
-    name = BETWEEN.split()[0]
-    return {"id": name, "attribute": "age", "before": one, "after": one}
+def table_row(value: float | None) -> EvaluationRow:
+    """Return a row of the evaluation with the largest gap between fifths of age."""
+    one = Estimate(value=value, low=value, high=value, reason="" if value is not None else "no groups")
+    return EvaluationRow(name="dp", id=BETWEEN.split()[0], attribute="age", before=one, after=one)
 
 
 @pytest.mark.parametrize("square", [3.4, 7.2, 1e9])
