@@ -358,7 +358,7 @@ def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -
     assert heading.lines[1].startswith(begins[0])
     assert "expect somewhat worse results" in heading.lines[-1]
     chosen_point = next(one for one in result["advice"] if one["point"] is not None)
-    assert named(result["points"][chosen_point["point"]]) in " ".join(text.split())
+    assert named(struct(result).points[chosen_point["point"]]) in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     assert "log_loss" not in text
     assert "log_loss" in rendered("text", result, width=80, detail=True)
