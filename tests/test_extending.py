@@ -137,7 +137,7 @@ FORMAT = '''"""One line: the verdict, for a chat."""
 
 def render(result, *, ascii_only=False):
     """Return the verdict of a result in a line."""
-    return f"{result['data']['source']}: {result['verdict']}{'' if ascii_only else ' ✔'}\\n"
+    return f"{result.data.source}: {result.verdict}{'' if ascii_only else ' ✔'}\\n"
 '''
 
 

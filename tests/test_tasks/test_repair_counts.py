@@ -131,7 +131,7 @@ def test_each_column_of_counts_keeps_the_slack() -> None:
     rule, lost = rule_of(count(data, reading), asked)
 
     np.testing.assert_allclose(rule.predict(table), by_rows.predict(table), atol=1e-6)
-    assert "of race and of job" in lost["among"]
+    assert "of race and of job" in lost.among
 
 
 def test_the_order_of_merging_changes_nothing() -> None:
