@@ -103,8 +103,6 @@ def run_audit(request: AuditRequest) -> AuditResult:
     """
     from fairfix.auditing.suppression import withholding
 
-    if request.slices and not request.protected and request.noise_spec.membership is None:
-        raise UsageError("`slices` without `protected` is a search alone; call fairfix.slices()")
     if not request.metrics:
         with withholding(request.suppress_below, request.data):
             return _run(request)
@@ -129,6 +127,8 @@ def _run(request: AuditRequest) -> AuditResult:
         check_bands(request)
     asked = None
     if request.slices:
+        if not request.protected and request.noise_spec.membership is None:
+            raise UsageError("`slices` without `protected` is a search alone; call fairfix.slices()")
         from fairfix.tasks.slices import without_slices
 
         asked = without_slices(request)

@@ -476,6 +476,7 @@ NEEDING: dict[str, Any] = {
     "id": "id",
     "protected": "race",
     "noise": "n.csv",
+    "slices": "all",
 }
 """Parameter that needs rows -> a value; and what some of them need."""
 

@@ -95,6 +95,9 @@ VALUES: Mapping[str, Any] = {
     "baseline": "other",
     "slacks": [0.03],
     "methods": ["fair-regression"],
+    "slices": ["x", "z"],
+    "slice_metric": "selection_rate",
+    "min_rows": 60,
 }
 """Parameter -> a value that is not its default."""
 
