@@ -86,7 +86,7 @@ def explained(
 ) -> tuple[str, list[dict[str, str]]]:
     """Return the error with what the whole column holds, and the settings to choose from.
 
-    Where the run ``decides`` by the score, that of a raw one has a threshold: the middle of its range.
+    Where the run ``decides`` by the score and no threshold was given, that of a raw one is the middle of its range.
     """
     part, name = error.part, error.column
     kind = pa.float64() if part == "score" else pa.string()
@@ -98,7 +98,7 @@ def explained(
         text = f"{error.place}; the column goes from {low} to {high}: set its scale with {words}, or "
         raw = "; a raw score has decisions only with `threshold=NUMBER`" if "raw" in scales else ""
         choices = [{"score_scale": scale} for scale in scales]
-        if decides and "raw" in scales and not reading.thresholds:
+        if decides and "raw" in scales:
             middle = f"{(seen.low + seen.high) / 2:.6g}"
             next(one for one in choices if one["score_scale"] == "raw")["threshold"] = middle
             raw += f", such as {middle}, the middle of its range"

@@ -400,7 +400,7 @@ def explaining(data: Dataset) -> Iterator[None]:
     except EntryError as error:
         from fairfix.data.column_summary import explained
 
-        decides = isinstance(data.request, (RepairRequest, CompareRequest))
+        decides = isinstance(data.request, (RepairRequest, CompareRequest)) and data.request.threshold is None
         text, choices = explained(error, data.source, data.reading, decides=decides)
         source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
         raise DataError(text + _to_choose(data.request, source, choices)) from error
