@@ -146,7 +146,7 @@ def judge(
 
 
 def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[GroupView]:
-    """Yield every attribute over everybody, then in each stratum."""
+    """Yield every attribute overall, then in each stratum."""
     columns = reading.columns
     chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
     if settings.intersect and len(columns.protected) > 1:

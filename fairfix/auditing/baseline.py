@@ -14,10 +14,10 @@ files of rows are at hand, :mod:`fairfix.auditing.paired_differences` gives the 
 
 An audit whose every number is the baseline's has not changed: its changes are 0 without an interval. Two samples could
 give the same numbers by chance, so this holds only where that has a probability of at most :data:`COINCIDENCE`: the
-counts of each group are binomial, and equal with at most the probability of their likeliest outcome.
+counts of each group are binomial, and equal with at most the probability of their most probable outcome.
 
-Which way is worse hangs on the comparison: a gap is worse when it is larger, a ratio when it is smaller. What cannot be
-compared is listed, and never passes.
+Which way is worse depends on the comparison: a gap is worse when it is larger, a ratio when it is smaller. What cannot
+be compared is listed, and never passes.
 
 References
 ----------
@@ -56,7 +56,7 @@ Limits = Callable[[Comparison, Sequence[str]], PairedEnds]
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much worse numbers may become."""
+    """Allowed changes for the worse."""
 
     text: str
     """As the user wrote it."""
@@ -271,7 +271,7 @@ SAME = ("overall", "attributes", "strata", "noise")
 """Parts of a result that hold its numbers."""
 
 COINCIDENCE = 1e-3
-"""Probability that is small beside the miscoverage of the intervals."""
+"""Probability that is small compared with the miscoverage of the intervals."""
 
 
 def is_same(old: Audit, new: Audit) -> bool:
@@ -309,7 +309,7 @@ def _coincidence(block: common.Block) -> float:
 
 
 def likeliest(rows: float, rate: float) -> float:
-    """Return the largest probability, over all rates, of as many successes among so many rows."""
+    """Return the largest probability, over all rates, of this number of successes among the rows."""
     if not 0 < rate < 1:
         return 1.0
     hits = rate * rows

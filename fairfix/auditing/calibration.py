@@ -36,7 +36,7 @@ class Calibration:
             self.score = np.asarray(np.where(self.weight > 0, scores / self.weight, np.nan))
         low, high = SCORE_RANGE[scale]
         self.error = grid.width / 2 / (high - low)
-        """How far a mean score may be off: half a bin of the counts, as a probability."""
+        """Largest error of a mean score: half a bin of the counts, as a probability."""
         self.weighted = counts.weighted
 
     @property

@@ -1,4 +1,4 @@
-"""How much worse an audit of many classes has become than a saved one: class by class, and of all together.
+"""Changes of an audit of many classes since a saved one: class by class, and of all together.
 
 Each class is compared as two audits of two classes are (:mod:`fairfix.auditing.baseline`), by limits that hold for all
 classes at once in both; so do the limits of their changes.
@@ -32,7 +32,7 @@ from fairfix.schema.classes import Classes
 USUAL_OF_ALL = tuple(
     Comparison(metric, "difference", scope).id for metric in CLASS_METRICS for scope in CLASS_SCOPES
 )
-"""Comparisons of all classes together that are compared, beside those of accuracy."""
+"""Comparisons of all classes together that are compared, in addition to those of accuracy."""
 
 UNLIKE = "the classes are not the same"
 

@@ -16,13 +16,13 @@ KINDS = ("difference", "ratio", "covariance", "min", "max")
 
 TRUE_GROUPS = "true_groups"
 NOISE_SCOPES = (TRUE_GROUPS, *(f"under_n{level}" for level in range(5)))
-"""Of the groups behind noisy ones, under the strongest assumption that was stated, or under that one."""
+"""Scopes of true groups behind noisy ones, under the strongest stated assumption, or under that one."""
 
 CLASS_SCOPES = ("rms_of_classes", "mean_of_classes")
 """Over the classes of a label, each against the rest."""
 
 WITH_NUMBER = "decision_covariance.with_number"
-"""How far decisions go with a protected number."""
+"""Association of decisions with a protected number."""
 
 MEANINGS: Mapping[str, str] = {
     "difference.between_groups": "largest minus smallest value over the groups",
@@ -86,13 +86,13 @@ def written(name: str) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a number compares, or of which single group it is."""
+    """A number that compares groups, or that of a single group."""
 
     metric: str
     """Name in the catalogue."""
     kind: str = ""
     scope: str = ""
-    """Of :data:`KINDS`, and which groups are compared; either may be empty."""
+    """One of :data:`KINDS`, and which groups are compared; either may be empty."""
     attribute: str | None = None
     group: str | None = None
     """The protected attribute, None for every one; the group, None for all."""
@@ -168,7 +168,7 @@ class Comparison:
 
     @property
     def meaning(self) -> str:
-        """What is compared, in words."""
+        """The compared numbers, in words."""
         if self.of_true_groups and self.scope != TRUE_GROUPS:
             whole = MEANINGS[f"{self.kind}.{TRUE_GROUPS}"].partition(", under")[0]
             return f"{whole}, under N{self.scope.removeprefix('under_n')}"
@@ -176,7 +176,7 @@ class Comparison:
 
     @property
     def definition(self) -> str:
-        """What the number is, in words."""
+        """Definition of the number, in words."""
         formula = f"{self.metric} = {self.entry.formula}"
         return f"{self.meaning}; {formula}" if self.part else formula
 

@@ -1,8 +1,8 @@
-"""Decisions and a protected number: how far they go together, per standard deviation of the number.
+"""Association of decisions with a protected number, per standard deviation of the number.
 
 The covariance of decision ``d`` and number ``x``, divided by the standard deviation of ``x``, is by how much the chance
-of a positive decision rises per standard deviation along the straight line that fits best. It does not hang on units
-and zero of the number. Numbers count by a scale that does not hang on these rows (:mod:`fairfix.data.scales`), so they
+of a positive decision rises per standard deviation along the straight line that fits best. It does not depend on units
+and zero of the number. Numbers count by a scale that is independent of these rows (:mod:`fairfix.data.scales`), so they
 are bounded, and the limits are those of a mean of the bounded ``(d - mean d) (x - mean x)``, in which an error of
 either mean counts by its product with that of the other.
 
@@ -29,7 +29,7 @@ from fairfix.stats.estimates import Means, powers
 
 @dataclass(frozen=True)
 class AttributeCovariance:
-    """How decisions go with a number."""
+    """Association of decisions with a number."""
 
     scale: Scale
     covariance: Value

@@ -124,7 +124,7 @@ MANIFEST = codec.record(
     pieces=codec.list_of(codec.record(**PIECE_PARTS)),
     share=codec.or_none(Share.of_state),
 )
-"""What a file says of its counts, and of what kind it is."""
+"""Manifest of a counts file, and its kind."""
 
 
 def arrays_of(reading: Reading) -> dict[str, Array]:
@@ -212,7 +212,7 @@ class CountFile(SavedCounts):
     """Names of the data."""
     inferred: Mapping[str, str] = field(default_factory=dict)
     model: Mapping[str, str] = field(default_factory=dict)
-    """What was inferred about columns, and the name and hash of the model file, as in a report."""
+    """Columns found by name, and the name and hash of the model file, as in a report."""
     versions: tuple[str, ...] = (__version__,)
     """Versions of fairfix that counted."""
     share: Share | None = None
@@ -220,7 +220,7 @@ class CountFile(SavedCounts):
 
     @property
     def name(self) -> str:
-        """What a report calls the data."""
+        """Name of the data in reports."""
         more = len(self.sources) - 1
         return self.sources[0] + (f" and {more} more" if more else "")
 

@@ -53,13 +53,13 @@ SUMS: Mapping[str, tuple[float, float, float, float]] = {
     "selected": (1, 0, 1, 0),
     "rejected": (0, 1, 0, 1),
 }
-"""What can be counted, as weights of the entries: ``positives`` have label 1, ``selected`` a positive decision."""
+"""Countable rows, as weights of the entries: ``positives`` have label 1, ``selected`` a positive decision."""
 
 EXAMPLE = "lambda c: (5 * c.false_negatives + c.false_positives) / c.rows"
 
 
 class NoQuotientError(Exception):
-    """What a function does is no quotient of sums."""
+    """Error of a function that is no quotient of sums."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class View:
 
 @dataclass(frozen=True)
 class Distances:
-    """Kolmogorov-Smirnov distances of ``k`` groups to everybody, (k,), and of ``m`` pairs of groups, (m,).
+    """Kolmogorov-Smirnov distances of ``k`` groups to all rows, (k,), and of ``m`` pairs of groups, (m,).
 
     ``..._at`` is the score where a distance is reached, NaN where it is known from bins only; ``..._slack`` how far the
     true distance may lie above the value, 0 where exact. ``pairs`` (m, 2) are all up to ``ALL_PAIRS`` groups. Beyond
@@ -83,7 +83,7 @@ class Distances:
         return cls(zeros, zeros + np.nan, zeros.copy(), *own)
 
     def raised(self, groups: Floats, overall: Floats, score: Floats) -> None:
-        """Take in the distribution functions at scores (n,): of groups (k, n) and everybody (n,)."""
+        """Take in the distribution functions at scores (n,): of groups (k, n) and overall (n,)."""
         _raise(self.to_overall, self.to_overall_at, np.abs(groups - overall), score)
         if len(groups) <= ALL_PAIRS:
             first, second = self.pairs.T
@@ -147,7 +147,7 @@ def _cumulated(counts: Counts, view: View) -> tuple[Floats, Floats]:
 
 
 def _functions(counts: Counts, view: View) -> tuple[Floats, Floats]:
-    """Return the distribution functions on the bin edges: groups (k, B + 1) and everybody (B + 1,)."""
+    """Return the distribution functions on the bin edges: groups (k, B + 1) and overall (B + 1,)."""
     edges, totals = _cumulated(counts, view)
     return edges / totals[:, None], edges.sum(axis=0) / totals.sum()
 
@@ -160,7 +160,7 @@ def _bounds(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 def _can_hold(best: Distances, groups: tuple[Floats, Floats], overall: tuple[Floats, Floats]) -> Bools:
     """Return which ranges of scores can hold a distance as large as the best that is known, shape (n,).
 
-    Given are the functions below and up to the end of each range: of groups, (k, n) each, and of everybody, (n,) each.
+    Given are the functions below and up to the end of each range: of groups, (k, n) each, and overall, (n,) each.
     """
     low, high = groups
     chosen = np.zeros(low.shape[1], dtype=bool)
@@ -240,7 +240,7 @@ def _farthest_bound(groups: Floats) -> float:
 
 
 Functions = tuple[Floats, Floats]
-"""Distribution functions at n scores: of the groups, (k, n), and of everybody, (n,)."""
+"""Distribution functions at n scores: of the groups, (k, n), and overall, (n,)."""
 
 
 def _fill_exactly(out: Distances, counts: Counts, view: View, kept: KeptRows) -> None:
@@ -255,7 +255,7 @@ def _fill_exactly(out: Distances, counts: Counts, view: View, kept: KeptRows) ->
 def _fill_by_steps(out: Distances, counts: Counts, view: View, kept: KeptRows) -> None:
     """Do so for many groups: in time and memory that grow with rows and groups, and not with their product.
 
-    Between two steps of a group its function stays and everybody's rises, so their distance is largest at an end of
+    Between two steps of a group its function stays and the overall one rises, so their distance is largest at an end of
     that range. The highest of all functions at a score is the largest that a step up to it has reached. The lowest is
     the smallest that a later step starts from: a group's later steps start higher, and its next one where it is now.
     """
@@ -367,7 +367,7 @@ def _blocks_of_ties(score: Floats, step: int) -> Iterator[tuple[int, int]]:
 def score_shares(
     counts: Counts, view: View, names: Sequence[str], far: Distances, kept: KeptRows | None, points: int
 ) -> Distribution:
-    """Return the distribution functions at no more than ``points`` edges near quantiles of everybody's score.
+    """Return the distribution functions at no more than ``points`` edges near quantiles of all scores.
 
     ``far`` are the distances of the view; the edges around the largest are among the points. Each share is known
     exactly; at the largest distance it is of scores at or below, or below where only bins are known.
@@ -458,7 +458,7 @@ def _exact_areas(view: View, kept: KeptRows) -> Floats:
 
 
 def median_bins(counts: Counts) -> Bools:
-    """Return the bins that hold the middle score or scores of everybody, shape (B,)."""
+    """Return the bins that hold the middle score or scores of all rows, shape (B,)."""
     cumulated = np.cumsum(_weight_of_bins(counts))
     chosen = np.zeros(cumulated.size, dtype=bool)
     chosen[_middle(cumulated, cumulated[-1])] = True

@@ -29,7 +29,7 @@ SIGNS: Mapping[str | None, Operator] = {sign: sign for sign in MIRRORED.values()
 """Text of an operator -> the operator."""
 
 NUMBERS = ("covariance", "decision_covariance")
-"""What is bounded of a column of numbers."""
+"""Bounded statistic of a column of numbers."""
 
 _OF = rf"\s*(?P<attribute>{QUOTED}|[^\]=\"][^\]=]*)?\s*(?:=\s*(?P<group>{QUOTED}|[^\]\"][^\]]*)\s*)?"
 _CONDITION = re.compile(
@@ -47,7 +47,7 @@ class Condition:
     subject: str
     metric: str
     parts: tuple[str, ...]
-    """What follows the metric: its kind and scope."""
+    """Part after the metric: its kind and scope."""
     attribute: str | None
     group: str | None
     each: bool

@@ -1,4 +1,4 @@
-"""Measure one view of the counts: an attribute over everybody or inside one stratum.
+"""Estimates of one view of the counts: an attribute overall or inside one stratum.
 
 :class:`Evidence` is what all views share: the counts and the few rows that exactness needs. :class:`Measured` turns
 them into estimates per group and into comparisons between groups, each with its interval.
@@ -70,7 +70,7 @@ CURVE_POINTS = 101
 
 @dataclass(frozen=True, kw_only=True)
 class GroupView(View):
-    """An attribute over everybody or in one stratum, as a partition of the cells."""
+    """An attribute overall or in one stratum, as a partition of the cells."""
 
     attribute: str = ""
     columns: tuple[str, ...] = ()
@@ -332,7 +332,7 @@ class Measured:
                 yield of, gap(estimates, *arguments, alpha)
 
     def _others(self, name: str) -> tuple[Estimates, Floats] | None:
-        """Return the estimates of everybody outside each group and the group's share of the denominator."""
+        """Return the estimates of all rows outside each group and the group's share of the denominator."""
         metric = self.evidence.plain.get(name)
         if isinstance(metric, Mean):
             weight = self.sizes[0]
@@ -378,7 +378,7 @@ class Measured:
         return score_shares(self.evidence.counts, self.view, self.view.names, *exact, CURVE_POINTS)
 
     def _ks(self) -> Iterator[ComparisonReport]:
-        """Yield the largest distance to everybody, and between two groups."""
+        """Yield the largest distance to all rows, and between two groups."""
         far, (weight, weight2), k = self._distances, self.sizes, self.view.size
         sizes = weight**2 / weight2
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -42,7 +42,7 @@ class Candidates:
     merged: Mapping[tuple[str, ...], KeptRows] = field(default_factory=dict)
 
     def of(self, columns: tuple[str, ...]) -> KeptRows:
-        """Return all rows of the candidate bins of the views of these columns, merged where nothing hangs on it."""
+        """Return all rows of the candidate bins of the views of these columns, merged where nothing depends on it."""
         return self.merged.get(columns, self.rows)
 
 

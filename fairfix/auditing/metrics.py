@@ -32,7 +32,7 @@ FLIP_SCOPES = (
     *("under_flips", "under_comparable", "under_everybody"),
     *("under_counterfactuals", "within_radius"),
 )
-"""How rows are changed before they are compared with themselves."""
+"""Changes of rows before they are compared with themselves."""
 
 KINDS_OF_VALUES = ("difference", "ratio", "min", "max")
 """Kinds of comparisons of numbers that every group has, and that are not negative."""
@@ -75,7 +75,7 @@ class Metric:
     titles: Mapping[str, str] = field(default_factory=dict)
     """Titles of comparisons that are not made of their parts."""
     phrase: str = ""
-    """What it is in a sentence, ``{phrase} is 46 % for Black``; by default the title."""
+    """Its name in a sentence, ``{phrase} is 46% for Black``; by default the title."""
     percent: bool = False
     """Whether sentences write it in percent, and its differences in points."""
 
@@ -129,13 +129,13 @@ NEEDS: Mapping[str, str] = {
     "number": "a protected number, in the evaluation of a repair by the method ramp (`constraint=covariance[COLUMN]`)",
     "copies": "counterfactual copies of people (`similar=FILE`), with a model file or their scores",
 }
-"""What data must have, in words."""
+"""Requirements on the data, in words."""
 
 
 ON_PROBABILITIES, ON_PREDICTIONS = ("label", "probability"), ("real label", "score")
 NOT_NEGATIVE = (0.0, math.inf)
 NOT_TO_OVERALL = ("between_groups", "to_reference", "within_strata")
-"""Scopes of a metric whose value for everybody is no mean of those of the groups."""
+"""Scopes of a metric whose overall value is no mean of those of the groups."""
 
 
 def _rate(
@@ -537,7 +537,7 @@ NOISE_METRICS = (
     "positive_predictive_value",
     "equalized_odds",
 )
-"""Metrics of which something is known for the groups behind noisy ones, in the order of reports."""
+"""Metrics with bounds for the groups behind noisy ones, in the order of reports."""
 
 CLASS_METRICS = ("selection_rate", "true_positive_rate", "false_positive_rate")
 """Metrics whose gaps are averaged over the classes of a label of many, in the order of reports."""

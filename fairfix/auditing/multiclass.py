@@ -44,10 +44,10 @@ from fairfix.schema import classes as schema
 from fairfix.schema import common
 
 OF_CLASSES = frozenset(("label", "decision"))
-"""What the data must have for metrics of classes, at most."""
+"""Most that metrics of classes need from the data."""
 
 FLIPS = "decision_flips.under_counterfactuals"
-"""What is measured of all classes where people have copies: another class than some copy."""
+"""Metric of all classes where people have copies: another class than some copy."""
 
 CHANGES = (
     FLIPS,
@@ -56,11 +56,11 @@ CHANGES = (
     "decision_flips.under_everybody",
     "class_distance.under_counterfactuals",
 )
-"""What may be measured of people with something else that does not count: another class than before, and last how far
-the probabilities of classes move."""
+"""Metrics of people who were changed in what must not count: another class than before, and last how far the
+probabilities of classes move."""
 
 ACCURACY = "accuracy"
-"""What is measured of all classes together: a prediction is right, or it is not."""
+"""Metric of all classes together: a prediction is right, or it is not."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class ClassesReport:
     """An audit of many classes."""
 
     everybody: AuditReport
-    """Of all classes together: accuracy and class gaps, with the checks of these."""
+    """Accuracy and gaps of all classes together, with their checks."""
     classes: Mapping[str, AuditReport]
     """Class -> its audit against the rest, at the confidence that holds for all at once."""
     balanced_accuracy: Value | None
-    """Mean over the classes of the true positive rate of everybody; None without labels."""
+    """Mean over the classes of the overall true positive rate; None without labels."""
     never_true: tuple[str, ...] = ()
     """Classes that are predicted, and no row's label."""
 
@@ -89,7 +89,7 @@ class ClassesReport:
 
 
 def require_measured(checks: Iterable[Check], measured: Iterable[str]) -> None:
-    """Raise a UsageError where a check is of what nobody measures of classes; ``measured``: what is, beside rates."""
+    """Raise a UsageError for a check of a metric that classes lack; ``measured``: those that they have beyond rates."""
     of_changes = [name for name in dict.fromkeys(measured) if name != FLIPS]
     for check in checks:
         own = check.comparison
@@ -231,7 +231,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _balanced_accuracy(table: Classes, classes: Mapping[str, AuditReport]) -> Value:
-    """Return the mean of everybody's true positive rates, over the classes that are some row's label.
+    """Return the mean of the overall true positive rates, over the classes that are some row's label.
 
     Its limits are the means of theirs, which hold together.
     """

@@ -138,7 +138,7 @@ def doubted(checks: Sequence[Check], matched: Matched) -> tuple[Check, ...]:
 
 
 class Reaches(NamedTuple):
-    """How far limits lie below and above values of units, shape (U,) each: old, new, and their difference."""
+    """Distances of limits below and above values of units, shape (U,) each: old, new, and their difference."""
 
     old: Limits
     new: Limits
@@ -164,7 +164,7 @@ class Units:
     variance: Floats
     """Effective size of the change, and its variance."""
     apart: Floats
-    """What the variance would be if the two files had nothing to do with one another."""
+    """The variance if the two files were independent."""
 
     @property
     def alike(self) -> bool:
@@ -173,7 +173,7 @@ class Units:
 
     @property
     def width(self) -> float:
-        """How far two values can be apart; infinite where they have no ends."""
+        """Largest distance of two values; infinite where they are unbounded."""
         return self.old.support[1] - self.old.support[0]
 
     def reaches(self, level: float) -> Reaches:
@@ -316,7 +316,7 @@ def _entries(metric: Metric, table: Table, weight: Floats) -> Floats | None:
 
 
 Family = tuple[Floats, Floats]
-"""Numbers of which the largest is compared: values (m,) and gradients by unit (m, U)."""
+"""Numbers whose largest is compared: values (m,) and gradients by unit (m, U)."""
 
 
 def _reach(x: Floats, y: Floats, by: Reaches) -> Limits:
@@ -379,7 +379,7 @@ def _members(
     blocks: Sequence[list[int]],
     pairs: Sequence[tuple[int, int]],
 ) -> Family:
-    """Return the numbers of which the largest is the worst, of units with these values and shares in one file."""
+    """Return the numbers whose largest is the worst, of units with these values and shares in one file."""
     unit = np.eye(value.size)
     if kind in ("min", "max"):
         sign = 1.0 if kind == "max" else -1.0
@@ -480,7 +480,7 @@ class Changes:
 
 
 def _joined(units: Sequence[Units]) -> Units:
-    """Return several rates, which are of other rows each, as units beside one another."""
+    """Return several rates, each of other rows, as units one after the other."""
     old, new = (
         Proportions.joined([part for part in side if isinstance(part, Proportions)])
         for side in ([one.old for one in units], [one.new for one in units])

@@ -20,10 +20,10 @@ from fairfix.schema.common import CalibrationBin, Distribution, PairGap, Verdict
 
 @dataclass(frozen=True)
 class Settings:
-    """What to compute, apart from how the columns are read."""
+    """Settings of an audit, except those for reading columns."""
 
     confidence: float = 0.95
-    """Of every interval, simultaneous over the groups it compares."""
+    """Confidence level of every interval, simultaneous over the groups it compares."""
     intersect: bool = False
     """Also audit the cells of all protected columns together."""
     reference: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Settings:
 
 
 def in_percent(confidence: float) -> str:
-    """Return a confidence for reading, with all its digits: ``99.9%`` is not 100 %."""
+    """Return a confidence for reading, with all its digits: ``99.9%`` is not 100%."""
     return f"{100 * confidence:.10g}%"
 
 
@@ -102,7 +102,7 @@ class ComparisonReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One attribute, over everybody or inside one stratum; score distributions over everybody only.
+    """One attribute, overall or inside one stratum; score distributions overall only.
 
     ``true_groups`` holds values of true groups for checks, by metric and scope (``selection_rate.true_groups``). The
     block of an attribute that is known by probabilities alone has no groups but those.
@@ -187,12 +187,12 @@ class Figure:
     curve: tuple[tuple[float, float, float], ...] = ()
     """(eps, low, high) under N3; NaN where the data refute it."""
     certain_up_to: float | None = None
-    """Of a difference: largest eps at which it is certain that there is one; NaN if it never is."""
+    """Largest eps at which a difference is certainly not 0; NaN if it never is."""
 
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """What an audit says of true groups."""
+    """Results of an audit for true groups."""
 
     attribute: str
     source: str
@@ -204,7 +204,7 @@ class NoiseReport:
     rows: int | None
     by_label: bool
     keep: Literal["", Keep, "either"]
-    """Of the table: what its values are, rows counted, whether it is by label, and what of it is carried over."""
+    """The table: kind of its values, rows counted, whether it is by label, and which part is carried over."""
     table: tuple[tuple[float, ...], ...]
     """Joint masses of true and recorded groups in the data, shape (J, K); empty without a table."""
     rests_on: Level
@@ -225,16 +225,16 @@ class NoiseReport:
     smallest_eps: float | None
     """The least eps that the data allow."""
     vacuous: tuple[tuple[str, str], ...]
-    """(metric, group) of which the table without labels can say nothing, whatever the decisions are."""
+    """(metric, group) that a table without labels leaves open, whatever the decisions are."""
     figures: tuple[Figure, ...]
-    """Of groups, then of comparisons."""
+    """Numbers of groups, then of comparisons."""
     breakdowns: tuple[Breakdown, ...]
-    """Of checks."""
+    """Breakdown points of checks."""
     replicates: int
     seed: int
-    """Of the resampling."""
+    """Seed of the resampling."""
     notes: tuple[str, ...] = ()
-    """What the reader must know besides."""
+    """Further remarks for the reader."""
     membership: Membership | None = None
     """Where rows carry probabilities of membership; then there are no recorded groups and no table."""
 
@@ -243,7 +243,7 @@ class NoiseReport:
 class AuditReport:
     """Everything that an audit returns.
 
-    ``left_out`` are attributes of which too few groups may be shown.
+    ``left_out`` are attributes with too few groups that may be shown.
     """
 
     source: str

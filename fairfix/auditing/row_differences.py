@@ -38,7 +38,7 @@ class PairedDifference:
 
 
 def change_of(name: str, old: Table, new: Table, confidence: float, support: Range) -> Value | None:
-    """Return the change of a metric over everybody, on the same rows; None where a row lacks what it is made of."""
+    """Return the change of an overall metric on the same rows; None where a row lacks a value that it needs."""
     before, after = (quantity_of_rows(name, one) for one in (old, new))
     if before is None or after is None:
         return None
@@ -46,7 +46,7 @@ def change_of(name: str, old: Table, new: Table, confidence: float, support: Ran
 
 
 def quantity_of_rows(name: str, table: Table) -> Floats | None:
-    """Return what each row adds to a metric that is a mean over everybody, shape (n,); None where it is not known."""
+    """Return what each row adds to a metric that is a mean over all rows, shape (n,); None where it is not known."""
     if name not in DECIDED:
         return None if table.rows.label is None else loss_of_rows(name, table)
     chance = table.chance

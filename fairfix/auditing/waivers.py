@@ -28,10 +28,10 @@ from fairfix.schema import common
 KEYS = ("check", "reason", "expires", "limit")
 State = Literal["used", "not needed", "expired", "exceeded", "matches nothing"]
 STATES: tuple[State, ...] = ("exceeded", "used", "not needed")
-"""What a waiver did to a check, the most first, while it holds; else it is expired, or matches nothing."""
+"""Effects of a waiver on a check, the strongest first, while it holds; else it is expired, or matches nothing."""
 
 SOON = 14
-"""Days before its end from which on a waiver that is used warns: time to mend the model or to renew it."""
+"""Days before its end from which on a waiver that is used warns: time to correct the model or to renew it."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Waiver:
     expires: date
     """Why, and the last day on which it holds."""
     limit: float | None = None
-    """How far beyond its own limit the check may be; None for any distance."""
+    """Largest distance of the check beyond its own limit; None for any distance."""
 
     @classmethod
     def parse(cls, table: Any, where: str) -> Waiver:

@@ -38,7 +38,7 @@ class Classes:
     reading: Reading
     """With ``label``, if there are labels, and ``prediction``."""
     counts: Counts
-    """Numbers of rows of the entries, without scores."""
+    """Counts of the entries, without scores."""
     cells: tuple[tuple[str, ...], ...]
     """Levels of strata and protected columns."""
     cell: Ints

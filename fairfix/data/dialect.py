@@ -137,7 +137,7 @@ class Layout:
     """Which lines of a file are rows, and how its columns are called."""
 
     names: tuple[str, ...]
-    """Texts of all cells of a row, each once."""
+    """Names of the cells of a row, without repetition."""
     dropped: frozenset[str] = frozenset()
     """Those of them that have neither name nor entries."""
     repeated: Mapping[str, tuple[str, ...]] | None = None

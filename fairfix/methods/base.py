@@ -44,7 +44,7 @@ def param(
     """Return a dataclass field that is a hyper-parameter; ``limits`` are fields of :class:`ParameterSpec`.
 
     ``choices`` are the texts it may be; ``words`` are texts it may be instead of a number. ``selectable``: several
-    values may be given, of which the validation part chooses one. ``text``: any text, which the method reads itself;
+    values may be given; the validation part chooses one. ``text``: any text, which the method reads itself;
     ``listed``: of entries with commas between, which programs may give as a list, or as a mapping of KEY=ENTRY.
     """
     return field(
@@ -89,7 +89,7 @@ class Solver:
     option: ClassVar[str] = ""
     """The parameter that chooses it, for messages."""
     reads: ClassVar[Mapping[str, Accepts]] = {}
-    """Parameters that mean something to it, beside the slack, with the values that do."""
+    """Parameters that apply to it in addition to the slack, with their values."""
     tasks: ClassVar[tuple[Asked, ...]] = ()
     """Labels it knows, where they are fewer than the method's."""
     uses_labels: ClassVar[bool] = False
@@ -138,7 +138,7 @@ class Repairer(Constrained):
     """Turns a problem into a repaired predictor. Holds hyper-parameters only; ``fit`` changes nothing here."""
 
     name: ClassVar[str]
-    """What ``--method`` takes."""
+    """Value of ``--method``."""
     summary: ClassVar[str]
     """One line for help and docs."""
     solvers: ClassVar[Mapping[str, type[Solver]]] = {}

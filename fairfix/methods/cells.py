@@ -159,7 +159,7 @@ def _joined(parts: Sequence[Floats]) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Points(Weighted):
-    """What is solved for a cell: its rows, or the blocks of its isotonic regression.
+    """Scores of a cell for the solver: its rows, or the blocks of its isotonic regression.
 
     Attributes
     ----------

@@ -26,11 +26,11 @@ WORSE = "worse_than_overall"
 """Scope of a distance to all rows that counts only groups which are worse off."""
 
 RATIO_NAMES = ("disparate_impact", "four_fifths", "p_rule", "disparate_impact_ratio")
-"""What others call the ratio of selection rates."""
+"""Names of the ratio of selection rates in other tools."""
 
 
 class Grammar(NamedTuple):
-    """What the constraints of a method may say."""
+    """Constraints that a method accepts."""
 
     criteria: Mapping[str, str]
     """Identifier of a comparison -> name of the criterion that bounds it; the usual comparison of a name first."""
@@ -56,9 +56,9 @@ class ParsedConstraint:
     """A constraint that was read."""
 
     text: str
-    """How it is written without the limit that is the slack."""
+    """Text without the limit that is the slack."""
     name: str
-    """Of the criterion."""
+    """Name of the criterion."""
     metric: str
     slack: float | None = None
     """The limit of a gap; None where none is stated."""
@@ -297,11 +297,11 @@ class Constrained:
 
     name: ClassVar[str]
     criterion: ClassVar[str]
-    """Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default."""
+    """Identifier of the audit comparison that ``slack`` bounds on the training rows, by default."""
     grammar: ClassVar[Grammar] = Grammar({})
-    """What the parameter ``constraint`` may say; without criteria where there is no such parameter."""
+    """Values of the parameter ``constraint``; without criteria where there is no such parameter."""
     constraint = ""
-    """What is held, where a method has several criteria: a parameter then, which :attr:`parsed_constraint` has read."""
+    """The constraint, where a method has several criteria: a parameter then, read by :attr:`parsed_constraint`."""
 
     slack: float
 
@@ -364,5 +364,5 @@ class Constrained:
 
 
 def two_limits(constraint: str, slack: object) -> str:
-    """Return the refusal of a constraint with a limit beside a slack."""
+    """Return the refusal of a constraint with a limit together with a slack."""
     return f"`constraint={constraint}` has a limit, so leave out `slack={slack}`"

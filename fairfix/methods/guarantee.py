@@ -27,7 +27,7 @@ class RowLosses(NamedTuple):
 
     name: str
     loss: Floats
-    """Of each row, shape (n,)."""
+    """Loss of each row, shape (n,)."""
     upper: float
     """The largest loss of any label and prediction."""
 

@@ -1,4 +1,4 @@
-"""What a method learns from: the score as it is, or members over features, with scores that have not seen their row.
+"""Training inputs of a method: the score as it is, or members over features, with out-of-fold scores.
 
 A repair that is fitted on top of a model has to see the model's scores as new rows will get them. Scores of rows that
 the model was fitted to are too confident, those of trees badly so. So every row is scored by a member that was fitted
@@ -148,7 +148,7 @@ class Learning(Repairer):
 
 @dataclass(frozen=True, eq=False)
 class OutOfFoldScores:
-    """A scorer for new rows, and the scores of the rows of the fit, shape (n,) or (n, K).
+    """A scorer for new rows, and the scores of the training rows, shape (n,) or (n, K).
 
     Each row's scores are by a member that has not seen it.
     """
@@ -242,7 +242,7 @@ def score_range(problem: RepairProblem, loss: str) -> tuple[float, float] | None
 
 @once_per_problem
 def groups_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> OutOfFoldScores:
-    """Return the model of the group: P(group | features), shape (n, K) on the rows of the fit."""
+    """Return the model of the group: P(group | features), shape (n, K) on the training rows."""
     groups, weight, X = problem.groups, problem.table.rows.weight, design_of(problem, learner).matrix
     settings = {"learner": learner, "l2": l2, "seed": seed}
     fit, usable = fitting_classes(X, groups.codes, len(groups.levels), weight, **settings)

@@ -6,7 +6,7 @@ r"""Fair robust log loss: probabilities of least log loss against the worst labe
     + \tfrac C2 |\theta|^2 - \tfrac\epsilon2 \sum_k |\lambda_k| ,
 
 with ``z = x' theta`` and ``c = lambda_k / p_k`` in cell ``k``. ``Gamma`` holds the rules whose expected rates differ
-by at most ``epsilon`` within an event of the constraint (everybody, or the rows of a label), ``Xi`` the label
+by at most ``epsilon`` within an event of the constraint (all rows, or the rows of a label), ``Xi`` the label
 distributions that match the data's moments ``E[x y]``. The rule is a logistic score ``s = sigmoid(z)``, capped in
 groups that are ahead and lifted in those behind:
 
@@ -15,9 +15,9 @@ groups that are ahead and lifted in those behind:
 
 What a row does not tell is estimated: a multinomial logistic regression on the same features gives chances ``q_k(x)``
 of the cells, and the rule goes by ``c(x) = sum_k lambda_k q_k(x) / p_k``. That is the label, where the constraint is
-about labels, and the group as well with ``group=unused``. Prices are those at which the *recorded* rates of this
-very rule hold the slack on the rows of the fit. With ``holds=given-label`` constraints about labels are those of the
-paper (eqs. 14 to 16): ``P`` hangs on the label, which a new row does not have, and is averaged over the adversary's own
+about labels, and the group as well with ``group=unused``. Prices are those at which the *recorded* rates of this very
+rule meet the slack on the training rows. With ``holds=given-label`` constraints about labels are those of the paper
+(eqs. 14 to 16): ``P`` depends on the label, which a new row does not have, and is averaged over the adversary's own
 chance of it: *the constraint holds given the label; after averaging it need not*, and both gaps are in the notes.
 
 ``P`` is the chance of a drawn decision, for which the constraint holds in expectation; rounded at the threshold it is
@@ -73,7 +73,7 @@ GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""
 
 EVENTS = {name: events_of(name)[::-1] for name in CRITERIA}
-"""Labels of the events of a constraint, in the order of the multipliers; None: everybody."""
+"""Labels of the events of a constraint, in the order of the multipliers; None: all rows."""
 
 LINEAR: Mapping[str, Form] = {
     "linear": Form(
@@ -508,7 +508,7 @@ class ProxyLogLossFit(LogLossFit):
 
     @cached_property
     def _told(self) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], Ints, Ints]:
-        """What the rule tells rows apart by: columns, levels, the level of each row, (n,), and of each class, (C,)."""
+        """Groups that the rule distinguishes: columns, levels, the level of each row, (n,), and of each class, (C,)."""
         groups, owners = self.groups, self._coded[1]
         if self.method.group == "used":
             return groups.columns, groups.levels, groups.codes, owners

@@ -1,4 +1,4 @@
-"""What a repair is given: rows, groups, and what is known of them; and what its fits share."""
+"""Input of a repair: rows, groups and knowledge about them; and computations that its fits share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Key = ParamSpec("Key")
 
 @dataclass(frozen=True, eq=False)
 class RepairProblem:
-    """What a method is given: rows with scores (and labels), and the groups that are to be treated alike.
+    """Input of a method: rows with scores (and labels), and the groups that are to be treated alike.
 
     Attributes
     ----------
@@ -73,13 +73,13 @@ class RepairProblem:
 
     @cached_property
     def strata(self) -> Groups | None:
-        """The strata within which groups are to be alike; None for everybody together."""
+        """The strata within which groups are to be alike; None for all rows together."""
         names = self.table.reading.columns.strata
         return self.table.groups(names) if names else None
 
     @property
     def task(self) -> Asked:
-        """What the labels are."""
+        """Kind of the labels."""
         return "multiclass" if self.has_classes else self.table.reading.task
 
     @property
@@ -141,7 +141,7 @@ def group_masses(problem: RepairProblem) -> Floats:
 
 
 def require_rows(problem: RepairProblem) -> None:
-    """Raise a DataError that names a group, or a class, of which no row has any weight."""
+    """Raise a DataError that names a group, or a class, without any row of positive weight."""
     if problem.has_classes:
         _require_classes(problem)
     mass = group_masses(problem)

@@ -41,7 +41,7 @@ def run(rule: Rule, inputs: Inputs, rows: int) -> Floats:
 
 
 class _Part(dict[int, Any]):
-    """What is computed for some rows of a block, where need be from what is there for all."""
+    """Values computed for some rows of a block, where necessary from those of all rows."""
 
     def __init__(self, whole: dict[int, Any], rows: Block) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ _STEPS: Mapping[str, Callable[..., Any]] = {
 
 
 class TableInputs:
-    """What rules look at in the rows of a table; scores are computed once, and may be given."""
+    """Inputs of rules in the rows of a table; scores are computed once, and may be given."""
 
     def __init__(self, table: Table, scores: Mapping[int, Floats] | None = None) -> None:
         """Take a table, and scores by the ``id`` of their scorer where others than its own are to be taken."""

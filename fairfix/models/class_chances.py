@@ -1,4 +1,4 @@
-"""A predictor of one of many classes: a scorer's chance of each, and the class that is likeliest."""
+"""A predictor of one of many classes: a scorer's probability of each, and the most probable class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_NUMBER = 18
 
 @dataclass(frozen=True, eq=False)
 class ClassChances(OfScorers):
-    """Chances of classes; a row is predicted the likeliest, of equals the first in the order of the classes."""
+    """Probabilities of classes; the prediction is the most probable, the first in order among equals."""
 
     kind: ClassVar[str] = "class_chances"
     parts: ClassVar[Mapping[str, Part]] = {
@@ -44,7 +44,7 @@ class ClassChances(OfScorers):
 
     @property
     def gives(self) -> Literal["class"]:
-        """What a prediction is: a class."""
+        """Kind of a prediction: a class."""
         return "class"
 
     @property
@@ -57,7 +57,7 @@ class ClassChances(OfScorers):
         return self.scorer(table)
 
     def write(self, program: Program) -> int:
-        """Write the number of the likeliest class among the names; of equals the first."""
+        """Write the number of the most probable class among the names; of equals the first."""
         most, *others = program.class_scores(self.scorer)
         place = program.constant(0.0)
         for k, chance in enumerate(others, 1):
@@ -67,7 +67,7 @@ class ClassChances(OfScorers):
         return place
 
     def unseen(self, table: Table) -> Bools:
-        """Return which rows are of a group that is looked at and that the fit has not seen, shape (n,)."""
+        """Return which rows are of a used group that was not in the training rows, shape (n,)."""
         return self.scorer.features.unseen(table)
 
     def unrepaired(self, table: Table) -> Floats:
@@ -95,9 +95,9 @@ def classified(
 ) -> pa.RecordBatch:
     """Return a batch, whose rows are those of the table, with the columns of :func:`class_schema`.
 
-    Rows of a group that the fit has not seen get nothing with ``abstain``, and with ``original`` what the rule makes of
-    a row of no group. A DataError where there are such rows and neither is said, or where a row has no chances;
-    ``where``: the first row of the batch, for its message.
+    Rows of a group that was not in the training rows get nothing with ``abstain``, and with ``original`` what the rule
+    makes of a row of no group. A DataError where there are such rows and neither is said, or where a row has no
+    chances; ``where``: the first row of the batch, for its message.
     """
     names, unseen = predictor.classes, predictor.unseen(table)
     if unseen.any() and policy == "error":

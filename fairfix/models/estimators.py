@@ -40,7 +40,7 @@ from fairfix.solvers.losses import in_units, name_of, number_of
 
 @runtime_checkable
 class Estimator(Protocol):
-    """What scikit-learn calls an estimator: parameters, and a fit that takes weights."""
+    """An estimator of scikit-learn: parameters, and a fit that takes weights."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters."""
@@ -85,7 +85,7 @@ so that what is kept of a forest stays below 10 megabytes."""
 
 
 COMPARED = 4096
-"""Rows of the fit, in no order, on which what is kept is held against the estimator: one wrong leaf shows in fewer."""
+"""Number of training rows on which the member is compared with the estimator; one wrong leaf shows in fewer."""
 
 MARGINS = 64
 """Rows from which it is seen where XGBoost's sums begin: their mean is as exact as its numbers of 32 bits are."""
@@ -254,7 +254,7 @@ def fit_number(X: Floats, y: Floats, weight: Floats, *, learner: Learner, loss: 
 def fit_chances(
     X: Floats, codes: Ints, weight: Floats, *, learner: Learner, link: Link, many: int, seed: int
 ) -> Member:
-    """Return the member for P(class | row), of which all ``many`` classes have rows.
+    """Return the member for P(class | row), where all ``many`` classes have rows.
 
     ``link`` is ``sigmoid`` for the chance of the second of two classes, ``pair`` for both, ``softmax`` for more. A
     regressor learns the share of each class by least squares.
@@ -426,7 +426,7 @@ def _given(model: Any, X: Floats, links: tuple[Link, ...]) -> Floats:
 
 
 def _candidates(model: Any, library: str, X: Floats, y: Ints, links: tuple[Link, ...]) -> Iterator[Member]:
-    """Yield what may be kept of a fitted model, the likeliest first."""
+    """Yield candidates for the member of a fitted model, the most probable first."""
     first = X[:MARGINS]
     match library:
         case "histograms":

@@ -65,17 +65,17 @@ class Feature:
     kind: Kind
     mean: float = 0.0
     scale: float = 1.0
-    """Of a number, boolean or score: what is taken off and divided by; of a vector the latter alone."""
+    """Mean and scale of a number, boolean or score; of a vector the scale alone."""
     missing: bool = False
     """Whether a number or vector has an indicator for missing ones."""
     levels: tuple[str, ...] = ()
     """Categories with an indicator, in order."""
     knots: tuple[float, ...] = ()
-    """Of a score: standardised values from which on its slope may differ, increasing."""
+    """Knots of a score: standardised values from which its slope may differ, increasing."""
     same: tuple[str, ...] = ()
     """Values of a category that are taken for one, which the first of them names."""
     means: tuple[float, ...] = ()
-    """Of a vector: what is taken off each entry."""
+    """Means of the entries of a vector."""
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class Features:
         return tuple(one.name for one in self.columns if one.kind == "group")
 
     def unseen(self, table: Table) -> Bools:
-        """Return which rows are of a group that is looked at and that the fit has not seen, shape (n,)."""
+        """Return which rows are of a used group that was not in the training rows, shape (n,)."""
         out = np.zeros(len(table), dtype=bool)
         for one in self.columns:
             if one.kind == "group" and len(one.levels) < MOST_LEVELS:  # of more, the rare ones are not kept
@@ -136,7 +136,7 @@ class Features:
 
     @property
     def reach(self) -> Floats:
-        """How far, squared, each column of the matrix without gaps moves at the cost of 1, shape (d,).
+        """Squared distance that each column of the matrix without gaps moves at the cost of 1, shape (d,).
 
         The fair metric's part that is no flip: squared differences of number columns in standard deviations, and 1 for
         each other column in which two rows differ (and for a number that one of them lacks). Of a vector it is the
@@ -230,7 +230,7 @@ FEATURE = record(
     same=list_of(name_text),
     means=list_of(real(), most=LONGEST),
 )
-"""How a feature is kept."""
+"""Saved form of a feature."""
 
 
 def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Feature:

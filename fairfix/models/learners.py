@@ -131,7 +131,7 @@ def fit_classes(
 def _ordered(
     X: Floats, y: npt.NDArray[Any], weight: Floats | None
 ) -> tuple[Floats, npt.NDArray[Any], Floats]:
-    """Return the rows that have weight, in an order that hangs on their values alone: sums are the same to the bit."""
+    """Return the rows that have weight, in an order given by their values alone: sums are the same to the bit."""
     w = np.ones(len(y)) if weight is None else weight
     order = np.lexsort((hashed(X), w, y, hashed(placed(X, w))))
     order = order[w[order] > 0]
@@ -167,7 +167,7 @@ ROUNDS = 100
 """Most rounds of boosting, scikit-learn's default."""
 
 FOLDS = 5
-"""Parts of the rows, without each of which trees are fitted to choose the rounds."""
+"""Number of folds in which trees are fitted to choose the rounds."""
 
 VOTERS = 1_000
 """Rows that have no part in a fit and choose the rounds; once there are as many, no more trees are fitted for it."""
@@ -196,7 +196,7 @@ def _boosted(
 
 
 Staged = Callable[[Floats], Iterable[Floats]]
-"""What a fit predicts of rows after each round of boosting."""
+"""Predictions of a fit after each round of boosting."""
 
 
 def _rounds(

@@ -33,8 +33,8 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.errors import ModelError
 
 Link = Literal["identity", "exp", "sigmoid", "pair", "softmax", "shares"]
-"""What becomes of the sums: nothing, a mean of counts, a chance, that of both classes, those of several classes; or
-sums that are chances already, or near them: one, or those of several classes."""
+"""Links of the sums: none, a mean of counts, a probability, that of both classes, those of several classes. For sums
+that are probabilities already, or nearly: one, or those of several classes."""
 
 LINK = Setting(one_of(*get_args(Link)))
 
@@ -42,7 +42,7 @@ HIGHEST = 700.0
 """Largest exponent that is taken: a bit more is beyond all floats."""
 
 DEEPEST_TREE = 1000
-"""Steps down a tree, each of which all rows wait for; those that are fitted have some 30 leaves."""
+"""Largest depth of a tree, since all rows wait for each step; fitted trees have some 30 leaves."""
 
 CHUNK = 1 << 20
 """Entries of the matrix that trees are evaluated for at once."""
@@ -114,9 +114,9 @@ class ConstantMember(Member):
 
 
 def _form(X: Floats, coef: Floats) -> Floats:
-    """Return ``X coef``, shape (n, m), added column by column: what a row gets does not hang on the rows beside it.
+    """Return ``X coef``, shape (n, m), added column by column: what a row gets is independent of the other rows.
 
-    A matrix product does, in the last bit: its kernels take rows in blocks, and those left over in another way.
+    In a matrix product it is not, in the last bit: its kernels take rows in blocks, and those left over in another way.
     """
     if len(X) == 1 and X.size:  # the same sums, in the same order
         return np.add.accumulate(X[0][:, None] * coef, axis=0)[-1:] + 0.0
@@ -201,7 +201,7 @@ class TreesMember(Member):
     classes: Ints
     """Which sum a tree adds to, shape (T,)."""
     baseline: Floats
-    """What the sums begin with, shape (m,)."""
+    """Start of the sums, shape (m,)."""
     features: int
     link: Link
 
@@ -377,7 +377,7 @@ class ClassNetworkMember(NetworkMember):
 class OnnxMember(Member):
     """``level + unit`` times what a graph of ONNX gives of each row; or chances, as they are.
 
-    Operators that are known, and no code: onnxruntime runs them. What a row gets does not hang on the rows beside it:
+    Operators that are known, and no code: onnxruntime runs them. What a row gets is independent of the other rows:
     rows are taken :data:`ROWS_OF_RUN` at a time, the last ones filled up with zeros, since products of matrices round
     in another way where there are fewer rows.
     """
@@ -396,9 +396,9 @@ class OnnxMember(Member):
     """The bytes of the file, shape (b,)."""
     features: int
     type: str
-    """Of the input: a name of :data:`FLOATS_OF_GRAPH`."""
+    """Type of the input: a name of :data:`FLOATS_OF_GRAPH`."""
     classes: int
-    """Whose chances the graph gives; 0 where it gives a number."""
+    """Number of classes whose probabilities the graph gives; 0 where it gives a number."""
     chance: bool
     """Whether the chance of the last class alone is asked for."""
     level: float = 0.0

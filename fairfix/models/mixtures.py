@@ -34,7 +34,7 @@ CERTAIN = 1.0 - 1e-9
 
 TYPES = {"part": "<i8", "cut": "<f8", "below": "<i8", "upto": "<f8", "values": "<f8"}
 RULE = Inner(PluginRule, {name: Array(kind, (None,)) for name, kind in TYPES.items()})
-"""How the tree of a plug-in rule is kept."""
+"""Saved form of the tree of a plug-in rule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class PluginScore(OfScorers):
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
-        """That of the label, and that of the group where the rule looks at it."""
+        """Models of the label, and of the group where the rule uses it."""
         return (self.label, self.group) if self.rule.groups else (self.label,)
 
     @property
@@ -170,7 +170,7 @@ class DecisionMixture(OfScorers):
     weights: Floats
     """Shape (M,), positive, with ``always`` of sum 1 at most."""
     always: float
-    """Share of a rule that accepts everybody."""
+    """Acceptance probability that is the same for all rows."""
 
     @property
     def sound(self) -> bool:

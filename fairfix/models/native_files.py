@@ -23,7 +23,7 @@ LIBRARIES: Final = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "catboost": "C
 """Package that reads a kind of file -> what messages call it."""
 
 SECONDS: Final = 60
-"""How long the trial of a file may take, in time of the processor and of the clock."""
+"""Time limits for the trial of a file, of the processor and of the clock."""
 
 MEMORY: Final = 4 << 30
 """Bytes of memory that the trial may take."""
@@ -35,7 +35,7 @@ TRIAL: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from fairfix.models import native_files as files; files.trial()"
 )
-"""What the trial runs."""
+"""Code of the trial."""
 
 
 def library_of(data: bytes) -> str:

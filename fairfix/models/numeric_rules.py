@@ -79,7 +79,7 @@ class OfMemberships(RepairedPredictor):
 
 @dataclass(frozen=True, eq=False)
 class SoftRamp(OfMemberships):
-    r"""A ramp on the score ``f = 2 p - 1`` for groups of which each row has probabilities of membership ``z_k``.
+    r"""A ramp on the score ``f = 2 p - 1`` for groups in which each row has membership probabilities ``z_k``.
 
     .. math:: P(\text{decision} = 1 \mid f, z) = \mathrm{clip}((f - \textstyle\sum_k t_k z_k) / \gamma,\, 0,\, 1)
     """
@@ -104,7 +104,7 @@ class SoftRamp(OfMemberships):
 
 @dataclass(frozen=True, eq=False)
 class SoftRates(OfMemberships):
-    r"""A ramp on a score that is recalibrated for groups of which each row has probabilities of membership ``z_k``.
+    r"""A ramp on a recalibrated score, for groups in which each row has membership probabilities ``z_k``.
 
     .. math:: P(\text{decision} = 1 \mid f, z)
         = \mathrm{clip}((g - \textstyle\sum_k z_k (t_k + s_k g)) / \gamma,\, 0,\, 1), \qquad
@@ -185,7 +185,7 @@ class NumberRamp(RepairedPredictor):
 
     @property
     def scales(self) -> tuple[Scale, ...]:
-        """How each column is counted."""
+        """Scale of each column."""
         numbers = (part.tolist() for part in (self.low, self.high, self.mean, self.deviation))
         return tuple(Scale(*one) for one in zip(self.columns, *numbers, strict=True))
 

@@ -48,7 +48,7 @@ class RepairedPredictor(Saved):
 
     @property
     def gives(self) -> Literal["decision", "value", "class"]:
-        """What a prediction is: the probability of a positive decision, a value such as a repaired score, or a class.
+        """Kind of a prediction: the probability of a positive decision, a value such as a repaired score, or a class.
 
         A class is predicted by its number among ``classes``.
         """
@@ -110,7 +110,7 @@ class RepairedPredictor(Saved):
         """
 
     def write_drawn(self, program: Program) -> int | None:
-        """Write whether a value hangs on the row's draw, as 0 and 1; None where no value does."""
+        """Write whether a value depends on the row's draw, as 0 and 1; None where no value does."""
         return None
 
     @cached_property
@@ -146,11 +146,11 @@ class RepairedPredictor(Saved):
         return predicted
 
     def unseen(self, table: Table) -> Bools:
-        """Return which rows are of a group that the fit has not seen, shape (n,): only these have no prediction."""
+        """Return which rows are of a group without training rows, shape (n,); only these have no prediction."""
         return np.zeros(len(table), dtype=bool)
 
     def drawn(self, table: Table) -> Bools:
-        """Return which rows have a value that hangs on ``table.draws``, shape (n,)."""
+        """Return which rows have a value that depends on ``table.draws``, shape (n,)."""
         if self._drawn is None:
             return np.zeros(len(table), dtype=bool)
         return np.asarray(run(self._drawn, TableInputs(table), len(table)) == 1.0)
@@ -245,9 +245,9 @@ class OfGroups(RepairedPredictor):
 
 
 def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str, base: str) -> DataError:
-    """Return the error of rows, (n,), of groups that the fit has not seen.
+    """Return the error of rows, (n,), of groups that were not in the training rows.
 
-    ``where``: the first row of the table; ``base``: what such rows would get with ``unseen=original``.
+    ``where``: the first row of the table; ``base``: the result of such rows with ``unseen=original``.
     """
     groups = table.groups(columns)
     name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
@@ -265,7 +265,7 @@ GROUPS: Mapping[str, Part] = {
     "columns": Setting(list_of(text)),
     "levels": Setting(list_of(list_of(name_text), least=1, most=MOST_GROUPS), "groups"),
 }
-"""How the groups of a predictor are kept."""
+"""Saved form of the groups of a predictor."""
 
 SHARE = Array("<f8", (None,), 0.0, 1.0)
 
@@ -276,7 +276,7 @@ CURVES = EndToEnd(
     "groups",
     lambda curve: bool((np.diff(curve.knots) > 0).all()),
 )
-"""How a curve of each group is kept."""
+"""Saved form of a curve of each group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,9 +385,9 @@ class GroupwiseCurve(OfCurves):
 
 @dataclass(frozen=True, eq=False)
 class BinnedRule(OfGroups):
-    """One chance of a positive decision for all scores of a bin, group by group: what counts alone can tell of a rule.
+    """One probability of a positive decision for all scores of a bin, group by group: the rules that counts determine.
 
-    A score is taken as it comes, so that no rounding moves it over an edge. For one rule for everybody there are no
+    A score is taken as it comes, so that no rounding moves it over an edge. A rule for all groups has no
     columns and one empty tuple of levels.
     """
 

@@ -192,7 +192,7 @@ class Program:
         return self.add("select", place, *branches)
 
     def rule(self, result: int) -> Rule:
-        """Return the steps that a result hangs on, in order."""
+        """Return the steps that a result depends on, in order."""
         wanted, left = set[int](), [result]
         while left:
             if (i := left.pop()) not in wanted:
@@ -250,7 +250,7 @@ class Rule:
 
     @cached_property
     def plan(self) -> Plan:
-        """What is computed for a row."""
+        """Values computed for a row."""
         return self._plan(self.result, frozenset())
 
     def _plan(self, root: int, above: Collection[int]) -> Plan:

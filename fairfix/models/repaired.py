@@ -63,10 +63,10 @@ from fairfix.models.scored_source import MODEL_SCORE, read_changes, replaced
 from fairfix.models.trace import FitTrace
 
 COLUMNS = {"protected": list_of(text), "strata": list_of(text), "score": or_none(text), "id": or_none(text)}
-"""How the columns that prediction looks at are kept."""
+"""Saved form of the columns that prediction uses."""
 
 BANDS = map_of(list_of(real()))
-"""How the bands of columns are kept: the edges of each, none where each value is a group."""
+"""Saved form of the bands of columns: the edges of each, none where each value is a group."""
 
 POLICIES = {
     "task": one_of(*get_args(Task)),
@@ -74,7 +74,7 @@ POLICIES = {
     "threshold": or_none(real()),
     "unseen": one_of(*get_args(Unseen)),
 }
-"""How the settings of prediction are kept."""
+"""Saved form of the settings of prediction."""
 
 BASES = {
     "column": record(kind=text, name=or_none(text)),
@@ -88,7 +88,7 @@ BASES = {
         average=or_none(read_changes),
     ),
 }
-"""How it is kept where scores come from, by kind."""
+"""Saved form of the origin of scores, by kind."""
 
 
 def _base(value: Any) -> dict[str, Any]:
@@ -113,26 +113,26 @@ MANIFEST = record(
     versions=map_of(text),
     seed=whole(-LARGEST_WHOLE, LARGEST_WHOLE),
 )
-"""What an artifact says beside its arrays; the settings of the predictor are checked by its kind."""
+"""Manifest of an artifact; the settings of the predictor are checked by its kind."""
 
 SPOILT = (
     "it was changed or damaged, or comes from another version of fairfix: make it again with 'fairfix repair'"
 )
-"""What to do with a sound container whose content is none."""
+"""Remedy for an intact container with invalid content."""
 
 CHOICES = {
     "missing": get_args(MissingScore),
     "duplicates": get_args(Duplicates),
     "unseen": get_args(Unseen),
 }
-"""What may be said of rows that are not as they should be."""
+"""Messages about rows that are not as they should be."""
 
 OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
 """Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``, that of classes
 adds ``prediction``, a chance ``p_CLASS`` for each, and ``randomized``."""
 
 SCHEME = "blake2b-53/2"
-"""How results are drawn: by BLAKE2b of the row identity, equal rows without ids apart; see
+"""Scheme of draws: BLAKE2b of the row identity, with equal rows without IDs told apart; see
 :mod:`fairfix.data.row_hash`."""
 
 
@@ -146,7 +146,7 @@ class Repaired:
     reading: Reading
     """Columns and their meaning at predict time (no label, no weight)."""
     unseen: Unseen
-    """What happens to rows of groups that the fit did not see."""
+    """Policy for rows of groups that were not in the training rows."""
     identity: Mapping[str, str]
     """Column -> kind (``text``, ``integer``, ``number``, ``boolean``) of what identifies a row."""
     key: bytes
@@ -155,9 +155,9 @@ class Repaired:
     """Where scores come from: ``{"kind": "column", "name": ...}``, a model file with its hash, or ``{"kind":
     "features", "names": [...]}`` where the predictor makes them itself."""
     facts: Mapping[str, Any]
-    """What only people read: proof, selection, split, fingerprint, warnings."""
+    """Facts for people: evaluation, selection, split, fingerprint, warnings."""
     seed: int
-    """Of the split and the fit."""
+    """Seed of the split and the fit."""
     scorer: Any = field(default=None, repr=False, compare=False)
     """The model in memory that scored the rows of the repair; a saved artifact has none."""
 
@@ -296,7 +296,7 @@ class Repaired:
 
     @cached_property
     def _row_rule(self) -> RowRule | None:
-        """What decides a single row, of plain values, without Arrow; None where a row needs more."""
+        """Function that decides a single row of plain values, without Arrow; None where a row needs more."""
         return RowRule.of(self)
 
     def predict_source(
@@ -310,7 +310,8 @@ class Repaired:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the source's batches with the output columns appended; a DataError where a policy forbids it.
 
-        ``tally`` counts the draws of the rows on the way, ``unseen`` the rows of groups that the fit has not seen.
+        ``tally`` counts the draws of the rows on the way, ``unseen`` the rows of groups that were not in the training
+        rows.
         """
         source.require(self.required)
         for name in self.output.names:
@@ -477,7 +478,7 @@ def _types_of(repaired: Repaired, schema: pa.Schema) -> dict[str, pa.DataType]:
 
 
 def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
-    """Return what a checked manifest and the arrays beside it hold."""
+    """Return the repair that a checked manifest and its arrays hold."""
     kind, drawn, base = held["predictor"]["kind"], held["randomization"], held["base"]
     if kind not in RepairedPredictor.kinds:
         kinds = ", ".join(sorted(RepairedPredictor.kinds))

@@ -89,7 +89,7 @@ SHOWN = 6
 
 
 def of_unseen(repaired: Repaired, unseen: Mapping[str, int], rows: int) -> Iterator[Note]:
-    """Yield how many rows are of groups that the fit has not seen; a caution where these are at least half."""
+    """Yield the number of rows of groups that were not in the training rows; a caution where it is at least half."""
     if not unseen:
         return
     total, predictor = sum(unseen.values()), repaired.predictor

@@ -44,7 +44,7 @@ from fairfix.solvers.piecewise import Piecewise
 from fairfix.solvers.quantile_matching import EDGE, Levels, Tube
 
 MODEL_SCORE = Features((Feature("score", "score"),))
-"""What is looked at where the model's score is taken as it is."""
+"""Columns used where the model's score is taken as it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class Scorer:
 
 @dataclass(frozen=True)
 class ScorerPart(Part):
-    """How a scorer is kept: its arrays have the name of the part and a point before their own."""
+    """Saved form of a scorer: its arrays have the name of the part and a point before their own."""
 
     one_number: bool = True
     """Whether a row must get one number of it."""
@@ -128,7 +128,7 @@ class ScorerPart(Part):
 
 @dataclass(frozen=True)
 class ScorersPart(Part):
-    """How several scorers are kept: a list of settings, arrays by stem and number; ``many`` is the list's length."""
+    """Saved form of several scorers: a list of settings, arrays by stem and number; ``many`` is the list's length."""
 
     stem: str
     many: str
@@ -159,7 +159,7 @@ class OfScorers(RepairedPredictor):
 
     @property
     def gives(self) -> Literal["decision", "value", "class"]:
-        """What a prediction is: a value."""
+        """Kind of a prediction: a value."""
         return "value"
 
     @property
@@ -212,9 +212,9 @@ class Unrepaired(OfScorers):
 
 @dataclass(frozen=True, eq=False)
 class GroupedScore(OfGroups, OfScorers):
-    """One score, of which a rule makes something else in each group.
+    """One score, which a rule changes in each group.
 
-    For one rule for everybody there are no columns and one empty tuple of levels.
+    One rule for all groups has no columns and one empty tuple of levels.
     """
 
     scorer: Scorer
@@ -455,7 +455,7 @@ class TruncatedLogit(GroupedScore):
 
     @property
     def gives(self) -> Literal["decision", "value"]:
-        """What a prediction is: a probability to draw with, or one to round."""
+        """Kind of a prediction: a probability to draw with, or one to round."""
         return "value" if self.rounded else "decision"
 
     @property
@@ -562,7 +562,7 @@ class EstimatedLogit(TruncatedLogit):
 
 @dataclass(frozen=True, eq=False)
 class ScoreCurves(OfCurves, GroupedScore):
-    r"""A piecewise linear rule on ``f = 2 s - 1`` for a score ``s``: one per group, or one for everybody.
+    r"""A piecewise linear rule on ``f = 2 s - 1`` for a score ``s``: one per group, or one for all groups.
 
     .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f)
     """

@@ -53,7 +53,7 @@ def _entry(value: Any) -> Any:
 CHANGE = record(
     share=real(ABOVE_0, 1.0), everybody=map_of(_entry), among=map_of(tuple_of(_entry, list_of(_entry)))
 )
-"""How a change is kept."""
+"""Saved form of a change."""
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ def read_changes(state: Any) -> tuple[Change, ...]:
 
 
 def replaced(changes: Sequence[Change]) -> frozenset[str]:
-    """Return the columns that every change sets for everybody: what rows have in them does not count."""
+    """Return the columns that every change sets for all rows: their own values do not count."""
     return frozenset.intersection(*(frozenset(one.everybody) for one in changes))
 
 
 class ScoredSource(Source):
     """Another source with one column more: the model's score of each row.
 
-    Beside the scores of a mean over changes there is another column, with the model's scores of the rows as they are;
+    In addition to scores that are a mean over changes, another column has the model's scores of the rows as they are;
     but not where the source has no column that the mean can do without.
     """
 

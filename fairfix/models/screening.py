@@ -119,7 +119,7 @@ OUTPUTS = frozenset(
     )
 )
 OF_SCORES = frozenset(("decile", "risk", "model", "raw", "text", "scaled"))
-"""Words in the names of a model's outputs; the latter only beside "score"."""
+"""Words in the names of a model's outputs; the latter only together with "score"."""
 
 ID_WORDS = frozenset(("id", "ids", "uuid", "guid", "key", "ssn", "email", "phone", "url", "number", "no"))
 """Last words in the names of IDs."""

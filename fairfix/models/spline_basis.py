@@ -19,8 +19,8 @@ from fairfix.models.members import LinearMember, Member, TreesMember
 LINEAR: Mapping[str, Part] = LinearMember.parts
 
 KNOTS = 7
-"""Knots of a spline: the most that Harrell, *Regression Modeling Strategies* (2nd ed., 2.4.6), finds of use; what the
-rows do not show of so many, the penalty keeps small."""
+"""Knots of a spline: the most that Harrell, *Regression Modeling Strategies* (2nd ed., 2.4.6), finds useful. The
+penalty keeps small what the rows do not support."""
 
 OUTER = 0.025
 """Share of the rows beyond the first knot, and beyond the last: Harrell's for seven knots."""

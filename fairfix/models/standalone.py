@@ -55,7 +55,7 @@ def predict(
 # ---------------------------------------------------------------------- steps
 
 Computed = dict[int, Any]
-"""What is computed for a row so far: number of a step -> a number or a truth value."""
+"""Values computed for a row so far: number of a step -> a number or a truth value."""
 Computing = Callable[[Computed, Any], Any]
 """Computes a step for a row."""
 

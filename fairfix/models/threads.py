@@ -1,6 +1,6 @@
 """Threads: how many a fit takes, and the same bits whatever their number.
 
-The sums of a matrix product hang on how many threads share it, so those take one. Trees are grown feature by feature,
+The sums of a matrix product depend on the number of threads, so those take one. Trees are grown feature by feature,
 each by one thread, so that theirs do not. One thread is the default there too: those of a tree wait for one another at
 each node, which on a busy machine takes ten times as long as one thread that waits for nobody.
 """
@@ -22,7 +22,7 @@ _ASKED: ContextVar[int] = ContextVar("threads", default=1)
 
 @contextmanager
 def threads_of_fits(many: int | None) -> Iterator[None]:
-    """Let trees that are fitted inside be grown by so many threads; None for one."""
+    """Let trees that are fitted inside be grown by a number of threads; None for one."""
     token = _ASKED.set(many or 1)
     try:
         yield
@@ -32,7 +32,7 @@ def threads_of_fits(many: int | None) -> Iterator[None]:
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Keep what is computed inside to the threads in force.
+    """Limit computations inside to the threads that were set.
 
     Only libraries that are loaded are limited: whoever needs another one than scipy's imports it before.
     """

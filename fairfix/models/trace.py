@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Note(str):
-    """What the user should know, in words, with a code of :data:`fairfix.errors.CODES` by which programs know it."""
+    """A message for the user, with a code of :data:`fairfix.errors.CODES` by which programs know it."""
 
     __slots__ = ("code",)
     severity: ClassVar[Literal["note", "warning"]] = "note"
@@ -51,20 +51,20 @@ def messages(notes: Iterable[Note]) -> tuple[Note, ...]:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is proven of the shipped rule: its objective lies at most ``gap`` above the least of a class of rules."""
+    """Certificate of the shipped rule: its objective is at most ``gap`` above the least of a class of rules."""
 
     objective: str
-    """What is measured, as a noun: ``mean square loss plus the penalty``."""
+    """Name of the objective: ``mean square loss plus the penalty``."""
     value: float
     bound: float
-    """What no rule of the class goes below."""
+    """Lower bound over the rules of the class."""
     among: str
     """The class, in the plural: ``linear models within the bounds``."""
     rows: str = "the training rows"
 
     @property
     def gap(self) -> float:
-        """How far the value may lie above the least; a rule outside the class may lie below it, which counts as 0."""
+        """Largest distance of the value above the least; 0 where a rule outside the class is below it."""
         return max(self.value - self.bound, 0.0)
 
     @property
@@ -84,19 +84,19 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number that a solver found or chose, beside its objective: a multiplier, a threshold, a weight."""
+    """A number that a solver found or chose, other than its objective: a multiplier, a threshold, a weight."""
 
     name: str
-    """What it is called in the method's documentation."""
+    """Name in the method's documentation."""
     value: float
     meaning: str
     group: str = ""
-    """Whose it is; empty where it is of all."""
+    """Its group; empty for all rows."""
 
 
 @dataclass(frozen=True)
 class FitTrace:
-    """How a fit went; saved as the ``solution`` of a result and of an artifact."""
+    """Record of a fit; saved as the ``solution`` of a result and of an artifact."""
 
     converged: bool
     """Whether the solver reached its tolerance, as measured at the end; exact by construction where there is nothing to
@@ -108,7 +108,7 @@ class FitTrace:
     gap: float = float("nan")
     """Certified distance of that value from the optimum; NaN where there is no certificate."""
     notes: tuple[Note, ...] = ()
-    """What the user should know, in words; what endangers the result as :class:`Caution`."""
+    """Messages for the user; threats to the result are of the class :class:`Caution`."""
     randomized: RepairedPredictor | None = None
     """The randomised rule that a deterministic one was rounded from, to show what that costs; not saved."""
     base: RepairedPredictor | None = None
@@ -118,21 +118,21 @@ class FitTrace:
     saved."""
     fitted: Floats | None = None
     base_fitted: Floats | None = None
-    """Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
+    """Values of the training rows, each by a model that was fitted without the row, shape (n,) each; None where the
     predictor's own values are that. Not saved."""
     redrawn: Callable[[Table, Ints], Floats] | None = None
-    """Makes ``fitted`` anew for a table of some rows of the fit, with its draws, and their numbers; None where they
-    hang on no draw. Not saved."""
+    """Computes ``fitted`` anew for a table of some training rows, with its draws, and their numbers; None where they
+    depend on no draw. Not saved."""
     of_held_out: Callable[[Table, Table], Iterable[Note]] | None = None
     """Tells what rows that had no part in the fit, before and after the repair, say of the rule, which the audit does
     not know; None where there is no such thing. Not saved."""
     certificates: tuple[Certificate, ...] = ()
-    """What is proven of the shipped rule, each named for what it bounds."""
+    """Certificates of the shipped rule, each named for its objective."""
     quantities: tuple[Quantity, ...] = ()
-    """What else the solver found, in the order to show it."""
+    """Further results of the solver, in the order of display."""
 
     def without_rows(self) -> FitTrace:
-        """Return the trace without what serves to prove it on the rows of the fit, which it would keep in memory."""
+        """Return the trace without the values for its evaluation on training rows, which it would keep in memory."""
         gone: dict[str, Any] = dict.fromkeys(
             ("base", "aware", "fitted", "base_fitted", "redrawn", "of_held_out")
         )

@@ -23,7 +23,7 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.models.members import NODES, Link, TreesMember
 
 BEYOND = 2.0**128
-"""What follows the largest number of 32 bits."""
+"""The number after the largest of 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ CATEGORICAL, DEFAULT_LEFT, KIND_OF_GAP, IS_NAN = 1, 2, 12, 8
 
 
 NEXT_TO_NOTHING = float(np.float32(1e-35))
-"""What LightGBM takes for 0, on either side of it."""
+"""Largest distance from 0 that LightGBM takes for 0."""
 
 
 def of_lightgbm(text: str, links: Sequence[Link]) -> list[TreesMember]:

@@ -61,7 +61,7 @@ SCALES: Final[dict[Kind, Scale]] = {
     "decision_function": "raw",
     "predict": "decision",
 }
-"""What a classifier's answer means, by how it was asked; a probability says more than a margin, that than a label."""
+"""Meaning of a classifier's output by method; a probability says more than a margin, which says more than a label."""
 PICKLES: Final = (".pkl", ".pickle", ".joblib")
 """Suffixes of files that run code when they are loaded."""
 SAFE_SKOPS: Final = (0, 12)
@@ -74,7 +74,7 @@ of a linear model in the hands of their batch, 64 leaves none."""
 PROBABILITY_SLACK: Final = 1e-6
 """Naive Bayes and friends normalise in logarithms and end a few units in the last place above 1."""
 BLANK: Final = re.compile(r"\s")
-"""What LightGBM writes as ``_`` in the names of columns."""
+"""Signs that LightGBM writes as ``_`` in the names of columns."""
 LISTED: Final = 20
 """Names a message lists before it says how many more there are."""
 
@@ -96,7 +96,7 @@ class ScoringModel:
     scores of a function, whose scale the user states."""
     estimator: Any = field(repr=False, compare=False)
     input_names: tuple[str, ...] | None = field(repr=False)
-    """What the model itself calls the columns; None if it was fitted on plain arrays."""
+    """Names of the columns in the model itself; None if it was fitted on plain arrays."""
     classes: tuple[Any, ...] = ()
     """The classes of a classifier, in the model's order; empty for anything else."""
     positive: int = 0

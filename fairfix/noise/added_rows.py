@@ -69,7 +69,7 @@ def with_row(cells: Floats, imagined: Floats, ratio: Ratio, end: int, *, by_labe
 def level_with_row(levels: Floats, imagined: Floats, rate: str, end: int, *, by_label: bool) -> Floats:
     """Return masses by level, (..., K, I, 2) to (..., K, I + 2, 2), as :func:`with_row` does.
 
-    The new levels are those that nobody and that everybody is accepted at: see :func:`with_ends`.
+    At the new levels nobody and everyone is accepted: see :func:`with_ends`.
     """
     more = np.zeros((*levels.shape[:-2], 2, 2))
     for cell, mass in _placed(RATIOS[rate], end, imagined, by_label=by_label):

@@ -50,12 +50,12 @@ class Assumption(ABC):
     def __init__(self, evidence: Evidence, alpha: float) -> None:
         self.evidence, self.alpha = evidence, alpha
         self.notes: list[str] = []
-        """What a reader must bear in mind of the bounds, once they are there."""
+        """Remarks for readers of the bounds."""
 
     @property
     @abstractmethod
     def stated(self) -> str | None:
-        """What the user stated, in words; None where the assumption was not stated."""
+        """The user's statement, in words; None where the assumption was not stated."""
 
     @abstractmethod
     def bounds(self, weaker: Mapping[Level, RateBounds]) -> RateBounds:
@@ -129,7 +129,7 @@ class N0(Assumption):
 
     @property
     def stated(self) -> str | None:
-        """Radii that were given, or a table of which nothing else is to be used."""
+        """Stated radii, or those of a table that is used for nothing else."""
         if self.evidence.noise.radii is not None:
             return "the given radii"
         table, only = self.evidence.table, self.evidence.noise.assumption.word == "radii"
@@ -239,7 +239,7 @@ class N4(Assumption):
 
     @property
     def stated(self) -> str | None:
-        """That it is so, of a table."""
+        """The statement, for a table."""
         if not self.evidence.noise.class_conditional:
             return None
         by = " and the label" if self.evidence.by_label else ""

@@ -1,4 +1,4 @@
-r"""How protected groups were seen: what a noise table, an auxiliary file or radii say of true and recorded groups.
+r"""Descriptions of noise: relations of true and recorded groups by a noise table, an auxiliary file or radii.
 
 The descriptions of noise, from the weakest to the strongest:
 
@@ -40,7 +40,7 @@ from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noise.label_shift import smallest_shares, total_variation, transport_columns, transport_rows
 
 FORMS: tuple[Form, ...] = get_args(Probabilities)
-"""What a probability can be."""
+"""Range of a probability."""
 
 MOST_GROUPS = 1000
 """True or noisy groups, as many as data may have unasked: the table has an entry for each pair of them."""
@@ -114,7 +114,7 @@ class NoiseTable:
 
     @property
     def ways(self) -> tuple[Keep, ...]:
-        """What of it may hold for the data too, as far as the table itself tells."""
+        """Parts of it that may hold for the data too, by the table alone."""
         if self.form in ("true-given-noisy", "noisy-given-true"):
             return (self.form,)
         return "true-given-noisy", "noisy-given-true"
@@ -138,8 +138,8 @@ class NoiseTable:
         Raises
         ------
         DataError
-            The table cannot make up the data's groups, or leaves their shares open in a way of which no worst case is
-            known.
+            The table cannot make up the data's groups, or leaves their fractions open in a way without a known worst
+            case.
         """
         table = self.entries if entries is None else entries
         try:
@@ -198,7 +198,7 @@ class Noise:
     assume: str = ""
     """N3 (eps), N4 (class-conditional, or independent given memberships), or N0 alone of a table (radii)."""
     keep: Keep | None = None
-    """What of the table holds for the data too; None: either may."""
+    """Part of the table that holds for the data too; None: either may."""
     membership: Mapping[str, str] | None = None
     """True group -> column of each row's probability to be of it; nothing is said of recorded groups then."""
 
@@ -215,7 +215,7 @@ class Noise:
 
     @cached_property
     def assumption(self) -> Assumption:
-        """What is assumed, as it is read."""
+        """Text of the assumption."""
         return Assumption.parse(self.assume)
 
     @property
@@ -235,13 +235,13 @@ class Noise:
 
     @property
     def ways(self) -> tuple[Keep, ...]:
-        """What of the table may hold for the data: what was said, or what the table does not rule out."""
+        """Parts of the table that may hold for the data: the stated one, or those that the table does not rule out."""
         assert self.table is not None
         return (self.keep,) if self.keep else self.table.ways
 
     @property
     def of_recording(self) -> Keep:
-        """What of the table holds if noise is said to be a matter of the true group (N3, N4): ``P(noisy | true)``.
+        """Part of the table that holds if noise depends on the true group (N3, N4): ``P(noisy | true)``.
 
         Another only if the user says so, or the table knows nothing else.
         """
@@ -346,8 +346,8 @@ def read_noise(source: Source, keep: Keep | None = None) -> NoiseTable:
 def tabulate(source: Source, true: str, noisy: str, label: str | None = None) -> NoiseTable:
     """Return the counts of a file with one row per person, which has columns of both groups, and of the label.
 
-    Groups may be the cells of several columns, which are named as attributes are: ``race x sex``. A column of which
-    nothing is noisy is one of both.
+    Groups may be the intersections of several columns, named as attributes are: ``race x sex``. A column without noise
+    is both true and recorded.
     """
     given = (true, noisy, *((label,) if label else ()))
     parts = [_columns_of(source, true), _columns_of(source, noisy), *((one,) for one in given[2:])]

@@ -111,7 +111,7 @@ class AllowedGroups(ABC):
 
     @abstractmethod
     def dual_values(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> DualValues:
-        """Return prices by the multipliers that are best for the rows of the fit."""
+        """Return prices by the multipliers that are best for the training rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ class TrueGivenRecorded(AllowedGroups):
 
 @dataclass(frozen=True, eq=False)
 class RecordingTable(AllowedGroups):
-    """What a table of ``P(recorded | true)`` allows, or of ``P(recorded | true, label)``."""
+    """Joint masses that a table of ``P(recorded | true)`` allows, or of ``P(recorded | true, label)``."""
 
     low: Floats
     high: Floats
@@ -177,7 +177,7 @@ class RecordingTable(AllowedGroups):
 
 @dataclass(frozen=True, eq=False)
 class RecordedGivenTrue(RecordingTable):
-    """Recording may hang on anything, but for how many of each true group are recorded as what."""
+    """Recording may depend on anything; only the number of each true group recorded as each group is fixed."""
 
     def dual_values(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> DualValues:
         """Choose a threshold for each recorded group, or group and label, for a group of the size of the fit's."""
@@ -264,7 +264,7 @@ PARTS = 20
 
 @dataclass(frozen=True, eq=False)
 class KnownMembership(AllowedGroups):
-    """Of rows of equal probabilities of membership, a share of the probability is of a true group."""
+    """Among rows of equal membership probabilities, a fraction of the probability is of a true group."""
 
     independent: bool
     """Whether that is so whatever the rule and the label are."""
@@ -304,15 +304,15 @@ class PossibleTrueGroups:
     recorded: tuple[str, ...]
     true: tuple[str, ...]
     demands: tuple[tuple[str, float], ...]
-    """Rates, with 1 where no group may be below everybody, -1 where above."""
+    """Rates, with 1 where no group may be below the overall rate, -1 where above."""
     exact: tuple[AllowedGroups, ...]
-    """What may be, the table taken as known."""
+    """Joint masses that are possible, the table taken as known."""
     allowed: tuple[AllowedGroups, ...]
     """The same, with what a survey leaves open."""
     surveyed: bool
     """Whether the table is a survey."""
     words: str
-    """What is taken for granted, as the end of a sentence."""
+    """Assumptions, as the end of a sentence."""
     columns: tuple[str, ...] = ()
     """Those of probabilities of membership of each true group, where rows have such."""
 

@@ -1,7 +1,7 @@
 r"""The best mixture over a small class of rules whose true groups are alike whatever the noise.
 
 A rule refuses the lowest ``c_k`` of the ``B`` bins of the score in noisy group ``k`` and accepts the rest, so that
-there are ``(B + 1)^K`` rules, or ``B + 1`` with one cut for everybody. All of them are looked at. For rule ``r`` let
+there are ``(B + 1)^K`` rules, or ``B + 1`` with one cut for all groups. All of them are looked at. For rule ``r`` let
 ``e_r`` be its error, and ``g_rj`` what the worst noise for *this* rule makes of the constraint of true group ``j``.
 Wanted is the distribution ``p`` over rules
 
@@ -115,13 +115,13 @@ class RuleMixture:
     """A mixture of rules."""
 
     share: Floats
-    """Of each rule, shape (R,)."""
+    """Probability of each rule, shape (R,)."""
     feasible: bool
     """Whether the constraint holds; if not, it is missed by the least."""
     prices: Floats
-    """What the error falls by, for a limit that is less strict by 1, shape of a rule's worst cases."""
+    """Decrease of the error for a limit that is less strict by 1, shape of a rule's worst cases."""
     level: float
-    """What the error and the priced excess of another rule must be below, for it to make the mixture better."""
+    """Limit that the error and the priced excess of another rule must be below to improve the mixture."""
 
 
 def best_mixture(errors: Floats, excess: Floats) -> RuleMixture:

@@ -33,7 +33,7 @@ MANY = 36
 """True times noisy groups beyond which the curve is left out, because its linear programs are large."""
 
 PRECISION = 1e-4
-"""Of breakdown points of limits."""
+"""Tolerance of breakdown points."""
 
 ROOM = 1e-5
 """Distance to the least eps that the data allow, within which bounds are those at this distance."""
@@ -245,7 +245,7 @@ class EpsCurve:
 
     @property
     def room(self) -> float:
-        """The least eps of which programs are solved: to the solver less is all but empty, or empty."""
+        """The least eps for which programs are solved: with less they are empty or nearly so to the solver."""
         return self.least + ROOM if self.least > 0 else 0.0
 
     def at(self, metric: str, eps: float) -> Pair:

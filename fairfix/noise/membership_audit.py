@@ -390,7 +390,7 @@ class Independent(Assumption):
 
     @property
     def stated(self) -> str | None:
-        """That it is so."""
+        """The statement, in words."""
         if not self.is_stated:
             return None
         return "given the membership probabilities, the true group is independent of label and decision"
@@ -411,7 +411,7 @@ class Independent(Assumption):
 
 
 class MembershipGroups(TrueGroups):
-    """Bounds and estimates of true groups of which each row carries probabilities.
+    """Bounds and estimates of true groups in which each row has membership probabilities.
 
     ``independent`` states N4, ``seed`` is that of the part of the rows on which the worst case is looked for, ``least``
     and ``most`` are those of :func:`merged`, and by ``attribute`` the groups go in reports.
@@ -440,10 +440,10 @@ class MembershipGroups(TrueGroups):
         }
 
     def shortfall(self, level: Level, sides: Iterable[tuple[str, float]]) -> Pair:
-        """Return what the worst group is on the wrong side of the rate over everybody by, and an upper limit of it.
+        """Return the distance of the worst group on the wrong side of the overall rate, and an upper limit of it.
 
-        The limit holds for the one group and side that attain it, so each takes half of alpha, and of that the rate
-        over everybody and the group's a half.
+        The limit holds for the one group and side that attain it, so each takes half of alpha; the overall rate
+        and the group's each take half of that.
         """
         bounds, rows = self.bounds[level], self.evidence.all
         assert isinstance(bounds, Limits)

@@ -1,4 +1,4 @@
-"""Limits of the rates of true groups of which each row carries a probability of membership, from a sample of rows.
+"""Limits of the rates of true groups in which each row has a membership probability, from a sample of rows.
 
 A row has probabilities ``z_j = P(true = j | z)`` and lies in a cell. A group's rate ``A / (A + B)`` is at most ``H / (H
 + G)`` with ``H = E min(z_j, P(A | z))`` and ``G = E (z_j - 1 + P(B | z))_+``, and the lowest follows with A and B
@@ -30,7 +30,7 @@ from scipy.special import stdtrit
 from fairfix.noise.rates import Floats, Ratio, quotient
 
 HALVINGS = 40
-"""Of the interval in which a limit lies; its outer end is taken, so nothing is lost but 2^-40."""
+"""Halvings of the interval in which a limit lies; its outer end is taken, so only 2^-40 is lost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means of (h, g) for each true group, of which ``E h / (E h + E g)`` is wanted."""
+    """Means of (h, g) for each true group, for ``E h / (E h + E g)``."""
 
     plain: Floats
     """Over the rows, shape (J, 2)."""

@@ -44,16 +44,16 @@ TURNS = 3
 """Models that are asked for in turn from the worst noise of one rule, then of the last model's best cut."""
 
 GAIN = 1e-4
-"""Of the error, by which a rule has to promise a better mixture: tables show no less."""
+"""Part of the error by which a rule must promise a better mixture: tables show no less."""
 
 MISSED = 1e-7
-"""What a least largest error is allowed beyond itself, as programs are solved to no more."""
+"""Tolerance of a least largest error, which is that of the programs."""
 
 FEW = 1e-5
 """Share of a mixture that buys nothing but what :data:`MISSED` allows."""
 
 COIN = (-1, 0)
-"""The rule that accepts everybody with a chance of 1/2, whose error is that in every group, whatever the noise."""
+"""The rule that accepts all rows with probability 1/2; its error is 1/2 in every group, whatever the noise."""
 
 Oracle = Callable[[Floats], Ints]
 """Takes what accepting each row costs, shape (n,), and returns the bin of each row, (n,), by the score of a model."""
@@ -81,7 +81,7 @@ def mix_models(
 ) -> MixedModels:
     """Return the mixture of least error, of cuts of an oracle's models, whose constraint holds for the worst noise.
 
-    ``slack`` is 0 or more, so that refusing everybody satisfies the constraint. Of minimax it is 0: the least largest
+    ``slack`` is 0 or more, so that refusing all rows satisfies the constraint. Of minimax it is 0: the least largest
     error of a true group is looked for, which is what no error at all is missed by, and then a mixture of least error
     among those that reach it.
     """
@@ -117,7 +117,7 @@ class _Search:
         self.rules: list[tuple[int, int]] = []
         self.errors, self.excess = np.zeros(0), np.zeros((0, 0))
         self.limit = 0.0
-        """What the excess may be."""
+        """Largest excess that is allowed."""
 
     def best(self) -> RuleMixture:
         """Return the best mixture, after asking for models until none makes it better."""

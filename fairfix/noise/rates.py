@@ -90,7 +90,7 @@ RATIOS: Mapping[str, Ratio] = {
         "positive_predictive_value",
     )
 }
-"""Rates of which something is known behind noise."""
+"""Rates that have bounds behind noise."""
 
 LABELS: Mapping[str, tuple[int, ...]] = {
     name: {None: (0, 1), 0: (0,), 1: (1,)}[label_of(name)]
@@ -112,7 +112,7 @@ DEMANDS: Mapping[str, tuple[tuple[str, float], ...]] = {
 """Constraint -> rate and side: 1 for ``rate_j >= rate - slack``, -1 for ``rate_j <= rate + slack``.
 
 One-sided constraints are those of the paper: a group must not be worse off. Under minimax no group's accuracy is
-compared with everybody's: with 1, whose distance is the error rate, the largest of which is to be as small as can be.
+compared with the overall one but with 1: the distance is the error rate, and the largest is minimized.
 """
 
 

@@ -1,4 +1,4 @@
-"""The proof of a repair on true groups: rows that the fit has not seen, with the sampling error of rows and table.
+"""Evaluation of a repair on true groups: held-out rows, with the sampling error of rows and table.
 
 The fit takes its rows for the population and the noise table for the truth. Neither is: other rows are drawn, and a
 table of counts is a survey. So the results on held-out rows are audited like those of any file with a noise table
@@ -41,10 +41,10 @@ from fairfix.noise.total_variation_radii import recorded_in
 from fairfix.noise.true_groups import TrueGroups
 
 DIGITS = 6
-"""Of chances by which rows are told apart; linear programs are solved to 1e-7."""
+"""Digits of probabilities by which rows are distinguished; linear programs are solved to 1e-7."""
 
 HOLDS = 1e-6
-"""What the slack may be missed by, as programs are solved to no more."""
+"""Tolerance of the slack, which is that of the programs."""
 
 LEVELS: tuple[Level, ...] = ("N4", "N2", "N1", "N0")
 """Assumptions whose bounds are told, the strongest first; N3 is about bins, which an audit does not look at."""
@@ -59,7 +59,7 @@ class RobustnessClaim:
 
     noise: Noise
     demands: tuple[tuple[str, float], ...]
-    """Rates, with 1 where a group must not be below the rate over everybody, -1 where above; none where nothing is
+    """Rates, with 1 where a group must not be below the overall rate, -1 where above; none where nothing is
     recorded and the slack bounds a difference."""
     slack: float
     rates: tuple[str, ...] = ("selection_rate",)
@@ -108,7 +108,7 @@ def true_groups_of(
 
 
 def _padded(data: Recorded, names: tuple[str, ...]) -> Recorded:
-    """Return the data with recorded groups of which there are no rows too."""
+    """Return the data with recorded groups, those without rows included."""
     at = [names.index(name) for name in data.names]
     cells, row_mass = np.zeros((len(names), 4)), np.full((len(names), 2), 1.0 / data.rows)
     cells[at], row_mass[at] = data.cells, data.row
@@ -206,7 +206,7 @@ def _said_of_membership(before: TrueGroups, after: TrueGroups, rates: tuple[str,
 
 
 def shortfall(true: TrueGroups, level: Level, sides: Iterable[tuple[str, float]]) -> tuple[float, float]:
-    """Return what the worst true group is on the wrong side of the rate over everybody by, and an upper limit.
+    """Return the distance of the worst true group on the wrong side of the overall rate, and an upper limit.
 
     ``sides`` are rates, with 1 where a group must not be below and -1 where it must not be above. The limit is the
     quantile over the draws, one-sided, at half of alpha.

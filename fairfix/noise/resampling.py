@@ -1,4 +1,4 @@
-"""What the data and a description of noise say together: masses, the tables that may hold, and both drawn anew.
+"""Data and a description of noise together: masses, the tables that may hold, and both resampled.
 
 Sampling error is that of rows and table, which are drawn anew together: rows with one imagined row more in each
 recorded group (:mod:`fairfix.noise.added_rows`), and a table of counts as a multinomial. Where it is not said what of
@@ -27,7 +27,7 @@ REPLICATES = 1000
 """Draws of data and table."""
 
 TOLERANCE = 1e-7
-"""What limits, masses and tables may be missed by, for rounding."""
+"""Tolerance of limits, masses and tables for rounding."""
 
 
 class Evidence:

@@ -41,12 +41,12 @@ from fairfix.noise.uncertainty_set import (
 )
 
 PRECISION = 1e-3
-"""Of the bisection for a breakdown point."""
+"""Precision of the bisection for a breakdown point."""
 
 NO_RATE = "a true group has no rows with the labels of the rate, so it has no rate"
 
 MISSED = 1e-6
-"""What the slack may be missed by at a breakdown point, for rounding."""
+"""Tolerance of the slack at a breakdown point, for rounding."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ Assumption = (
 
 @dataclass(frozen=True)
 class Breakdown:
-    """How much noise may depend on outcomes before a limit can be broken."""
+    """Largest dependence of noise on outcomes before a limit can be broken."""
 
     eps: float
     """The largest at which the limits hold for certain; NaN if they do not even at the least that the data allow."""

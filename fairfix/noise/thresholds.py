@@ -80,13 +80,13 @@ GAP = 1e-4
 """Distance of the error to its bound at which tangents are good enough."""
 
 UNIT = 0.01
-"""Of margins inside programs, so that they are not lost in the precision of the solver."""
+"""Scale of margins inside programs, so that they are not lost in the precision of the solver."""
 
 TOLERANCE = 1e-7
-"""Of constraints, as linear programs are solved to no more."""
+"""Tolerance of constraints, which is that of linear programs."""
 
 HALVINGS = 30
-"""Of the way towards a feasible point; its end inside is taken, so nothing is lost but 2^-30 of the way."""
+"""Halvings of the way towards a feasible point; the end inside is taken, so only 2^-30 of the way is lost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +111,9 @@ class NoisyRepair:
     least_excess: float = np.nan
     """No ``F`` has less excess, but for rounding, where the constraint cannot hold."""
     largest_error: float = np.nan
-    """Of minimax: the largest error rate of a true group that the assumption allows, margin included."""
+    """For minimax, the largest error rate of a true group that the assumption allows, margin included."""
     least_largest_error: float = np.nan
-    """What no ``F`` is below in it, but for rounding."""
+    """Lower bound of ``F`` in it, to rounding."""
 
     @property
     def converged(self) -> bool:

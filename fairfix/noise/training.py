@@ -15,8 +15,8 @@ for each rate ``R`` of the constraint and each true group ``j``, where ``U`` hol
    lambda_rj (1 / P(A, B) - r_jk(c) / m_k(c))``;
 3. takes a step of ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions.
 
-Of every few iterates, each with cuts of its form at quantiles beside 0, the rule of least error among those whose exact
-``g`` is at most 0 is returned. The rules that accept nobody and everybody are among them, and have equal rates whatever
+Of every few iterates, each with cuts of its form at 0 and at quantiles, the rule of least error among those whose exact
+``g`` is at most 0 is returned. The rules that accept no row and all rows are among them, and have equal rates whatever
 the noise. The worst case of the rule is exact on the rows given; that it is optimal is not claimed, as the problem is
 not convex.
 
@@ -71,11 +71,11 @@ APART = 1e-9
 """Forms nearer than this are not cut apart, as rounding may exchange them."""
 
 HOLDS = 1e-12
-"""What a constraint may be missed by, for rounding of sums."""
+"""Tolerance of a constraint for rounding of sums."""
 
 
 class Adversary(Protocol):
-    """What may be the true groups, given the cells of the noisy ones."""
+    """Possible true groups, given the cells of the noisy ones."""
 
     def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the lowest and the highest rate of each true group; ``cells`` (..., K, 4) to (..., J)."""
@@ -186,14 +186,14 @@ class Trained:
     feasible: bool
     """Whether all of it is at most 0."""
     constant: bool
-    """Whether everybody is decided alike."""
+    """Whether all rows get one decision."""
     steps: int
     """Steps made, in all runs."""
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyRows:
-    """Rows of the fit: features with a last column of ones, labels, noisy groups, weights of total 1.
+    """Training rows: features with a last column of ones, labels, noisy groups, weights of total 1.
 
     Features that are mostly zeros, as indicators of categories are, are kept as a sparse matrix.
     """
@@ -237,7 +237,7 @@ def excess_of(cells: Floats, adversary: Adversary, parity: Parity, slack: float)
 
 
 def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: Floats) -> Floats:
-    """Return the cost of accepting a row in the Lagrangian beside ``1 - 2 y``, by its cell, shape (K, 4).
+    """Return the cost of accepting a row in the Lagrangian, without ``1 - 2 y``, by its cell, shape (K, 4).
 
     Worst weights are for the decisions of ``cells``, shape (K, 4); ``multipliers`` have shape (rates, J).
     """

@@ -2,8 +2,8 @@
 
 Every number of a true group, and every comparison of true groups, is given under each of
 :data:`fairfix.noise.assumptions.ASSUMPTIONS` that can be used. It *rests on* the strongest assumption that was stated;
-the worst case under each weaker one stands beside it. The breakdown point of a check is the largest eps of N3 at which
-its limit is kept for certain on these rows.
+the worst case under each weaker one is reported as well. The breakdown point of a check is the largest eps of N3 at
+which its limit is kept for certain on these rows.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ class TrueGroups:
         }
 
     def vacuous(self) -> Iterator[tuple[str, str]]:
-        """Yield (metric, group) of which tables without labels can say nothing, whatever the decisions are."""
+        """Yield (metric, group) that tables without labels leave open, whatever the decisions are."""
         tables = self.evidence.plain_joints
         for name in EQUALIZED_ODDS:
             if tables is not None and name in self.data.metrics:

@@ -35,7 +35,7 @@ from fairfix.noise.rates import Floats, quotient
 Ints = npt.NDArray[np.int64]
 
 PRECISION = 1e-6
-"""Of the bisection over eps."""
+"""Precision of the bisection over eps."""
 
 OF_RECORDING = (
     "eps is about P(noisy | true), and the survey is used for P(true | noisy): leave out keep of the file"

@@ -24,10 +24,10 @@ HEADLINE = (
     *("selection_rate.difference.between_groups", "mean_score.difference.between_groups"),
     *("ks.between_groups", "base_rate.difference.between_groups", "mean_label.difference.between_groups"),
 )
-"""What is said of an attribute without a limit: the first of these that there is."""
+"""Comparisons shown for an attribute without a limit: the first of these that there is."""
 
 OTHERS = 4
-"""So many further checks, or attributes without checks, are named; beyond, they are counted."""
+"""Number of further checks, or attributes without checks, that are named; more are counted."""
 
 BREAKS = {"<=": "exceed", "<": "reach", ">=": "fall below", ">": "do not exceed"}
 """Operator of a check -> verb of values that break it."""
@@ -39,9 +39,11 @@ CUT = (0.0, 1.0)
 """Ends of an interval where the scale of a share, a distance or a ratio may have cut it off."""
 
 SURER = 2.0
-"""So many times the rows whose interval ends at the limit where their value is the true one: half of all samples are
-nearer. With twice the rows the interval ends 0.29 of the distance before it, of which 0.36 is a deviation (95 %): a
-value decides 4 times in 5, and still every other time where the largest of many gaps is larger by chance."""
+"""Factor on the number of rows whose interval would just reach the limit, since half of all samples are nearer to it.
+
+With twice the rows the interval ends 0.29 of the distance before the limit, and a standard deviation is 0.36 of that
+distance (95%). So the check is decided 4 times in 5, or every other time where chance makes the largest gap larger.
+"""
 
 NOT_CHECKED = "No checks were set, so there is no pass or fail."
 
@@ -57,7 +59,7 @@ CHANGED = {
 
 @dataclass(frozen=True)
 class Amounts:
-    """Numbers as one sentence writes them: in percent or as they are, with so many decimals."""
+    """Numbers as one sentence writes them: in percent or as they are, with a number of decimals."""
 
     percent: bool = False
     decimals: int = 2
@@ -119,7 +121,7 @@ class Amounts:
         return f"{text} point{'' if text == '1' else 's'}" if self.percent else text
 
     def between(self, low: float | None, high: float | None) -> str:
-        """Return the ends of an interval, of which one may be open."""
+        """Return the ends of an interval; one may be open."""
         if low is None and high is None:
             return "no limits"
         if low is None or high is None:
@@ -147,7 +149,7 @@ class Stated:
     """A number to speak of: a comparison of a result, or a check, with what is known of the comparison it is about."""
 
     of: Comparison
-    """What it is, with the attribute."""
+    """Name of the number, with the attribute."""
     number: Number
     groups: tuple[str, ...]
     """Groups that reach it."""
@@ -236,7 +238,7 @@ def statement(one: Stated, result: CheckedResult, *, check: Check | None = None)
     result
         Has values of groups, the reference and the confidence.
     check
-        The check whose limit will stand beside the number.
+        The check whose limit is printed after the number.
     """
     of, number, where = one.of, one.number, one.where
     attribute, limit = of.attribute, None if check is None else check.limit
@@ -411,10 +413,10 @@ def rows_to_decide(check: Check, rows: int) -> int | None:
 
     The part of the interval between value and limit shrinks with one over the root of the rows: where it is ``w`` wide
     up to its end and the limit ``d`` away, it is as wide as that with ``rows * (w / d)**2``; of a ratio, as logarithms.
-    Values of so many new rows lie on both sides of the true one, so it takes :data:`SURER` times as many, rounded up to
-    two digits. An end at 0 or 1, where the scale may have cut the interval off, is taken to be as far away as the other
-    one at least. None where the value lies at the limit, both ends are cut off or open, the number does not come from
-    rows alone, or a group is undefined.
+    Values of that many new rows lie on both sides of the population value, so it takes :data:`SURER` times as many,
+    rounded up to two digits. An end at 0 or 1, where the scale may have cut the interval off, is taken to be as far
+    away as the other one at least. None where the value lies at the limit, both ends are cut off or open, the number
+    does not come from rows alone, or a group is undefined.
     """
     value, limit = check.value, check.limit
     if value is None or check.code != "limit_inside" or check.of == "change":

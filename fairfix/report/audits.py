@@ -48,7 +48,7 @@ CELLS: dict[str, Callable[[Any], str]] = {
     "ratio": lambda number: show(number, 3),
     "p": lambda number: f"<{LEAST_P:g}" if number < LEAST_P else show(number),
 }
-"""How the columns of a profile's tables are written, by what they hold."""
+"""Formats of the columns of a profile's tables, by their content."""
 
 
 def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
@@ -232,7 +232,7 @@ def _cell(value: Any, kind: str) -> str:
 
 
 def attribute_section(block: Block, result: Audited, *, detail: bool = False) -> Section:
-    """Return the tables of an attribute, over everybody or in a stratum: its groups, and how they compare."""
+    """Return the tables of an attribute, overall or in a stratum: its groups and their comparisons."""
     groups, lines = _shown(block, result)
     undefined = [
         f"{group.group}: {name} is undefined: {value.reason}"
@@ -265,9 +265,9 @@ GROUP: dict[str, Callable[[Group], str]] = {
 
 
 def _shown(block: Block, result: Audited) -> tuple[Sequence[Group], tuple[str, ...]]:
-    """Return the groups that a table has, and what there is to say of the others.
+    """Return the groups that a table shows, and a line about the others.
 
-    Of very many these are the groups that reach a comparison, then those whose first rate is farthest from everybody's.
+    Of very many these are the groups that reach a comparison, then those whose first rate is farthest from overall.
     """
     metrics = [name for name, _ in group_metrics(result)]
     metric = next((name for name in ("selection_rate", *metrics) if name in metrics), None)

@@ -44,13 +44,13 @@ from fairfix.schema.common import Comparison as SavedComparison
 from fairfix.schema.repair import Evaluation
 
 FIRST = ("true_positive_rate", "selection_rate")
-"""Whose gaps order the classes: the first that there is."""
+"""Comparisons whose gaps order the classes: the first that there is."""
 
 MOST_ROWS = 30
 """Classes in a table without ``detail``."""
 
 ACCURACIES = ("accuracy.difference.between_groups", "accuracy.ratio.between_groups", "accuracy.min")
-"""What is shown of groups in all classes together."""
+"""Metrics of groups shown for all classes together."""
 
 OF_A_CLASS = "Each class is compared with the rest: a positive decision is its prediction"
 
@@ -216,7 +216,7 @@ def _checks(result: CheckedResult) -> Section:
 
 
 def of_class_checks(result: CheckedResult) -> Iterator[Section]:
-    """Yield the sections of checks, some of which are of single classes, and of waivers."""
+    """Yield the sections of checks, also of single classes, and of waivers."""
     yield _checks(result)
     if result.waivers is not None:
         yield _waivers(result.waivers)

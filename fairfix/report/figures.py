@@ -32,7 +32,7 @@ from fairfix.schema.repair import Evaluation, EvaluationRow
 from fairfix.schema.slices import SliceSearch
 
 MOST_ROWS = 30
-"""Groups in a picture of dots; the table beside it has all, or many more."""
+"""Groups in a picture of dots; its table has all, or many more."""
 
 FEW_ROWS = 10
 """A calibration bin with fewer rows of a group is left to the table."""
@@ -56,9 +56,9 @@ class Figure:
     description: str
     grid: Grid
     captioned: bool = False
-    """Whether the description stands beside the picture too."""
+    """Whether the description is also printed next to the picture."""
     note: str = ""
-    """What to see in it, beside the picture."""
+    """Description next to the picture."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Part:
     folded: bool = False
     """Whether a page shows it only on request."""
     size: str = "narrow"
-    """Of the figures: ``narrow`` and ``large`` ones stand side by side, ``wide`` ones alone."""
+    """Width of the figures: ``narrow`` and ``large`` ones are side by side, ``wide`` ones alone."""
 
 
 def _dot(name: str, value: Number, text: str = "") -> Dot:
@@ -121,7 +121,7 @@ def attribute(block: Block, result: Audited) -> Iterator[Part]:
 
 
 def _rates(block: Block, result: Audited) -> Figure | None:
-    """Return all rates of an attribute in percent on one axis, the group that fares worst first in each."""
+    """Return all rates of an attribute in percent on one axis, worst-off group first in each."""
     names = _with_curves(block)
     groups = [group for group in block.groups if group.group in names]
     shown = [name for name, _ in group_metrics(result) if METRICS[name].percent]
@@ -413,7 +413,7 @@ def _axis(row: EvaluationRow) -> str:
 
 
 def slices(search: SliceSearch) -> Iterator[Part]:
-    """Yield a picture of slices with their intervals, beside the overall value."""
+    """Yield a picture of slices with their intervals and the overall value."""
     if not search.slices:
         return
     title = METRICS[search.metric.removesuffix(".difference")].title

@@ -39,7 +39,7 @@ def frame(result: SavedResult, of: str | None = None) -> pd.DataFrame:
     Returns
     -------
     A row per number. ``value``, ``low`` and ``high`` are floats: NaN where a value is undefined, for the ``reason``
-    that stands beside it, or where an interval has no limit on that side. ``bound`` is the certified numerical error of
+    in its row, or where an interval has no limit on that side. ``bound`` is the certified numerical error of
     a value from counts, 0 where it is exact.
 
     Raises
@@ -188,7 +188,7 @@ def _numbers(value: Number | None, prefix: str = "") -> Row:
 
 
 def _blocks(result: Audited | OneClass) -> Iterator[tuple[Block, Row]]:
-    """Yield every attribute, over everybody and in each stratum, with the columns that name it."""
+    """Yield every attribute, overall and in each stratum, with the columns that name it."""
     for block in (*result.attributes, *result.strata):
         yield block, {"attribute": block.attribute, "stratum": block.stratum}
 

@@ -1,7 +1,7 @@
 """HTML: one file with everything in it, for people who read reports and for paper.
 
 The same sections and tables as text and Markdown, with pictures, intervals of every group, and the definition of every
-number shown. The markup is in ``report.html`` and ``report.css`` beside this module. No script, no font, no picture is
+number shown. The markup is in ``report.html`` and ``report.css`` in this folder. No script, no font, no picture is
 fetched; the page even forbids it. Every picture has its numbers in a table, and says in words what it shows.
 """
 

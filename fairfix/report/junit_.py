@@ -30,7 +30,7 @@ GATED = True
 ENDING = ".xml"
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML cannot hold, not even escaped."""
+"""Characters that XML cannot hold, not even escaped."""
 
 ATTACHMENT = re.compile(r"\[(?=\[ATTACHMENT\|)", re.IGNORECASE)
 """The beginning of ``[[ATTACHMENT|file]]``, by which Jenkins and GitLab publish a file of the machine."""

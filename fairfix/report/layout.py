@@ -1,4 +1,4 @@
-"""What a report says, in what order: sections of lines and tables, made from a result.
+"""Layout of a report: sections of lines and tables in their order, made from a result.
 
 Text, Markdown and HTML draw one layout, so they cannot say different things. Here are the parts that all results share;
 :mod:`fairfix.report.audits` has the sections of an audit, :mod:`fairfix.report.true_groups` those of noisy groups,
@@ -109,7 +109,7 @@ STATES = {
     "exceeded": "waives nothing: a check exceeds its limit",
     "matches nothing": "matches no check",
 }
-"""What a waiver does, in words."""
+"""Effect of a waiver, in words."""
 
 
 def waiver_state(waiver: Waiver) -> str:
@@ -219,7 +219,7 @@ LARGE = 1e6
 
 
 ROUNDING = 1e-12
-"""What is smaller, as a share of the numbers beside it, is rounding and no value."""
+"""A smaller part of the numbers next to it is rounding and no value."""
 
 
 def size_of(*numbers: Number) -> float:
@@ -229,7 +229,7 @@ def size_of(*numbers: Number) -> float:
 
 
 def show(number: float | None, digits: int = 4, size: float = 1.0) -> str:
-    """Return a number for reading, beside others as large as ``size``; an undefined one as a dash."""
+    """Return a number for reading, with the decimals of numbers as large as ``size``; an undefined one as a dash."""
     if number is None:
         return "–"
     if abs(number) < ROUNDING * min(size, 1.0):
@@ -258,7 +258,7 @@ def between(low: float | None, high: float | None, without: str = "undefined") -
 
 
 def show_signed(number: float | None, digits: int = 4, size: float = 1.0, *, sign: bool = False) -> str:
-    """Return a number for reading, beside others as large as ``size``, with its sign if asked."""
+    """Return a number for reading, with the decimals of numbers as large as ``size``, and its sign if asked."""
     if number is None:
         return "–"
     if abs(number) < ROUNDING * min(size, 1.0):
@@ -268,7 +268,7 @@ def show_signed(number: float | None, digits: int = 4, size: float = 1.0, *, sig
 
 
 def signed(change: Number, digits: int = 3, size: float = 1.0) -> str:
-    """Return a change of numbers as large as ``size`` with its interval, of so many ``digits``, each with its sign."""
+    """Return a change of numbers as large as ``size`` with its interval, in ``digits`` digits, each with its sign."""
     low, high = (show_signed(end, digits, size, sign=True) for end in (change.low, change.high))
     return Interval(f"{show_signed(change.value, size=size, sign=True)} [{low}, {high}]")
 

@@ -40,7 +40,7 @@ def table(grid: Grid) -> str:
 ENTITY = re.compile(r"&(?=#?\w+;)")
 
 REFERENCE = re.compile(r"""([@#!$%~]|(?<!\\)&|\bGH-)(?=[\w"])""", re.IGNORECASE)
-"""What makes a mention, an issue, a merge request or a label of the word behind it, on GitHub and GitLab."""
+"""Signs that turn the next word into a mention, an issue, a merge request or a label on GitHub and GitLab."""
 
 ADDRESS = re.compile(r":(?=//)|(?<=\bwww)\.|(?<=\bmailto):|(?<=\bxmpp):", re.IGNORECASE)
 """The sign that makes a link of a text."""

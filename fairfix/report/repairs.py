@@ -43,7 +43,7 @@ from fairfix.schema.repair import Evaluation, EvaluationRow, GroupRule, Repair, 
 
 
 class Grouped(Protocol):
-    """What is of a group."""
+    """Numbers of a group."""
 
     @property
     def group(self) -> str:
@@ -164,7 +164,7 @@ def answer(result: Repair) -> Iterator[str]:
 
 
 def _between_fifths(column: str, table: Sequence[EvaluationRow]) -> Iterator[str]:
-    """Yield how far groups of a number are apart, of which its covariance tells no more than along a straight line."""
+    """Yield the largest gap between groups of a number, since its covariance shows straight-line relations only."""
     for row in table:
         if (row.id, row.attribute) != ("selection_rate.difference.between_groups", column):
             continue
@@ -255,7 +255,7 @@ AUDITED = ("auto", "logistic", "square", "absolute")
 
 @dataclass(frozen=True)
 class Limit:
-    """What the criterion of a repair is to keep to, in words; NaN where there is no number for all."""
+    """Limit of the criterion of a repair, in words; NaN where there is no number for all."""
 
     number: float
     name: str

@@ -125,7 +125,7 @@ def _message(text: str) -> str:
 
 
 def unrun(problem: Unrun) -> str:
-    """Return a log of a tool that failed: it has no results, so a viewer does not take old ones for mended."""
+    """Return a log of a tool that failed: it has no results, so a viewer does not take old ones for fixed."""
     notice = {
         "level": "error",
         "message": {"text": _message(f"{headline(problem)}: {problem.message}")},

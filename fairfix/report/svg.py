@@ -39,9 +39,9 @@ CORNERS = {
 
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "plus", "down", "star", *list(CORNERS)[4:])
 CURVES = len(COLOURS)
-"""So many curves can be told apart in one picture."""
+"""Largest number of curves that can be told apart in one picture."""
 NAMED = 6
-"""Up to so many curves carry their names; more carry letters, which the key explains."""
+"""Largest number of curves that carry their names; more carry letters, which the key explains."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def lines(
     gap: Gap | None = None,
     cut: tuple[float, str] | None = None,
 ) -> Drawing:
-    """Return curves over a common x with y from 0 to 1, each with its name or letter beside it and in the key.
+    """Return curves over a common x with y from 0 to 1, each with its name or letter next to it and in the key.
 
     ``cut`` is an x with its name, drawn as an upright dashed line.
     """
@@ -247,7 +247,7 @@ def span_of(numbers: Iterable[float | None], *, zero: bool, most: float | None =
 
 
 def _step(length: float, count: int) -> float:
-    """Return a round step of which about ``count`` fit into the length."""
+    """Return a round step; about ``count`` of them fit into the length."""
     raw = length / count
     if not raw or not math.isfinite(raw):
         return 1.0
@@ -420,7 +420,7 @@ def _at_levels(points: Sequence[Place], levels: Sequence[float]) -> list[Place]:
 
 
 def _name(name: str, x: float, y: float, bottom: float, style: _Style, *, bold: bool) -> str:
-    """Return the name of a curve beside one of its points, inside the picture."""
+    """Return the name of a curve next to one of its points, inside the picture."""
     side, shift = ("end", -8) if x + 8 + 7 * len(name) > WIDE - 4 else ("start", 8)
     height = y + 14 if y + 14 < bottom - 4 else y - 8
     return _text(x + shift, height, name, style.colour, side, bold=bold)

@@ -89,7 +89,7 @@ def _span_of(text: str) -> int:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a text, of which only single words are longer than ``width``."""
+    """Return the lines of a text; only single words are longer than ``width``."""
     fixed = TOGETHER.sub(FIXED, text)
     if not NARROW.fullmatch(fixed):
         fixed = "".join(one + FILLER * (_span_of(one) - 1) for one in fixed)
@@ -124,7 +124,7 @@ def _span(widths: Sequence[int]) -> int:
 
 
 def _parts(grid: Grid, width: int) -> Iterator[Grid]:
-    """Yield a table, in parts that are no wider than ``width`` where a column beside the names can be."""
+    """Yield a table, in parts that are no wider than ``width`` where the names and one column fit."""
     least = _minima(grid)
     if _span(least) <= width or len(least) < 2:
         yield grid

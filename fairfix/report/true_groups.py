@@ -18,7 +18,7 @@ TITLES = {name: Comparison.parse(name).title for name in (*GROUP_METRICS, *_COMP
 """Figures of true groups that the short report shows, with their titles."""
 
 OUTNUMBERED = {"true_positive_rate": "y = 0", "false_positive_rate": "y = 1"}
-"""Rates of which noise may say nothing, and the rows that then outnumber those they are of."""
+"""Rates that noise may leave open, and the rows that then outnumber those of the rate."""
 
 TABLE_WORDS = {
     "count": "{rows:,} rows counted",
@@ -62,7 +62,7 @@ Row = tuple[str, NoiseFigure]
 
 
 def _estimates(noise: Noise, figures: Sequence[Row]) -> Columns:
-    """Return the columns of estimates and worst cases; where nothing was recorded, no number hangs on what was."""
+    """Return the columns of estimates and worst cases; without recorded groups, no number depends on them."""
 
     def worst_case(level: Level) -> Callable[[Row], str]:
         def cell(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""What the formats of CI say of each check: which were judged, and one sentence for each."""
+"""Checks in the formats of CI: which were checked, and one sentence for each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Judged:
 
     @property
     def summary(self) -> str:
-        """How many checks there are of each verdict, in words."""
+        """Numbers of checks with each verdict, in words."""
         counts = [f"{self.count(v)} {word}" for v, word in WORDS.items() if self.count(v)]
         return f"checks of {self.source}: {', '.join(counts) or NOTHING_GATED}"
 

@@ -30,7 +30,7 @@ Ends = tuple[float | None, float | None]
 
 
 class AuditData(Data, frozen=True, kw_only=True):
-    """What was audited; ``model`` describes the model file, if there was one."""
+    """The audited data; ``model`` describes the model file, if there was one."""
 
     weight: float
     model: dict[str, str]
@@ -138,7 +138,7 @@ class Breakdown(Part, frozen=True, kw_only=True):
 
 
 class Resampling(Part, frozen=True, kw_only=True):
-    """How often data were drawn anew, and from which seed."""
+    """Number of resampled data sets, and their seed."""
 
     replicates: Count
     seed: Count
@@ -168,7 +168,7 @@ class Membership(Part, frozen=True, kw_only=True):
 
 
 class Noise(Part, frozen=True, kw_only=True):
-    """What is known of true groups where the recorded groups are noisy."""
+    """Results for true groups where the recorded groups are noisy."""
 
     attribute: str
     source: str
@@ -221,7 +221,7 @@ class Template(Part, frozen=True, kw_only=True):
 
 
 class Audited(CheckedResult, frozen=True, kw_only=True):
-    """What the results of audits with two and with many classes have in common."""
+    """Fields of audits with two classes and with many."""
 
     data: AuditData
     settings: AuditSettings

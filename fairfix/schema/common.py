@@ -38,7 +38,7 @@ def number(value: float) -> float | None:
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An object of a result: exactly its fields, of which those with a default may be absent."""
+    """An object of a result: exactly its fields; those with a default may be absent."""
 
 
 class Number(Part, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class Excluded(Part, frozen=True, kw_only=True):
 
 
 class Rows(Part, frozen=True, kw_only=True):
-    """How many rows were read and used, and why the others were not."""
+    """Numbers of rows that were read and used, and reasons for the others."""
 
     read: Positive
     used: Positive
@@ -129,17 +129,17 @@ class Columns(Part, frozen=True, kw_only=True):
 
 
 class Data(Part, frozen=True, kw_only=True):
-    """What was read."""
+    """The data that was read."""
 
     source: str
     rows: Rows
     columns: Columns
     inferred: dict[str, str]
-    """What was not stated, and taken from the data, by its name."""
+    """Roles that were not stated, with the column found by its name."""
 
 
 class Settings(Part, frozen=True, kw_only=True):
-    """How columns are read, and the confidence level of all intervals."""
+    """Reading of the columns, and the confidence level of all intervals."""
 
     task: Asked
     score_scale: ScoreScale
@@ -168,7 +168,7 @@ class Message(Part, frozen=True, kw_only=True):
 
 
 class Record(Part, frozen=True, kw_only=True):
-    """What was asked to be kept with the result, with versions of fairfix and libraries."""
+    """Record kept with the result, with versions of fairfix and libraries."""
 
     versions: dict[str, str]
     model: str = ""
@@ -180,7 +180,7 @@ class Record(Part, frozen=True, kw_only=True):
 
 
 class SavedResult(Part, frozen=True, kw_only=True):
-    """What all results have in common."""
+    """Fields of all results."""
 
     fairfix: str
     """Version."""
@@ -265,7 +265,7 @@ class Comparison(Estimate, frozen=True, kw_only=True):
     per_group: dict[str, Estimate] = field(default_factory=dict)
     pairs: tuple[PairGap, ...] = ()
     of_class: str = ""
-    """Of a mean over classes: the class with the largest gap."""
+    """The class with the largest gap, for a mean over classes."""
 
 
 Fractions = Annotated[tuple[Fraction, ...], Meta(min_length=1, max_length=101)]
@@ -393,7 +393,7 @@ class Waiver(Part, frozen=True, kw_only=True):
     covers: tuple[str, ...]
     limit: float | None = None
     days_left: Count | None = None
-    """Of a waiver that is used and ends soon."""
+    """Days until a used waiver ends, where it ends soon."""
 
 
 class Waivers(Part, frozen=True, kw_only=True):
@@ -450,7 +450,7 @@ class NotComparable(Part, frozen=True, kw_only=True):
 
 
 class Paired(Part, frozen=True, kw_only=True):
-    """How the rows of two audits belong together, by the column of row IDs."""
+    """Pairing of the rows of two audits by the column of row IDs."""
 
     id: str
     rows: Count
@@ -460,7 +460,7 @@ class Paired(Part, frozen=True, kw_only=True):
 
 
 class Baseline(Part, frozen=True, kw_only=True):
-    """What has changed since a saved audit: new minus old, with an interval of both."""
+    """Changes since a saved audit: new minus old, with an interval of both."""
 
     source: str
     fairfix: str
@@ -479,7 +479,7 @@ class Baseline(Part, frozen=True, kw_only=True):
 
 
 class GroupChange(Part, frozen=True, kw_only=True):
-    """What a repair changes for the members of a group."""
+    """Effects of a repair on the members of a group."""
 
     group: str
     rows: Count
@@ -491,7 +491,7 @@ class GroupChange(Part, frozen=True, kw_only=True):
 
 
 class GroupChanges(Part, frozen=True, kw_only=True):
-    """What a repair changes for the groups of an attribute."""
+    """Effects of a repair on the groups of an attribute."""
 
     attribute: str
     groups: tuple[GroupChange, ...]

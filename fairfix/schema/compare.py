@@ -78,7 +78,7 @@ class Point(Part, frozen=True, kw_only=True):
     people: tuple[GroupChanges, ...]
     selection_rate: BeforeAfter | None = None
     command: str = ""
-    """How ``fairfix repair`` makes it of the same data."""
+    """Parameters with which ``fairfix repair`` makes it of the same data."""
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ UpToOne = Annotated[float, Meta(ge=0, le=1)]
 
 
 class RepairData(Data, frozen=True, kw_only=True):
-    """What was read, with a fingerprint of the rows."""
+    """The data that was read, with a fingerprint of the rows."""
 
     fingerprint: Digest
 
@@ -45,7 +45,7 @@ class RepairSettings(Settings, frozen=True, kw_only=True):
 
 
 class Requirements(Part, frozen=True, kw_only=True):
-    """What the repaired predictor needs when it predicts."""
+    """Requirements of the repaired predictor when it predicts."""
 
     columns: tuple[str, ...]
     protected_at_predict: bool
@@ -90,7 +90,7 @@ class Quantity(Part, frozen=True, kw_only=True):
 
 
 class Solution(Part, frozen=True, kw_only=True):
-    """How the fit went; an unknown number is null."""
+    """Record of the fit; an unknown number is null."""
 
     converged: bool
     """Whether the solver reached its tolerance."""
@@ -106,7 +106,7 @@ class Solution(Part, frozen=True, kw_only=True):
 
 
 class EvaluationRow(Part, frozen=True, kw_only=True):
-    """A metric or a comparison before and after; ``attribute`` is null for everybody."""
+    """A metric or a comparison before and after; ``attribute`` is null for overall metrics."""
 
     name: str
     id: str
@@ -124,7 +124,7 @@ class EvaluationRow(Part, frozen=True, kw_only=True):
 
 
 class ChanceOfKs(Part, frozen=True, kw_only=True):
-    """The distance of distributions that chance alone makes of so many rows."""
+    """The distance between distributions of this number of rows that chance alone makes."""
 
     attribute: str
     mean: NotNegative
@@ -139,7 +139,7 @@ class ClassGap(BeforeAfter, frozen=True, kw_only=True):
 
 
 class Evaluation(Part, frozen=True, kw_only=True):
-    """What the repair did to rows of the fit, or to held-out rows."""
+    """Effect of the repair on training rows or on held-out rows."""
 
     rows: Positive
     randomized: Fraction
@@ -164,7 +164,7 @@ class Evaluation(Part, frozen=True, kw_only=True):
 
 
 class Evaluations(Part, frozen=True, kw_only=True):
-    """Evaluations on the rows of the fit and on held-out rows."""
+    """Evaluations on training rows and on held-out rows."""
 
     fit: Evaluation
     holdout: Evaluation | None = None
@@ -275,7 +275,7 @@ class GroupEnds(Part, frozen=True, kw_only=True):
 
 
 class Optimum(Part, frozen=True, kw_only=True):
-    """How much better than the shipped rule a rule of exact scores can be, or why that is unknown."""
+    """Largest advantage of a rule of exact scores over the shipped rule, or why it is unknown."""
 
     bound: NotNegative | None = None
     of: str = ""
@@ -290,7 +290,7 @@ class Optimum(Part, frozen=True, kw_only=True):
 
 
 class FromCounts(Part, frozen=True, kw_only=True):
-    """What is certain of a repair from counts."""
+    """Certain bounds of a repair from counts."""
 
     bins: Positive
     width: float

@@ -1,4 +1,4 @@
-"""What stands in the place of a result whose run failed."""
+"""Placeholder for the result of a run that failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairfix.schema.common import Part
 
 
 class Unrun(Part, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("unrun")):
-    """What stands in the place of a result whose run failed."""
+    """Placeholder for the result of a run that failed."""
 
     fairfix: str
     command: Literal["audit", "repair", "compare", "report"]

@@ -96,7 +96,7 @@ COMPARED_VALUES = (
 """Comparisons that the table shows where values are repaired and not decisions."""
 
 LOSSES = ("log_loss", "square_loss", "absolute_loss")
-"""Losses over everybody that the table shows."""
+"""Overall losses that the table shows."""
 
 
 UNLIKE = "before, they score the model's probability; after, the probability of a positive decision"
@@ -124,7 +124,7 @@ class MetricChange:
     before, after, change
         ``change`` has a reason instead of limits where there is no such interval; None where a value is undefined.
     attribute
-        Of which groups; empty for everybody.
+        Attribute of the groups; empty for all rows.
     """
 
     id: str
@@ -138,13 +138,13 @@ class MetricChange:
 
     @property
     def name(self) -> str:
-        """How the row is called: the comparison, and of what."""
+        """Name of the row: the comparison, and its subject."""
         return f"{self.id} [{self.attribute}]" if self.attribute else self.id
 
 
 @dataclass(frozen=True)
 class BeforeAfter:
-    """What a repair did to some rows."""
+    """Effects of a repair on some rows."""
 
     rows: int
     randomized: float
@@ -152,13 +152,13 @@ class BeforeAfter:
     table: tuple[MetricChange, ...]
     after: AuditReport
     noise: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Attribute -> ``ks.to_overall`` by chance alone on so many rows (mean, 95 % quantile); empty for decisions."""
+    """Attribute -> ``ks.to_overall`` by chance alone on as many rows (mean, 95% quantile); empty for decisions."""
     other: tuple[MetricChange, ...] = ()
     """Numbers if the probabilities were read in the other way, where there are two."""
     drawn: bool = True
     """Whether ``table`` is about drawn decisions."""
     claims: tuple[Note, ...] = ()
-    """What held-out rows say of the true groups, in words; empty where nothing is known of them."""
+    """Findings on held-out rows about the true groups, in words; empty where nothing is known of them."""
     people: Mapping[str, tuple[GroupChange, ...]] = field(default_factory=dict)
     """Attribute -> what changes for each of its groups."""
 
@@ -184,17 +184,17 @@ def evaluate(
     also
         More comparisons to show.
     of_fit
-        Whether these are the rows of the fit, of which the fit may have kept values by models that have not seen them.
+        Whether these are the training rows; the fit may have kept out-of-fold values of them.
     comparable
-        Values whose difference does not count, for what changed copies of the rows get.
+        Values whose difference must not count, for changed copies of the rows.
     copies
         Copies of people; those of people among the rows are looked at.
     claim
-        What is known of the noise of the groups, for what can be said of the true ones.
+        Knowledge about the noise of the groups, for statements about the true ones.
     fifths
-        Where protected numbers are cut into groups, of which the audit tells besides.
+        Cuts of protected numbers into groups, which are audited as well.
     brief
-        Whether to leave out what only a report of this proof shows: comparisons that nothing bounds, numbers as drawn,
+        Whether to leave out what only a report of this evaluation shows: unbounded comparisons, numbers as drawn,
         and the other reading of probabilities.
     """
     rows = rows.regrouped(in_fifths(rows.table, fifths)) if fifths else rows
@@ -284,8 +284,8 @@ COPIED = 1 << 26
 """... fewer where the features of their rows, such as long texts, take more bytes than these."""
 
 EXACT = 20_000
-"""Even draws of one row tell its chances to half of the distance between two: so many to less than half of the fourth
-decimal that is shown. Errors of ``m`` rows are like independent ones: of each, so many over ``sqrt(m)`` do the same."""
+"""Even draws of one row give its probabilities to half of the distance between two: this number gives less than half of
+the fourth decimal. Errors of ``m`` rows are like independent ones, so each needs only this over ``sqrt(m)``."""
 
 
 def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, float]:
@@ -308,7 +308,7 @@ def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, f
 
 
 def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[str, float]:
-    """Return what is expected over the draws of the distances to everybody; empty where nobody can tell."""
+    """Return the expectations over the draws of the distances to all rows; empty where they are unknown."""
     of_fold = predictor.trace.redrawn if of_fit else None
     if of_fit and predictor.trace.fitted is not None and of_fold is None:
         return {}
@@ -358,7 +358,7 @@ def _other_reading(
 
 
 def _noise(table: Table, block: Block) -> tuple[float, float]:
-    """Return mean and quantile of the largest distance to everybody that chance alone makes."""
+    """Return mean and quantile of the largest distance to all rows that chance alone makes."""
     codes = table.groups(block.columns).codes
     return ks_noise(np.bincount(codes, table.weight) ** 2 / np.bincount(codes, table.square_weight))
 
@@ -369,7 +369,7 @@ class _Pairs:
     Rates and means have those of the differences row by row, which hold for every pair of groups that may be furthest
     apart (:mod:`fairfix.auditing.paired_differences`), or those of independent samples where these are narrower and
     hold too. A change of a KS distance, or of a covariance with a number, is between the limits of the one before and
-    of the one after, each at half the miscoverage: wide, and true however the two hang together.
+    of the one after, each at half the miscoverage: wide, and valid however the two depend on each other.
     """
 
     def __init__(
@@ -448,7 +448,7 @@ def _comparison_rows(
 def _overall_rows(
     base: Table, repaired: Table, before: AuditReport, after: AuditReport, settings: Settings
 ) -> Iterator[MetricChange]:
-    """Yield selection rate, accuracy and the losses over everybody."""
+    """Yield overall selection rate, accuracy and losses."""
     was, now = before.overall.metrics, after.overall.metrics
     for name in DECIDED:  # paired: sharper than two intervals apart
         if (change := change_of(name, base, repaired, settings.confidence, SHARE)) is not None:
@@ -462,7 +462,7 @@ def _overall_rows(
 
 
 def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[MetricChange]:
-    """Yield log loss and square loss of the decision probabilities, beside those of the base score."""
+    """Yield log loss and square loss of the decision probabilities, after those of the base score."""
     chance = table.rows.decision
     assert chance is not None
     right = np.where(table.rows.label == 1, chance, 1 - chance)

@@ -1,4 +1,4 @@
-"""What is certain of a repair from counts: rates, distances and losses wherever in their bins the scores lie."""
+"""Certain bounds of a repair from counts: rates, distances and losses wherever in their bins the scores lie."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _ends(counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading) -> tu
 def certified_values(
     table: Table, counts: Counts, rule: BinnedTube, left_out: int
 ) -> tuple[dict[tuple[str, str], RateEnds], dict[str, Ends]]:
-    """Return the distance of each group's values to everybody's, by attribute and group, and the losses over everybody.
+    """Return the distance of each group's values to those of all rows, by attribute and group, and the overall losses.
 
     Each is its least and its largest value wherever scores lie in their bins, expected over the draws, or a reason.
     ``left_out`` rows may be of any group and have any value.
@@ -127,7 +127,7 @@ def _around(low: float, high: float) -> Ends:
 
 
 def _loss_of_real_labels(valued: Table, counts: Counts) -> tuple[float, float]:
-    """Return the ends of the square loss of entries with values on real labels, of which counts have sums by cell.
+    """Return the ends of the square loss of entries with values on real labels, whose sums by cell counts have.
 
     With the error ``r`` of the score and the move ``d`` from score to value the loss is ``E (r + d)^2``. By cell the
     means of both are known, so is ``E r^2``, and ``E d^2`` up to the bins; of their covariance there is the inequality

@@ -320,7 +320,7 @@ class BothModels:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the rows of each model are called."""
+        """Names of the rows of each model."""
         old, new = (source.name for source in self.sources)
         return (old if self.id else self.columns[0]), new
 

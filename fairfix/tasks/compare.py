@@ -1,7 +1,7 @@
 """Compare: every method over a range of slack on one split of the rows: what fairness costs, on rows not fitted to.
 
 All repairs are fitted on the same rows and judged on the same others, with the same audit as any file, so their points
-lie in one picture. Beside them stand the base, as it is, and the best constant.
+lie in one picture, together with the base, as it is, and the best constant.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ GAPS = (
     "decision_flips.under_flips",
     "decision_flips.under_comparable",
 )
-"""What is shown of fairness, per attribute; where it applies."""
+"""Fairness comparisons that are shown for each attribute, where they apply."""
 
 BASELINES = 2
-"""Points beside those of methods: the base as it is, and the best constant."""
+"""Candidates that are no methods: the base as it is, and the best constant."""
 
 QUALITIES = ("accuracy", "log_loss", "square_loss", "absolute_loss")
-"""What is shown of quality, over everybody; where it applies."""
+"""Overall quality metrics that are shown, where they apply."""
 
 DISTINCT = 256
-"""Up to so many different chances of a decision are told apart in what is said of true groups."""
+"""Largest number of different probabilities that are kept apart in bounds of true groups."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Point:
 
     title: str
     slack: float | None
-    """Of the fit; None for what has none."""
+    """Slack of the fit; None where there is none."""
     gaps: Mapping[str, Value] = field(default_factory=dict)
     """``metric [attribute]`` -> value."""
     qualities: Mapping[str, Value] = field(default_factory=dict)
@@ -108,13 +108,13 @@ class Point:
     failure: str = ""
     """Why there is no result; empty if there is one."""
     notes: tuple[Note, ...] = ()
-    """What has to be said of it: of a repair all that ``repair`` would say."""
+    """Messages about it: for a repair, all that ``repair`` would print."""
     selected: tuple[Value, Value] | None = None
     """The selection rate before the repair and after it; None where nothing is decided."""
     people: Mapping[str, tuple[GroupChange, ...]] = field(default_factory=dict)
     """Attribute -> what changes for each of its groups."""
     command: str = ""
-    """How to make it; empty for what is no repair."""
+    """Parameters that reproduce it; empty for what is no repair."""
     front: tuple[str, ...] = ()
     """Pairs ``gap|quality`` on whose frontier it lies."""
     surer: Mapping[str, Value] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Point:
 
     @property
     def warnings(self) -> tuple[Note, ...]:
-        """What endangers the result."""
+        """Warnings about the result."""
         return tuple(note for note in self.notes if note.severity == "warning")
 
     @property
@@ -250,7 +250,7 @@ class _HoldoutEvaluator:
     noise: Noise | None
     confidence: float
     points: int = 1
-    """How many there will be: so many more intervals have to hold at once for advice."""
+    """Number of candidates, whose intervals have to hold at once for advice."""
 
     @property
     def base(self) -> Table | None:
@@ -310,7 +310,7 @@ class _HoldoutEvaluator:
         )
 
     def scored(self, table: Table, flips: More | None = None, *, decided: bool = False) -> Point:
-        """Return the numbers of an audit; of decisions, what is about the score beside them is left out."""
+        """Return the numbers of an audit; for decisions, without those about the score."""
         crossed = len(table.reading.columns.protected) > 1
         settings = Settings(confidence=self.confidence, intersect=crossed, only=GAPS)
         report = audit(table, table.reading, settings, flips)

@@ -46,10 +46,10 @@ OTHER_WAY: Mapping[Better, Worse] = {"larger": "smaller", "smaller": "larger", "
 Given = Literal["selection_rate", "mean_score"]
 
 QUALITIES = ("accuracy", "auc", "log_loss", "square_loss", "absolute_loss", "selection_rate")
-"""What is compared over everybody, where both models have it."""
+"""Overall metrics that are compared, where both models have them."""
 
 GIVEN: tuple[Given, ...] = ("selection_rate", "mean_score")
-"""What a group gets from a model: the first that there is."""
+"""Outcome of a group under a model: the first that there is."""
 
 
 @dataclass(frozen=True, repr=False)

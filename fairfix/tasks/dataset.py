@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from fairfix.noise.description import Noise
 
 log = logging.getLogger("fairfix")
-"""What a task has to say while it works; the command line shows it on stderr."""
+"""Messages of a running task; the command line prints them to standard error."""
 
 COLUMNS = ("protected", "label", "score", "prediction", "weight", "count", "strata")
 """Parameters that name the columns of all data."""
@@ -338,7 +338,7 @@ def unsent(*steps: Callable[[], object]) -> NoReturn:
 
 
 def _decided(request: DataRequest, source: Source, name: str, positive: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the positive values of decisions beside labels whose positive values have names."""
+    """Return the positive values of decisions where the positive values of labels have names."""
     source.require([name])
     if name == MODEL_SCORE:
         return ("1",)

@@ -95,13 +95,13 @@ class Outcome:
     selection: tuple[Candidate, ...]
     fit: BeforeAfter
     holdout: BeforeAfter | None
-    """None where nothing was held out: then checks are on the rows of the fit, and none of them passes."""
+    """None where nothing was held out: then checks are on the training rows, and none of them passes."""
     messages: tuple[Note, ...]
     reading: Reading
     rule: tuple[AcceptanceCurve, ...] = ()
-    """The probability of a yes by group and score, where decisions hang on nothing else."""
+    """The probability of a yes by group and score, where decisions depend on nothing else."""
     guarantee: GuaranteeResult | None = None
-    """What is promised of people who are not in the data, where that was asked."""
+    """Guarantee for people who are not in the data, where one was requested."""
     copies: str = ""
     """Name of the file of counterfactual copies, where there is one."""
 
@@ -117,12 +117,12 @@ class Outcome:
 
     @property
     def criterion(self) -> str:
-        """Identifier of the audit comparison that the slack bounds on the rows of the fit."""
+        """Identifier of the audit comparison that the slack bounds on the training rows."""
         return criterion_of(self.repairer, self.fit.after.reading)
 
     @property
     def judged(self) -> BeforeAfter:
-        """What the checks are about."""
+        """Evaluation that the checks are about."""
         return self.holdout or self.fit
 
     @property
@@ -264,23 +264,23 @@ def repair_table(
     copies: Counterfactuals | None = None,
     guarantee: float | None = None,
 ) -> Outcome:
-    """Split, select, fit and prove.
+    """Split, select, fit and evaluate.
 
     Parameters
     ----------
     table
-        Rows with scores and, for a proof of accuracy, labels.
+        Rows with scores and, to evaluate accuracy, labels.
     choices
-        Parameter name -> values, of which the validation part chooses the combination with the highest expected
+        Parameter name -> values; the validation part chooses the combination with the highest expected
         accuracy; the chosen one is then fitted to the validation part as well. Without any, no rows are set aside.
     validation, holdout
         Shares of the rows.
     unlabelled
-        More rows without labels, from which the fit learns rates. They prove nothing.
+        More rows without labels, from which the fit learns rates. They are not part of the evaluation.
     features, pairs, subspace, noise, seen_by_model, copies
         As in :class:`~fairfix.methods.problem.RepairProblem`.
     guarantee
-        With which confidence the slack is to hold for people who are not among the rows, see
+        Confidence with which the slack is to hold for people who are not among the rows, see
         :mod:`fairfix.tasks.guarantee`; None where nothing is promised of them.
 
     Raises
@@ -349,7 +349,7 @@ def repair_table(
 
 @dataclass(frozen=True)
 class Assessment:
-    """A fitted repair on the rows of the fit and on held-out rows, and what has to be said of it."""
+    """A fitted repair on training rows and on held-out rows, with its messages."""
 
     of_fit: BeforeAfter
     proof: BeforeAfter
@@ -372,9 +372,9 @@ def assess(
     made: Repairer | None = None,
     brief: bool = False,
 ) -> Assessment:
-    """Prove a repair, and find everything that has to be said of it: the same in a repair and in a comparison.
+    """Evaluate a repair and collect its messages, the same in a repair and in a comparison.
 
-    The rule predicts the rows of the fit once, and the held-out rows once.
+    The rule predicts the training rows once, and the held-out rows once.
 
     Parameters
     ----------
@@ -466,7 +466,7 @@ def repair_stream(
     """Learn from the rows as they come, and prove on a sample that was not learned from.
 
     Memory does not grow with the data: of the held-out rows at most ``HELD_ROWS`` are kept. Which rows are held out
-    hangs on the seed and their numbers. Returned with the outcome are the counts of the whole source.
+    depends on the seed and their numbers. Returned with the outcome are the counts of the whole source.
     """
     if not 0 < holdout < 1:
         raise UsageError(f"`holdout={holdout:g}` must be a fraction that leaves rows to fit on; 0.3 is usual")

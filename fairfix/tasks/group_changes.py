@@ -31,8 +31,8 @@ BESIDE = 2.0**-40
 """Part of the range that the scores on either side of a jump lie from it: far above the rounding of a knot."""
 
 JUMP, ZOOMS, PARTS = 0.02, 3, 64
-"""A rule that does not know its knots may jump in a step of the grid that rises so much: so often, it is cut in so many
-parts."""
+"""Least rise in a step of the grid in which a rule without known knots may jump; rounds of refinement; parts of a step
+in each."""
 
 SAME = 1e-9
 """Two probabilities that differ by less are one."""
@@ -40,7 +40,7 @@ SAME = 1e-9
 
 @dataclass(frozen=True)
 class GroupChange:
-    """What a repair changes for a group.
+    """Effects of a repair on a group.
 
     ``up`` and ``down`` are weighted shares of its rows whose decision goes from 0 to 1 and from 1 to 0, expected over
     the draws of decisions; None where nothing is decided. ``metrics`` has a pair (before, after) by metric.
@@ -102,10 +102,10 @@ def _of_block(base: Table, repaired: Table, was: Block, now: Block) -> Iterator[
 
 
 def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[AcceptanceCurve, ...]:
-    """Return the rule of every group of the table; none where decisions hang on more than the score and the group.
+    """Return the rule of every group of the table; none where decisions depend on more than the score and the group.
 
-    The predictor is asked once: at a grid of scores, at the scores of the rows where they are few, and at its knots and
-    beside them. Where it does not know its knots, it is asked again where it may jump.
+    The predictor is asked once: at a grid of scores, at the scores of the rows where they are few, and at and around
+    its knots. Where it does not know its knots, it is asked again where it may jump.
     """
     if predictor.gives != "decision" or predictor.features or not predictor.needs_score:
         return ()

@@ -1,4 +1,4 @@
-"""What held-out rows say of a repair beside its proof: doubts of it, and what its way costs against another.
+"""Further findings on held-out rows: warnings about a repair, and its cost compared with another.
 
 The words are those of :mod:`fairfix.tasks.warnings`; here are the numbers.
 """
@@ -163,7 +163,7 @@ def repair_warnings(
     drawn: DrawnRule | None,
     learn: Callable[[Bools], RepairedPredictor] | None,
 ) -> Iterator[Caution]:
-    """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
+    """Yield the warnings about a repair, by its evaluations on training rows and on held-out rows."""
     predictor, reading = held.rule, held.table.reading
     asked = targets_of(repairer, reading)
     if "noise" in repairer.uses:  # of true groups, as far as anything is known of them

@@ -79,7 +79,7 @@ class ClassMetricChange:
 
 @dataclass(frozen=True)
 class ClassesBeforeAfter(BeforeAfter):
-    """What a repair did to some rows with labels of many classes."""
+    """Effects of a repair on some rows with labels of many classes."""
 
     audits: tuple[ClassesReport, ...] = ()
     """Before and after."""
@@ -227,8 +227,9 @@ def evaluate_classes(
 ) -> ClassesBeforeAfter:
     """Audit the classes before and after the repair on the same rows.
 
-    ``settings``: intervals and checks; the checks are about the repaired classes. ``comparable``, ``copies``: what does
-    not count beside the protected columns. ``of_fit``: whether these are the rows of the fit.
+    ``settings``: intervals and checks; the checks are about the repaired classes. ``comparable``, ``copies``:
+    differences that must not count, other than those of protected columns. ``of_fit``: whether these are the training
+    rows.
     """
     own = table.reading.columns.classes
     plain = predictor.trace.base
@@ -295,7 +296,7 @@ def _rows(
     """Yield comparisons before and after.
 
     A change is between the limits of the one before and of the one after, each at half the miscoverage (``surer``):
-    wide, and true however the two hang together. Without, rows are those of the fit, and changes have no limits.
+    wide, and valid however the two depend on each other. Without, rows are training rows, and changes have no limits.
     """
     for block in now.blocks:
         other = was.block(block.attribute)

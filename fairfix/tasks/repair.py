@@ -100,10 +100,10 @@ class RepairResult(Result):
 
 
 def run_repair(request: RepairRequest) -> RepairResult:
-    """Fit a repaired predictor and prove it on held-out rows.
+    """Fit a repaired predictor and evaluate it on held-out rows.
 
     The result is that of ``fairfix repair`` with the options of these names; ``output`` names the artifact to write.
-    Parameters of the method may be lists, of which the validation part of the rows chooses:
+    Parameters of the method may be lists; the validation part of the rows chooses one value:
     ``repair(frame, method="ramp", protected="race", slack=0.02, gamma=[0.02, 0.1])``.
 
     Raises
@@ -246,7 +246,7 @@ class _Made:
     base: Mapping[str, Any]
     """Where the artifact's scores come from."""
     notes: tuple[Note, ...] = ()
-    """How the data was read."""
+    """Reading of the data."""
     features: Features | None = None
     """Columns that the method learned from; None for the score alone."""
     counts: FromCounts | None = None
@@ -312,7 +312,7 @@ def _result(
 def chosen_method(
     name: str | None, parameters: Mapping[str, Any]
 ) -> tuple[Repairer, dict[str, tuple[Any, ...]]]:
-    """Return the repairer, and the parameters of which several values were given."""
+    """Return the repairer, and the parameters with several given values."""
     methods = available()
     if name not in methods:
         listing = "".join(f"\n  {one}: {method.summary}" for one, method in methods.items())

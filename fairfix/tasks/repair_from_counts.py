@@ -1,10 +1,10 @@
-"""Repair from counts: a rule of group and score bin, fitted and proven without a row.
+"""Repair from counts: a rule of group and score bin, fitted and evaluated without a row.
 
 Counts become weighted rows with their scores at the middles of their bins (:mod:`fairfix.data.binned`), so that methods
 and proofs work on them as on any rows, with the intervals of the rows behind them. What a method finds is then made
 constant on every bin (:class:`~fairfix.models.predictors.BinnedRule`,
-:class:`~fairfix.models.score_models.BinnedTube`). So its rates do not hang on where in its bin a score lies: what is
-said of them holds for the rows (:mod:`fairfix.tasks.bin_bounds`).
+:class:`~fairfix.models.score_models.BinnedTube`). So its rates do not depend on where in its bin a score lies, and
+results about them hold for the rows (:mod:`fairfix.tasks.bin_bounds`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ FIT_ONLY = "checked on the training counts, not on held-out ones"
 
 @dataclass(frozen=True)
 class Counted:
-    """What a repair from counts has beside its outcome: what counts it is made of, and what of it is certain."""
+    """Further results of a repair from counts: the counts that it is made of, and certain bounds."""
 
     counts_struct: FromCounts
     """The part ``counts`` of the result."""
@@ -104,7 +104,7 @@ class CountsPart:
 
     @property
     def struct(self) -> CountedRows:
-        """What a result says of it."""
+        """Form in results."""
         share = "" if self.content.share is None else str(self.content.share)
         return CountedRows(
             source=self.content.name, rows=self.counts.used, share=share, left_out=self.left_out or None
@@ -128,7 +128,7 @@ def repair_counts(
     Raises
     ------
     UsageError, DataError, ArtifactError
-        The method needs rows, the counts do not tell what it needs, or the proof would be on rows of the fit.
+        The method needs rows, the counts lack what it needs, or the evaluation would be on training rows.
     """
     fit_file, proof_file = (_name_of(request.data, counts), counts), _held_out_counts(request)
     reading = _reading(request, repairer, fit_file[1])
@@ -468,7 +468,7 @@ def _nothing_proven() -> Caution:
 
 
 def _unproven(report: AuditReport) -> AuditReport:
-    """Return a report on the rows of the fit, on which no check passes."""
+    """Return a report on the training rows, on which no check passes."""
     checks = [
         replace(one, ruling=Ruling("undecided", "fit_only", f"{FIT_ONLY}, where {one.ruling.reason}"))
         if one.verdict == "pass"

@@ -33,12 +33,12 @@ class RepairedRows:
 
     @cached_property
     def predicted(self) -> Floats:
-        """What the rule gives each row, shape (n,); NaN for rows that it has no answer for."""
+        """Output of the rule for each row, shape (n,); NaN for rows without one."""
         return self.rule.predict(self.table)
 
     @cached_property
     def plain(self) -> Floats:
-        """What the same model gives without the repair, shape (n,); only of a rule that knows that model."""
+        """Output of the same model without the repair, shape (n,); only of a rule that has that model."""
         assert self.rule.trace.base is not None
         return self.rule.trace.base.predict(self.table)
 
@@ -54,12 +54,12 @@ class RepairedRows:
 
     @cached_property
     def shipped(self) -> Results:
-        """What the rule makes of these rows, as it does of new ones."""
+        """Results of the rule for these rows, as for new ones."""
         return self._read(decides=self.rule.gives != "value")
 
     @cached_property
     def out_of_fold(self) -> Results:
-        """The same of rows of the fit, with values by models that have not seen them where the fit has kept some."""
+        """The same for training rows, with out-of-fold values where the fit has kept some."""
         trace = self.rule.trace
         if trace.fitted is None and trace.base_fitted is None:
             return self.shipped

@@ -65,7 +65,7 @@ class Domain:
     common: bool = False
     """Whether most people need it; ``--help`` shows these only."""
     without: str | None = None
-    """What the option alone says, without a value; None where it needs one."""
+    """Value of the option given without one; None where it needs one."""
     of_data: bool = False
     """Whether it is a value of the data, which has one text however it is written."""
     living: bool = False

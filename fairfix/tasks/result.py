@@ -86,7 +86,7 @@ class Result:
         ``of`` names the table: of an audit ``groups`` (the default: a row per attribute, group and metric),
         ``comparisons``, ``checks`` or ``true_groups``; of many classes the first three, with the class of each number;
         of a repair ``proof``; of a comparison of methods ``points``. A
-        value that is undefined is NaN, and its ``reason`` stands beside it; NaN as a limit is none on that side.
+        value that is undefined is NaN, and its ``reason`` is in the same row; NaN as a limit is none on that side.
         """
         from fairfix.report.frames import frame
 

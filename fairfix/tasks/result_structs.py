@@ -237,7 +237,7 @@ FACTS = (
     *("data", "settings", "split", "selection", "solution", "proof", "guarantee"),
     *("checks", "verdict", "messages", "warnings", "notes", "features", "counts"),
 )
-"""Parts of the result that the artifact keeps, beside vectors to test a reader with."""
+"""Parts of the result that the artifact keeps, in addition to vectors to test a reader with."""
 
 
 def facts_of(result: of_repair.Repair) -> dict[str, Any]:

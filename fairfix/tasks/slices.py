@@ -47,10 +47,10 @@ PREFIX = "slices."
 """Beginning of a check of slices: ``slices.accuracy.min>=0.6``."""
 
 ATTRIBUTE = "slices"
-"""What the check of slices has in place of a protected column."""
+"""Name that a check of slices has in place of a protected column."""
 
 LEAST, SHARE = 50, 0.01
-"""Rows of a slice where nothing is said: at least so many, and this fraction of the rows."""
+"""Default least rows of a slice: this number, and this fraction of the rows."""
 
 UNREAD = ("noise", "similar", "baseline", "profile", "reference", "strata", "intersect", "metrics")
 """Parameters of an audit that a search without protected columns has no use for."""
@@ -65,7 +65,7 @@ class SlicesResult(Result):
 
 @dataclass(frozen=True)
 class SliceRequest:
-    """What an audit is asked of slices: the request without it, checks, and bands of columns that are cut."""
+    """The search for slices in an audit: the request without it, checks, and bands of columns that are cut."""
 
     request: AuditRequest
     rest: AuditRequest

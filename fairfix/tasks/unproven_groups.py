@@ -38,7 +38,7 @@ class Gap:
 def unproven(protected: tuple[str, ...], fitted: Levels, held: Levels) -> Iterator[Gap]:
     """Yield the groups without held-out rows, by protected columns, each and crossed.
 
-    A crossed group of which a part is lacking is a gap for the reason of that part.
+    A crossed group that lacks a part is a gap for the reason of that part.
     """
     part: dict[tuple[str, str], str] = {}
     for columns in each_and_crossed(protected):
@@ -61,7 +61,7 @@ def unproven(protected: tuple[str, ...], fitted: Levels, held: Levels) -> Iterat
 
 
 def without_rule(protected: tuple[str, ...], lost: Levels, why: str) -> list[Gap]:
-    """Return the groups that the rows of the fit lack, by protected columns, each and crossed, as gaps."""
+    """Return the groups that the training rows lack, by protected columns, each and crossed, as gaps."""
     return [
         Gap(columns, tuple(map(group_name, lost(columns))), why) for columns in each_and_crossed(protected)
     ]

@@ -1,16 +1,16 @@
-"""Doubts: what a repair has to say of itself first, found by measuring it.
+"""Warnings about a repair, found by measuring it.
 
 ======================  ==============================================================================================
 code                    said where
 ======================  ==============================================================================================
-``rounding``            a rule was made deterministic, and misses its slack on the rows of the fit or leaves the gap
-``constant``            everybody has the same value, on held-out rows or on those of the fit
+``rounding``            a rule was made deterministic, and misses its slack on training rows or leaves the gap
+``constant``            all rows have the same value, on held-out rows or on training rows
 ``no_help``             both of the next two
 ``gap_before``          the gap before the repair may have been within the slack already
 ``gap_after``           the gap after it is not smaller, or the worst group no better off, on held-out rows
 ``levelled_down``       the rate of no group rises, and that of some group falls
-``slack``               the rule misses its slack on the rows of the fit
-``selection``           nearly everybody, or everybody, is decided alike; the methods that know why say it themselves
+``slack``               the rule misses its slack on the training rows
+``selection``           nearly all rows, or all, get one decision; methods that know why say it themselves
 ``selection_moved``     many more are selected than by the base, or many fewer, which no slack bounds
 ``small_group``         groups of few rows make most of what the repair costs the others
 ``equal_rows``          no id tells rows apart whose result is drawn
@@ -49,7 +49,7 @@ from fairfix.tasks.messages import of_decisions, of_direction
 from fairfix.tasks.repaired_rows import RepairedRows
 
 FEW = 100
-"""Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
+"""Rows from which a rate is known to about 0.1 only (95%): a gap that depends on fewer is mostly chance."""
 
 MATERIAL = 0.01
 """Least cost that is told of small groups: a share of the decisions, or of the base's loss."""
@@ -80,7 +80,7 @@ ROWS = {None: "rows", 1: "positives", 0: "negatives"}
 
 @dataclass(frozen=True)
 class ConstraintTarget:
-    """A comparison, by its identifier, and the largest gap or least ratio that is allowed on the rows of the fit.
+    """A comparison, by its identifier, and the largest gap or least ratio that is allowed on the training rows.
 
     ``slack`` and ``ratio`` are None where none is stated for all groups; ``attribute`` is empty where there is one.
     """
@@ -185,7 +185,7 @@ def _of_worst(asked: ConstraintTarget, before: Value, after: Value) -> Iterator[
 
 
 def of_slack(asked: ConstraintTarget, reached: float) -> Iterator[Caution]:
-    """Yield that a rule misses its slack on the rows of the fit, where ``reached`` is expected over its draws."""
+    """Yield a warning where a rule misses its slack on the training rows; ``reached`` is expected over its draws."""
     allowed, away = asked.allowed, asked.distance(reached)
     if asked.is_gap and allowed is not None and away > allowed + SHOWN:
         yield Caution(
@@ -207,7 +207,7 @@ def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution
 def of_constant(
     fitted: tuple[Table, Table], held: tuple[Table, Table], *, decides: bool
 ) -> Iterator[Caution]:
-    """Yield that everybody has the same result; each part is its rows with the base's results and with the repaired."""
+    """Yield a warning where all rows have one result; each part is its rows with original and with repaired results."""
     parts = {"the training rows": fitted, "held-out rows": held}
     alike = {name: one for name, one in parts.items() if _constant(one[1], decides) is not None}
     if not alike:
@@ -269,7 +269,7 @@ def of_rounding(
 ) -> Iterator[Caution]:
     """Yield what is to be said of a rule that was made deterministic.
 
-    ``fitted`` is the gap on the rows of the fit, ``before`` and ``after`` are those on held-out rows; ``step`` is how
+    ``fitted`` is the gap on the training rows, ``before`` and ``after`` are those on held-out rows; ``step`` is how
     far one decision moves it: no deterministic rule is surely nearer than that. ``drawn`` is the gap that drawn
     decisions leave on held-out rows: what they would leave too is not for rounding to answer.
     """
@@ -309,7 +309,7 @@ class Blindness:
     """Losses and gaps on held-out rows of a rule that does not look at the group, and of the same repair that does.
 
     ``loss`` and ``aware_loss`` are mean log losses, ``more`` their difference; ``free`` is the loss of the model
-    without a repair, ``constant`` that of one score for everybody. ``gap`` and ``aware_gap`` are of ``comparison`` and
+    without a repair, ``constant`` that of one score for all rows. ``gap`` and ``aware_gap`` are of ``comparison`` and
     of decisions drawn with the probabilities that the losses are of.
     """
 
@@ -325,7 +325,7 @@ class Blindness:
 
 
 def of_blindness(blind: Blindness) -> Iterator[Note]:
-    """Yield what not looking at the group costs: a caution where that is dear, with what may be done."""
+    """Yield the cost of not using the group: a caution where it is high, with remedies."""
     group, title = repr(blind.attribute), Comparison.parse(blind.comparison).title
     yield Note(
         f"without {group}, the log loss on held-out rows is {blind.loss:.4f} instead of {blind.aware_loss:.4f} "
@@ -351,7 +351,7 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
 
 
 def of_directions(table: Table, confidence: float, *, scored: bool = True) -> Iterator[Caution]:
-    """Yield that the scores of a table, if they are used, or its decisions point the wrong way, over everybody."""
+    """Yield a message where the scores of a table, if they are used, or its decisions point the wrong way overall."""
     reading = table.reading
     if scored:
         yield from of_direction(area_of(table, confidence), reading)
@@ -369,7 +369,7 @@ def of_directions(table: Table, confidence: float, *, scored: bool = True) -> It
 
 
 def area_of(table: Table, confidence: float) -> Value | None:
-    """Return the AUC of the rows' scores over everybody, from bins; None where there are no scores or 0/1 labels."""
+    """Return the overall AUC of the rows' scores, from bins; None where there are no scores or 0/1 labels."""
     if table.rows.score is None or not table.reading.binary:
         return None
     counts = count_table(table).counts
@@ -392,7 +392,7 @@ def of_small_groups(
 ) -> Iterator[Caution]:
     """Yield what groups of few rows cost the others, if that is most of what the repair costs them.
 
-    ``again`` fits the repair to the rows of the fit in a mask; ``cost`` is what a repair costs rows, in units of
+    ``again`` fits the repair to the training rows in a mask; ``cost`` is what a repair costs rows, in units of
     :data:`MATERIAL`, and ``unit`` what that is a share of, in words.
     """
     columns = fit.reading.columns

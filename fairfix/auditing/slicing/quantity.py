@@ -45,7 +45,7 @@ class Quantity:
     keys: int
     sums: Floats
     ends: tuple[float, float] = (0.0, 1.0)
-    """What 0 and 1 of the sums are in the units of the metric."""
+    """Values of 0 and 1 of the sums in the units of the metric."""
 
     @property
     def is_gap(self) -> bool:

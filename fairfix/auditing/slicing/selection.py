@@ -46,7 +46,7 @@ class SliceEstimate:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search has shown: the overall interval, and slices from the worst."""
+    """Results of a search: the overall interval, and slices from the worst."""
 
     searched: int
     rows: int

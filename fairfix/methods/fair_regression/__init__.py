@@ -13,7 +13,7 @@ Bounded group loss, with a bound ``zeta_a`` on the loss of each group:
 
 The loss is the square ``(Y - u)^2``, the log loss of a probability, the Poisson deviance of a mean of counts, or the
 pinball, absolute or Huber loss (:mod:`fairfix.solvers.losses`), which the closed form does not know: it is for losses
-whose expectation hangs on the mean of the label alone.
+whose expectation depends on the mean of the label alone.
 
 ================  ================================  ===================  =====================================
 solver            solutions it searches             group at predict     optimum
@@ -27,7 +27,7 @@ solver            solutions it searches             group at predict     optimum
 
 ``auto`` takes the closed form where the protected columns are features and it knows the loss, else the plug-in. The
 slack is the paper's:
-group against everybody, at every threshold, on the rows of the fit. A score alone is taken as ``E[Y|X]``; with features
+group against all rows, at every threshold, on the training rows. A score alone is taken as ``E[Y|X]``; with features
 rows are scored by models that have not seen them (:mod:`fairfix.methods.learned`). More, and the paper's symbols, are
 in docs/fair-regression.md, the mathematics in :mod:`fairfix.solvers.quantile_matching`, :mod:`~fairfix.solvers.plugin`,
 :mod:`~fairfix.solvers.reduction` and :mod:`~fairfix.solvers.group_loss`.
@@ -191,7 +191,7 @@ class FairRegression(Searched):
     )
     learner: Learner = learner_param()
     margin: tuple[float, ...] = ()
-    """What is kept back of the bound or slack of each group, for a guarantee; no parameter."""
+    """Part of the bound or slack of each group that is reserved for a guarantee; no parameter."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -244,7 +244,7 @@ class FairRegression(Searched):
 
     @property
     def uses_labels(self) -> bool:
-        """Whether the fit uses labels: the expectation of a loss that hangs on more than the mean does."""
+        """Whether the fit uses labels, as for losses whose expectation depends on more than the mean."""
         return super().uses_labels or self.loss not in ("auto", *OF_MEAN)
 
     @property
@@ -259,7 +259,7 @@ class FairRegression(Searched):
     def bounded_comparison(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that the constraint bounds.
 
-        An audit has no pinball or Huber loss and no deviance, so the absolute loss is shown beside a bound on them.
+        An audit has no pinball or Huber loss and no deviance, so the absolute loss is shown with a bound on them.
         """
         if not self.bounds_losses:
             return self.criterion
@@ -267,12 +267,12 @@ class FairRegression(Searched):
         return audited.get(self.loss_of(reading), "absolute_loss.max")
 
     def loss_of(self, reading: Reading) -> str:
-        """Return the name of the loss in force."""
+        """Return the name of the loss that is used."""
         usual = "square" if reading.task == "regression" else "logistic"
         return usual if self.loss == "auto" else self.loss
 
     def loss_on(self, table: Table) -> str:
-        """Return the loss in force with its number, a name of :mod:`fairfix.solvers.losses`."""
+        """Return the loss that is used with its number, a name of :mod:`fairfix.solvers.losses`."""
         name = self.loss_of(table.reading)
         if name == "quantile":
             return f"quantile:{self.quantile_level!r}"
@@ -325,7 +325,7 @@ class FairRegression(Searched):
         return np.maximum(numbers - self.margin, 0.0) if self.margin else numbers
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
-        """Fit with the solver in force, once labels are known to be such that the loss has a meaning."""
+        """Fit with the effective solver, once the labels are known to suit the loss."""
         if problem.table.rows.entries is not None:  # of counts, a rule of score and group
             problem = replace(problem, protected_as_feature=True)
         reading, regression = problem.table.reading, problem.table.reading.task == "regression"

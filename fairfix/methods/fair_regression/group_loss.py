@@ -205,7 +205,7 @@ class GroupLoss(Solver):
 
 
 def kept_within(rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
-    """Return a rule whose models' values are kept between the least and the largest on the rows of the fit.
+    """Return a rule whose models' values are kept between the least and the largest on the training rows.
 
     On these rows nothing changes. For other rows losses get an end that is near, and not where a line leads.
     """
@@ -239,7 +239,7 @@ def losses_within(
 def _refused(
     best: Infeasible, limits: Floats, groups: Groups, what: str, *, moved: bool = False, rows: str = SEEN
 ) -> DataError:
-    """Return the refusal of bounds that were not held: what is proven of which models, and what was best."""
+    """Return the refusal of bounds that were not met: what is proven of which models, and the best losses."""
     least = ""
     if best.excess:
         least = (

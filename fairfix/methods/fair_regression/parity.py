@@ -155,7 +155,7 @@ def beside_base(
 ) -> RepairedPredictor:
     """Return the predictor with its trace; where models were learned, with values by models that have not seen the row.
 
-    Values of the rows of the fit come from the scores of the base, and from ``more`` numbers of the rows. A plug-in
+    Values of the training rows come from the scores of the base, and from ``more`` numbers of the rows. A plug-in
     learns the group even where the score is taken as it is.
     """
     parts = (base.scores, *more)
@@ -168,7 +168,7 @@ def beside_base(
 
 
 def _loss_of(fit: TubeFit, scores: Scores, loss: str) -> float:
-    """Return the loss of a tube on the rows of the fit, expected over labels and draws."""
+    """Return the loss of a tube on the training rows, expected over labels and draws."""
     parts = (scores.coupling(fit.tube, k) for k in range(scores.groups))
     return sum(
         float(share * (mass * expected_loss(loss, old, new)).sum())
@@ -453,7 +453,7 @@ class Reduction(Solver):
         return replace(rule, trace=trace)
 
     def _oracle(self, loss: str, link: Any, X: Floats, fit: Callable[[Floats], tuple[Any, Floats]]) -> Oracle:
-        """Return the oracle in force."""
+        """Return the effective oracle."""
         oracle, of_loss = self.method.oracle, "risk" if loss == "logistic" else "least-squares"
         if oracle == "auto":
             oracle = "direct" if self.method.model == "linear" else of_loss

@@ -1,4 +1,4 @@
-"""How prices are searched for: the parameters of exponentiated gradient, and what is told of it.
+"""Search for multipliers: the parameters of exponentiated gradient, and messages about it.
 
 The mathematics is in :mod:`fairfix.solvers.exponentiated_gradient`.
 """

@@ -207,7 +207,7 @@ class Ramp(Repairer):
 
     @property
     def calibration(self) -> str:
-        """The recalibration in force."""
+        """The effective recalibration."""
         if self.calibrate != "auto":
             return self.calibrate
         return "isotonic" if self.about_labels else "none"
@@ -232,7 +232,7 @@ class Ramp(Repairer):
         return RobustnessClaim(noise, (), self.slack, rates_of(self.goal))
 
     def lift(self, reading: Reading) -> float:
-        """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.
+        """Return what is added to ``2 p - 1``, so that the objective is largest at the decision threshold.
 
         A threshold ``c`` on the probability is best where the two errors cost ``c`` and ``1 - c``; then
         ``2 (p - c)`` is what a positive decision is worth. The centred ramp, which penalises ``(q - 1/2)^2``, adds half

@@ -10,8 +10,8 @@ groups' multipliers (:mod:`fairfix.solvers.bands`). Selection rates have ``e = 1
 eta``, the probability of label 1, and false positive rates ``1 - eta``; equalized odds have both of the last.
 
 Weighted rates are those of the true groups where the probabilities are right and, among rows of equal probabilities,
-label and decision do not hang on the true group; decisions are a function of score, probabilities and chance, so they
-do that the score does not.
+label and decision are independent of the true group; decisions are a function of score, probabilities and chance, so
+they do that the score does not.
 
 **Rates by label.** The scores are recalibrated as for recorded groups, softly: that of group ``k`` is the isotonic
 regression of the labels of all rows, weighted by ``w z_k``, and ``eta = sum_k z_k eta_k(f)``. Where memberships are 0
@@ -153,7 +153,7 @@ ASSUMED = Note(
     "for rates by label the label too, is independent of the true group; the data cannot show either",
     "assumption",
 )
-"""What weighted rates rest on."""
+"""Assumptions of weighted rates."""
 
 
 def _trace(method: Ramp, best: Ramps, notes: tuple[Note, ...], numbers: Mapping[str, float]) -> FitTrace:

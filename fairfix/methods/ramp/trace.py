@@ -1,4 +1,4 @@
-"""What every ramp tells of its fit: the trace with what is proven, and the cautions that all solvers share."""
+"""Record of a ramp's fit: the trace with its certificates, and the cautions that all solvers share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MISCALIBRATED = 0.02
 
 
 class Solved(Protocol):
-    """How a search ended."""
+    """End of a search."""
 
     @property
     def converged(self) -> bool:
@@ -83,4 +83,4 @@ def uncalibrated(cells: GroupScores, does: str, where: str, remedies: str) -> It
 
 
 NOT_OF_LABELS = "the equalized rates are not those of the labels"
-"""What uncalibrated scores do to rates by label."""
+"""Effect of uncalibrated scores on rates by label."""

@@ -179,7 +179,7 @@ class Robust(Learning):
         return RobustnessClaim(self.effective_noise(noise), self.demands, self.slack)
 
     def assumption_of(self, noise: Noise) -> str:
-        """Return the name of the assumption in force; where none is stated, nothing but the description is used."""
+        """Return the name of the stated assumption; where none is stated, only the description is used."""
         noise = self.effective_noise(noise)
         word, table = noise.assumption.word, noise.table
         if word in ("class-conditional", "independent"):

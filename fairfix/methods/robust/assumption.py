@@ -1,4 +1,4 @@
-"""The assumption in force, and whether it goes with the description of the noise, the constraint and the model."""
+"""The stated assumption, and whether it suits the description of the noise, the constraint and the model."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def assuming(*words: str) -> Accepts:
 
 
 def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
-    """Return the assumption in force.
+    """Return the stated assumption.
 
     Raises
     ------
     UsageError
-        It does not go with what is known of the noise, with the constraint or with the model.
+        It does not suit the description of the noise, the constraint or the model.
     """
     assert problem.noise is not None
     noise = method.effective_noise(problem.noise)

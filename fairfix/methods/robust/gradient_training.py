@@ -169,11 +169,11 @@ class SoftGroups(TrainedRule):
 
 
 def _rule(problem: RepairProblem, design: Design, best: Trained) -> tuple[ScoreCurves, Floats]:
-    """Return a trained rule, and its decisions of the rows of the fit in each recorded group, shape (n, K).
+    """Return a trained rule, and its decisions for the training rows in each recorded group, shape (n, K).
 
     Where the recorded group is a feature, the rule is a score of the others and a threshold per group, so that a group
-    that the fit has not seen gets no decision. Forms are divided by the largest distance of a threshold to their
-    middle, since a sigmoid tells numbers apart near 0 alone.
+    that was not in the training rows gets no decision. Forms are divided by the largest distance of a threshold to
+    their middle, since a sigmoid tells numbers apart near 0 alone.
     """
     groups, features = problem.groups, design.features
     seen = problem.protected_as_feature

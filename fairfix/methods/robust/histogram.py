@@ -46,7 +46,7 @@ class Kinds:
     codes: Ints
     """Kind of each row, shape (n,)."""
     rules: Ints
-    """Number of each kind's rule, shape (K,): that of its recorded group, or 0 for everybody."""
+    """Number of each kind's rule, shape (K,): that of its recorded group, or 0 for all."""
     vectors: Floats | None = None
     """Probabilities of membership of the rows, shape (n, J), where these describe the noise."""
 
@@ -108,7 +108,7 @@ class Kinds:
 
 @dataclass(frozen=True, eq=False)
 class RowNoise:
-    """What is known of the noise in the rows of the fit."""
+    """Knowledge about the noise in the training rows."""
 
     tables: tuple[Floats, ...]
     """All joint masses of true and recorded groups that may be, (J, K) each, or by label (2, J, K); none for radii."""
@@ -123,7 +123,7 @@ class RowNoise:
     plain_ranges: tuple[Range, ...] = ()
     """The same without labels."""
     masses: Floats | None = None
-    """Of recorded groups by label, shape (K, 2), of total 1, where a survey leaves the table open."""
+    """Masses of recorded groups by label, shape (K, 2), of total 1, where a survey leaves the table open."""
     members: Floats | None = None
     """Sums by probabilities of membership, (2, J, K, B, 2), as those of
     :class:`fairfix.noise.score_bin_bounds.KnownMembership`."""
@@ -264,7 +264,7 @@ def _require_cells(problem: RepairProblem, noise: Noise) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Binned:
-    """What the fit sees of the data."""
+    """Counts of the data that the fit uses."""
 
     n: Floats
     """Masses by noisy group, bin and label, shape (K, B, 2), of total 1."""
@@ -306,7 +306,7 @@ class Binned:
     ) -> tuple[Binned, Floats]:
         """Return rows counted by what each kind's rule decides, (n, K), and the chances of these bins, (K, B).
 
-        Edges are the mean chances of the bins, of which there is one score for all groups.
+        Edges are the mean probabilities of the bins; one score serves all groups.
         """
         at = np.zeros(len(each), dtype=np.int64)
         own = problem.weight > 0  # a row without weight makes no bin
@@ -335,7 +335,7 @@ class Merged:
         return np.asarray(np.add.reduceat(sums, self.starts, axis=3))
 
     def overall(self, rate: str) -> float:
-        """Return the rate over everybody."""
+        """Return the overall rate."""
         own = self.n[:, :, list(LABELS[rate])].sum(2)
         return float((own * self.chance).sum() / own.sum())
 

@@ -1,4 +1,4 @@
-"""What a robust rule relies on, in words: its worst cases under each description of the noise, and what breaks it."""
+"""Assumptions of a robust rule, in words: its worst cases under each description of the noise, and its limits."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from fairfix.methods.robust import Robust
 
 FEW = 0.02
-"""Share of everybody, accepted or not, that is worth a word."""
+"""Fraction of all rows, accepted or not, from which a message is given."""
 
 LITTLE = 0.25
 """Share of those whom the base accepts (or refuses) that is worth a word, if no more are left."""
 
 HOLDS = 1e-6
-"""What a constraint may be missed by, as programs are solved to no more."""
+"""Tolerance of constraints, which is that of the programs."""
 
 
 def reliance(
@@ -190,7 +190,7 @@ def _worst_cases(
 
 
 def _near(rows: Merged, balls: Balls, rate: str) -> Pair:
-    """Return the range of rates within radii, of true groups that consist of the rows of the fit."""
+    """Return the range of rates within radii, of true groups that consist of the training rows."""
     own = rows.n[:, :, list(LABELS[rate])].sum(2) > 0
     return ball_bounds(rows.n, balls.radii, rows.chance, rate, rows.chance[own], balls.home)
 
@@ -247,7 +247,7 @@ def cut_note(problem: RepairProblem) -> Iterator[Note]:
 
 
 def extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[Note]:
-    """Yield that nearly everybody is decided alike, where the base does not."""
+    """Yield a message where nearly all rows get one decision, unlike those of the base."""
     weight = problem.weight / problem.weight.sum()
     taken, was = float(weight @ chance), float(weight @ (base >= problem.threshold))
     few, had = min(taken, 1 - taken), was if taken < 0.5 else 1 - was

@@ -1,6 +1,6 @@
 """Robust thresholds of a score: the best of all (a linear program), or of a small class of rules (a search).
 
-The rule may use the recorded group (``group="used"``) or be one for everybody (``"unused"``), which leaves little
+The rule may use the recorded group (``group="used"``) or be one for all groups (``"unused"``), which leaves little
 to choose and so costs more. The search looks at all rules with a cut per recorded group, and mixes them so that the
 error is least, or takes the best single one (``decisions="deterministic"``); see :mod:`fairfix.noise.enumerated_rules`.
 """

@@ -1,4 +1,4 @@
-"""What a survey leaves open of a noise table: Clopper-Pearson limits of its shares, all at once."""
+"""Uncertainty of a noise table from a survey: Clopper-Pearson limits of its fractions, all at once."""
 
 from __future__ import annotations
 

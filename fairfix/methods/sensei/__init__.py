@@ -177,7 +177,7 @@ class Sensei(Learning):
 
     @cached_property
     def people(self) -> Similar:
-        """Who is similar; flips are so in any case."""
+        """Similar people; flips are similar in any case."""
         return Similar.parse([self.similar])
 
     @property
@@ -227,7 +227,7 @@ class Sensei(Learning):
             yield f"{cls.name}, equal rates", cls(solver="equal-rates")
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
-        """Fit with the solver in force, once comparable values are known to be learned from."""
+        """Fit with the effective solver, once comparable values are known to be among the features."""
         if problem.features is None and self.solver in ("merge", "regularizer"):
             unseen = (
                 "no evidence that the repair helped: sensei learned from the score alone, and the score that a "

@@ -68,7 +68,7 @@ class FlippedRows:
         return np.asarray(out)
 
     def of_others(self, X: Floats) -> tuple[FlippedRows, Bools]:
-        """Return other rows, shape (m, d), under these flips, and of which of them these tell all flips, shape (m,).
+        """Return other rows, shape (m, d), under these flips, and for which of them all flips are known, shape (m,).
 
         A flip does to a row what it does to rows of the same values in the columns that it changes. Where there are
         none, nobody can tell, and the row stays as it is. Copies are left out: they are of single people.

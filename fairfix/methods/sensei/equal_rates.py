@@ -1,6 +1,6 @@
 """A decision without the protected columns whose true positive and true negative rates are alike among groups.
 
-The slack is held on the rows of the fit, if it can be, as the shipped rule decides them; that may take a mixture of
+The slack holds on the training rows, if possible, as the shipped rule decides them; that may take a mixture of
 rules, so that some decisions are drawn. It can make *individual* unfairness worse, by rewarding values that tell the
 group; an alarm is raised where decisions come to hang more on such values, declared comparable or not. The mathematics
 is in :mod:`fairfix.solvers.group_blind_rates`.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fairfix.methods.sensei import Sensei
 
 ROUNDING = 1e-6
-"""How far above the slack a gap may be by the tolerance of the linear program."""
+"""Tolerance of the linear program, by which a gap may exceed the slack."""
 
 DEAR = 0.01
 """Balanced accuracy that it may cost to hold equal rates in two views of the rows instead of one: a point."""

@@ -33,7 +33,7 @@ class Exported(Rule):
 
     @property
     def drawn(self) -> bool:
-        """Whether the result itself hangs on the row's draw: a value that is drawn, and not a decision."""
+        """Whether the result itself depends on the row's draw: a value that is drawn, and not a decision."""
         return any(step.operation == "draw" for step in self.steps)
 
 
@@ -113,7 +113,7 @@ class _Lowering:
                 return program.add(step.operation, *of, **own)
 
     def unrepaired(self) -> int:
-        """What the base gives the row: its score where values are given, else its decision at the threshold."""
+        """The row's original result: its score where values are given, else its decision at the threshold."""
         program, predictor = self.program, self.repaired.predictor
         if predictor.gives == "value" or self.reading.columns.score is None:
             assert isinstance(predictor, OfScorers)

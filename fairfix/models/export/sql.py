@@ -24,7 +24,7 @@ with many numbers.
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a database writes names, texts and types."""
+    """Notation of a database for names, texts and types."""
 
     quote: str = '""'
     text: str = "VARCHAR"
@@ -38,7 +38,7 @@ class Dialect:
     shorn: str = "RTRIM({}, '0')"
     """A text without the zeros at its end."""
     layer: str = "AS MATERIALIZED"
-    """What begins a layer: databases that put layers into one another would compute a column once for each use."""
+    """Start of a layer: databases that merge layers would compute a column once for each use."""
 
     def name(self, column: str) -> str:
         """Return a quoted name; a UsageError where no name can hold it."""
@@ -221,7 +221,7 @@ _FORMS = {
 }
 
 _CUTS = {"minimum": ">", "maximum": "<"}
-"""What is cut at a constant, which is not missing."""
+"""Operators with a constant, which is not missing."""
 
 
 def _level_of(step: Step, steps: Sequence[Step]) -> Step | None:
