@@ -1,10 +1,11 @@
-"""A net for the language of docs/style.md: long sentences, words of a dialect, helps that begin with their scope.
+"""A net for the language of docs/style.md: long sentences, words of a dialect, texts that begin with their scope.
 
 Finds patterns alone, so a page that passes may still be hard to read.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +119,30 @@ def test_helps_begin_with_a_noun_or_a_verb() -> None:
     begins = re.compile(r"(?:\A|\n\s*\n)\s*(?:Of|What) ")
     assert begins.search("Plain.\n\n    Of databases: the table.")
     assert [name for name, text in helps() if begins.search(text)] == []
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Yield every docstring of the package with its place, those of fields and constants included; code is left out."""
+    for path in sorted((ROOT / "fairfix").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                place = f"{path.relative_to(ROOT)}:{node.lineno}"
+                yield place, re.sub(r"``[^`]*``|`[^`]*`", "CODE", node.value.value)
+
+
+def test_docstrings_are_in_plain_english() -> None:
+    """Without the words of the dialect."""
+    assert {place: found for place, text in docstrings() if (found := dialect(text))} == {}
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    """So that each can be read alone."""
+    begins = re.compile(r"\s*(?:What|That|How|Whose|Who|Of)\b")
+    assert [place for place, text in docstrings() if begins.match(text)] == []
 
 
 def test_the_net_finds_what_it_should() -> None:

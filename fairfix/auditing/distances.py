@@ -1,7 +1,7 @@
 r"""Distances between the score distributions of groups, exact or with a certified bound.
 
 With :math:`F_g` the weighted empirical distribution function of the scores of group ``g`` and ``F`` that of
-everybody, the Kolmogorov-Smirnov distances are
+all rows, the Kolmogorov-Smirnov distances are
 
 .. math:: D_g = \sup_x |F_g(x) - F(x)|,\qquad D_{gh} = \sup_x |F_g(x) - F_h(x)| .
 
@@ -16,7 +16,7 @@ and the distance is evaluated at every distinct score in them.
 pairs inside a bin are undecided: the value is certified to :math:`\pm\tfrac12\sum_b P_b N_b/(PN)`. With all
 rows at hand it is exact.
 
-The **pooled median** is the middle score of everybody (mean of the two middle ones where they differ); a
+The **pooled median** is the middle of all scores (mean of the two middle ones where they differ); a
 group's *scoring rate* is its share of rows strictly above it.
 """
 

@@ -1,4 +1,4 @@
-"""What is left of a run that did not happen: every report that was asked for says so, in its own format.
+"""Reports of a run that failed: every requested report says so, in its own format.
 
 A report of an earlier run must not be taken for that of a run that failed. A file that is not there is written; one
 that is there is replaced if it is a report of fairfix, and left alone else, since a line that cannot be read may name
@@ -145,7 +145,7 @@ class Asked:
                 yield name, path
 
     def _others(self, outs: set[str]) -> set[str]:
-        """Return the names, without folders, of all files that may be named beside the reports."""
+        """Return the names, without folders, of all files that may be named in addition to the reports."""
         texts = [one for one in self._line if one not in outs and not one.startswith("--out=")]
         texts += [v for k, v in os.environ.items() if k.startswith("FAIRFIX_") and k != "FAIRFIX_OUT"]
         if self._configured is not None:

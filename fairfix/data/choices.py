@@ -52,7 +52,7 @@ Severity = Literal["error", "warning", "note", "none"]
 """Level of a verdict."""
 
 Operator = Literal["<", "<=", ">", ">="]
-"""How a check compares a value with its limit."""
+"""Comparison of a value with its limit in a check."""
 
 Level = Literal["N0", "N1", "N2", "N3", "N4"]
 """Assumptions about noise in the groups, from the weakest to the strongest."""

@@ -7,9 +7,9 @@ for exact distances, has a row per score in the bins that matter. A bin is the i
 :meth:`fairfix.data.counts.Grid.index` gives: a product with a power of two, a floor, and a comparison per threshold,
 all of them exact.
 
-The values come back as Arrow columns, of which :mod:`fairfix.data.query_results` makes counts. They go through the same
-:class:`~fairfix.data.encoder.Encoder` as rows of a file, each standing for as many rows as were counted, so groups,
-truth values, bands and the handling of missing entries are the same.
+The values come back as Arrow columns, which :mod:`fairfix.data.query_results` turns into counts. They go through the
+same :class:`~fairfix.data.encoder.Encoder` as rows of a file, each standing for as many rows as were counted, so
+groups, truth values, bands and the handling of missing entries are the same.
 
 Narwhals leaves two things to the engine's own expressions: a natural logarithm in Ibis, which it would take to the base
 2.718..., in decimal arithmetic on PostgreSQL; and long lists of bins in Ibis and DuckDB.

@@ -80,7 +80,7 @@ class _Batches:
     partition: Any = field(compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel without the graph, since a task gets the rows beside it."""
+        """Travel without the graph, since a task gets the rows separately."""
         return _Batches, (self.key, None)
 
     def __call__(self) -> Iterator[pa.RecordBatch]:

@@ -51,13 +51,13 @@ SESSION = {
     "work_mem": "64MB",
     "jit": "off",
 }
-"""How PostgreSQL works in a session of fairfix."""
+"""Settings of PostgreSQL in a session of fairfix."""
 
 PATIENCE = "600s"
-"""How long PostgreSQL may work on one question, unless the URL says otherwise: longer than a scan of 10^9 rows."""
+"""Time limit of a statement of PostgreSQL, unless the URL sets one: longer than a scan of 10^9 rows."""
 
 CONSENT = re.compile(r"([?&])privileged=allow(&|(?=#)|$)")
-"""What a URL of PostgreSQL says where a privileged role is meant."""
+"""Part of a URL of PostgreSQL that allows a privileged role."""
 
 PRIVILEGED = ("pg_execute_server_program", "pg_read_server_files", "pg_write_server_files")
 """Roles of PostgreSQL that reach beyond its tables, ..."""

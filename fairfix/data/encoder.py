@@ -65,7 +65,7 @@ class Rows:
     kept: Bools | None = None
     """Which rows that came in are here; None for all."""
     entries: Entries | None = None
-    """What is known of rows that each stand for an entry of counts; None for plain ones."""
+    """Properties of rows that each stand for an entry of counts; None for plain ones."""
 
     def __len__(self) -> int:
         return int(self.cell.size)
@@ -148,7 +148,7 @@ class Encoder:
         return flat if np.array_equal(place, np.arange(many)) else place[flat]
 
     def _register(self, parts: Iterable[Ints], coded: Iterable[tuple[Ints, list[str]]]) -> Ints:
-        """Return the index of cells, (k,), of which ``parts`` has the codes of each column, (k,)."""
+        """Return the index of cells, (k,); ``parts`` has the codes of each column, (k,)."""
         levels = [[names[i] for i in part] for part, (_, names) in zip(parts, coded, strict=True)]
         cells = self._cells
         index = [cells.setdefault(key, len(cells)) for key in zip(*levels, strict=True)]

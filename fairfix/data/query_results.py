@@ -42,7 +42,7 @@ class Summary:
     excluded: Mapping[str, int]
 
     def sums_of(self, reading: Reading, *, losses: bool) -> dict[str, Floats]:
-        """Return the sums beside the bins, by name, shape (C L, many)."""
+        """Return the sums that bins do not give, by name, shape (C L, many)."""
         n, columns, labels = self.columns["n"].astype(np.float64), self.columns, 2 if reading.binary else 1
         out: dict[str, list[Floats]] = {}
         powers = (columns.get("w", n), columns.get("ww", n))

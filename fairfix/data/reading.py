@@ -78,7 +78,7 @@ OWN = {
 
 
 ROLES = ("strata", "protected", "label", "score", "prediction", "probability", "weight", "count", "id")
-"""What a user names a column for; a column has one role."""
+"""Roles that a user gives to columns; a column has one role."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Columns:
     score: str | None = None
     """The model's score, or the real-valued prediction for regression."""
     prediction: str | None = None
-    """Hard decisions (0/1), instead of or beside a score."""
+    """Hard decisions (0/1), instead of a score or in addition to one."""
     probability: str | None = None
     """Probability of a positive decision of a randomised rule (``p_positive`` of ``fairfix predict``)."""
     weight: str | None = None
@@ -122,7 +122,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Reading:
-    """How columns are to be understood: the settings of the gate.
+    """Specification of how columns are read and validated.
 
     ``thresholds`` are in the units of the score; the first one makes the decisions.
     """

@@ -90,7 +90,7 @@ class KeptRows:
     square_weight: Floats | None = None
     """Sums of squared weights where weighted rows were merged; None: each row is one."""
     rows: Ints | None = None
-    """How many rows each stands for, of an answer of a database."""
+    """Number of rows that each stands for, in an answer of a database."""
 
     @property
     def mass(self) -> Floats:
@@ -139,7 +139,7 @@ class KeptRows:
 
 @dataclass(frozen=True)
 class Scan:
-    """What a scan of the data counted, all rows' scores when there are few, and how they were read."""
+    """Result of a scan: counts, all rows' scores when there are few, and their specification."""
 
     counts: Counts
     kept: KeptRows | None
@@ -329,7 +329,7 @@ def tabulated(
 
 
 def fineness(about: int, *, exact: bool) -> tuple[int, int]:
-    """Return how many bins scores of about so many rows are counted in, and the bytes that their table may take."""
+    """Return the number of bins for scores of about ``rows`` rows, and the bytes that their table may take."""
     fine = exact and about > SORT_ROWS
     bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if fine else BINS
     return bins, max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
@@ -475,7 +475,7 @@ def stream_batches(
 ) -> Iterator[tuple[int, Part, pa.RecordBatch]]:
     """Yield (rows before, part, batch) of the counted columns and others, one batch in memory at a time.
 
-    ``more`` names columns with the types that text files are read as, ``columns`` those of which any type will do.
+    ``more`` names columns with the types that text files are read as, ``columns`` those of any type.
     """
     before, more = 0, more or {}
     names = list(dict.fromkeys((*reading.columns.counted, *columns, *more)))

@@ -16,7 +16,7 @@ from fairfix.data.scan import KEEP_ROWS, KeptRows, column_types
 from fairfix.errors import DataError
 
 MOST_SCORES = 1 << 22
-"""Up to so many different scores by cell are held for exact distances, some 500 MB while they are merged."""
+"""Largest number of different scores by cell held for exact distances, some 500 MB while they are merged."""
 
 
 def collect(

@@ -32,7 +32,7 @@ from fairfix.data.row_filter import Comparison, Condition, Junction
 from fairfix.errors import ColumnError
 
 WORD = "quintiles"
-"""How numbers are cut where no edges are given."""
+"""Quantiles at which numbers are cut where no edges are given."""
 
 HALF = "holds numbers of 16 bits, which row filters compare as texts; convert them to 32 or 64 bits"
 """Why a column of half floats makes no slice."""

@@ -36,7 +36,7 @@ CONNECTING = 10.0
 """Seconds that a connection may take."""
 
 TRIES = 4
-"""How often a server is asked that cuts a connection, is silent or says that it is busy."""
+"""Number of attempts with a server that cuts a connection, is silent or says that it is busy."""
 
 BLOCK = 64 << 10
 """Bytes that come at least where fewer are read: a request costs more than they do."""
@@ -48,10 +48,10 @@ MAGIC = frozenset("*?[")
 """Signs of a pattern."""
 
 CHANGED = "{place} changed while it was read; run again when no process writes to it, or read a copy"
-"""What is said of two versions of a file or of a table."""
+"""Error for two versions of a file or of a table."""
 
 FileVersion = dict[str, Any]
-"""What is known of a version of a file: size, when it was modified, its tag; as far as its place tells."""
+"""Version of a file: size, time of modification and tag, as far as its location gives them."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class FileLocation:
     """As its store takes it."""
     store: Store = field(repr=False)
     stamp: FileVersion = field(default_factory=dict, repr=False, compare=False)
-    """Of the version that was seen first."""
+    """Version that was seen first."""
     inner_name: str = ""
     """Name of the file in it, where it is packed."""
     heads: list[bytes] = field(default_factory=list, repr=False, compare=False)

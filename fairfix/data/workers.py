@@ -1,6 +1,6 @@
-"""Workers: who works on the parts of a source, threads of this process or the processes of a Dask cluster.
+"""Workers on the parts of a source: threads of this process, or processes of a Dask cluster.
 
-Parts are independent and what is made of them is added as a tree whose shape hangs on their number alone: with + for
+Parts are independent and what is made of them is added as a tree whose shape depends on their number alone: with + for
 sums, ``((0 + 1) + (2 + 3)) + 4``. So the result is the same to the last bit whoever does the work, and however many
 they are. A cluster adds where the parts were counted; one table comes back.
 """
@@ -27,7 +27,7 @@ PATIENCE = 30
 """Seconds until a scheduler that does not answer is taken to be away."""
 
 SAME = ("fairfix", "numpy", "pyarrow")
-"""Packages that workers must have in the version of this process, since bytes hang on them."""
+"""Packages that workers must have in the version of this process, since bytes depend on them."""
 
 
 SAFE_PATH = "PYTHONSAFEPATH"
@@ -57,7 +57,7 @@ class Piece(Protocol):
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
 
 
 Some = TypeVar("Some", bound=Piece)
@@ -65,7 +65,7 @@ Made = TypeVar("Made")
 
 
 class Workers(ABC):
-    """Who works on pieces."""
+    """Workers on pieces."""
 
     @abstractmethod
     def each(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Iterator[Made]:
@@ -190,11 +190,11 @@ def _dask() -> Any:
 
 @contextmanager
 def workers_of(cluster: Any, threads: int | None = None) -> Iterator[Workers]:
-    """Yield who works: threads of this process, or the workers of a Dask cluster.
+    """Yield the workers: threads of this process, or those of a Dask cluster.
 
     ``cluster`` is the scheduler's address, ``local:N`` for N processes on this machine while the block lasts, or a
     ``distributed.Client``, which stays open. A UsageError where nobody answers, or the workers have other versions of
-    what bytes hang on.
+    what bytes depend on.
     """
     if cluster is None:
         yield Threads(threads)
@@ -265,7 +265,7 @@ def _check_versions(client: Any, cluster: str) -> None:
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions that results hang on."""
+    """Return the versions that results depend on."""
     from importlib.metadata import version
 
     return {"python": platform.python_version(), **{name: version(name) for name in SAME}}

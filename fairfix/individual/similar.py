@@ -101,7 +101,7 @@ class SimilarFile:
 
     @property
     def shown(self) -> str:
-        """What it is called."""
+        """Name for messages."""
         return self.data if isinstance(self.data, str) else f"<{type(self.data).__name__}>"
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""What a linear score is linear in: the features as they are, splines of their numbers, or a sum of trees beside them.
+"""Bases of a linear score: the features as they are, splines of their numbers, or in addition a sum of trees.
 
 A sum of trees is too sure of the rows that it was fitted to. So coefficients are learned from sums that have not seen
 their row, in folds, while the finished rule has the sum that was fitted to all rows: what is to hold for *its* rates on
-the rows of the fit has to be settled by what it sees of them.
+the training rows has to be settled by what it sees of them.
 """
 
 from __future__ import annotations

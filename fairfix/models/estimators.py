@@ -1,8 +1,8 @@
 """Learners beyond the two of :mod:`fairfix.models.learners`: by name, by import path, or as an estimator.
 
 A learner is fitted with weights and then kept as a member, without the library that fitted it: the arrays of its trees
-or coefficients, else the graph that skl2onnx makes of it. What is kept is held against the estimator on the rows of the
-fit, and a learner that cannot be kept to :data:`ALIKE` is refused.
+or coefficients, else the graph that skl2onnx makes of it. What is kept is held against the estimator on the training
+rows, and a learner that cannot be kept to :data:`ALIKE` is refused.
 
 ==========================================  ========================================================
 estimator                                   is kept as

@@ -1,6 +1,6 @@
 r"""Features: columns of mixed type made into a matrix, the same way at fit and at predict time.
 
-What is learned from the rows of the fit is data: means, scales and categories. It is kept in the artifact and applied
+What is learned from the training rows is data: means, scales and categories. It is kept in the artifact and applied
 to new rows as it is.
 
 =========  ==========================================  ===========================================================

@@ -1,8 +1,8 @@
 """One row, as a service asks for it: read from a dict with plain values and decided without Arrow and data frames.
 
 A row is decided here as it is among others, to the bit: by the same program, step by step in plain numbers, on a
-:class:`~fairfix.data.table.OneRow` instead of a table. What is not plain (a missing score, a group that the fit has not
-seen, a column that is not there, a value of another type) is left to the rules of all data, which know what to do and
+:class:`~fairfix.data.table.OneRow` instead of a table. What is not plain (a missing score, a group without training
+rows, a column that is not there, a value of another type) is left to the rules of all data, which know what to do and
 what to say.
 """
 

@@ -7,7 +7,7 @@ What the graph says and what it means here::
 
     one input of d columns         a matrix; the columns are named by ``features``
     several inputs, or one of one  a column each, by the names of the inputs
-    map or matrix beside a label   P(y = c | x), c from the labels that the operators of the graph carry
+    map or matrix with a label     P(y = c | x), c from the labels that the operators of the graph carry
     a label alone                  the decision
     one number                     the value
 """

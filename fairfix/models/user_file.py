@@ -237,8 +237,8 @@ def load_model(
     features
         Columns of the data in the model's order, for a model that was fitted without names; else the set of its own.
     positive_label
-        The positive values of the label as texts, of which one is the class to score. Needed for text classes, for
-        more than two classes (one against the rest), and for two numbers of which the smaller is 1, as in (1, 2);
+        The positive values of the label as texts; one of them is the class to score. Needed for text classes, for
+        more than two classes (one against the rest), and for two numbers where the smaller is 1, as in (1, 2);
         otherwise the larger of two numeric classes is taken. A model without ``classes_`` is taken to have the
         classes (0, 1).
     """

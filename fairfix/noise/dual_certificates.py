@@ -350,7 +350,7 @@ def _most(low: Floats, high: Floats, worth: Floats) -> Floats:
 def _left_over(
     worst: Floats | float, most: Floats, least: Floats, low: Floats, high: Floats, x: Floats, group: int
 ) -> Floats:
-    """Return prices ``b`` of recorded groups, (m, K), of which no table of the box leaves ``T x`` of the group over.
+    """Return prices ``b`` of recorded groups, (m, K), that no table of the box leaves below ``T x`` of the group.
 
     ``worst``: the largest ``T x`` of the group, (m, 1), with ``x`` of shape (m, K). What the solver of the shares has
     left over is added.

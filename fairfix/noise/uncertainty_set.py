@@ -168,7 +168,7 @@ class Range:
     """Shape (J, K), or by label (2, J, K)."""
     high: Floats
     keep: Keep
-    """Of which the ends are."""
+    """Conditional distribution that the ends are of."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ def frame(result: SavedResult, of: str | None = None) -> pd.DataFrame:
     result
         An audit, a repair or a comparison of methods.
     of
-        Which table, one of :data:`TABLES` for this kind of result; the first by default.
+        Name of the table, one of :data:`TABLES` for this kind of result; the first by default.
 
     Returns
     -------

@@ -67,7 +67,7 @@ LONGEST = 2000
 """No text of a report for people has more characters; JSON has names of any length whole."""
 
 NUMBER = (float, int, NoneType)
-"""What a JSON form has beside texts, lists and objects: most of one, so asked for first."""
+"""Types in JSON other than texts, lists and objects: the most frequent ones, so tested first."""
 
 COMMAND = re.compile(r"^(\s*)(:)(?=:)|(#)(?=\w*\[)(?<=##)", re.MULTILINE)
 """The sign to escape in what a log of CI takes for a command.

@@ -30,7 +30,7 @@ TINY = 1e-300
 """Least diagonal of a system, which is scaled by it."""
 
 STEADY = 1e-13
-"""What is added to the diagonal of a scaled system, a thousand roundings; refinement takes it back."""
+"""Added to the diagonal of a scaled system, a thousand roundings; refinement removes its effect."""
 
 INSIDE = 0.995
 """Part of the way to the boundary that a step takes at most."""

@@ -29,7 +29,7 @@ FINEST = 1e-10
 """Feasibility that is asked of a linear program, the finest that HiGHS takes."""
 
 SCALED = 1e4
-"""What values of a linear program are multiplied by, so that it is exact to 1e-14 of a value."""
+"""Scale of the values of a linear program, so that it is exact to 1e-14 of a value."""
 
 PROVEN = 1e-14
 """Gap of a linear program at which no more thresholds are added: rounding of sums."""
@@ -190,11 +190,11 @@ class _Hull(NamedTuple):
     sums: Floats
     above: Floats
     slopes: Floats
-    """Of the difference in the sum on each step, falling, shape (s,)."""
+    """Slope of the difference in the sum on each step, falling, shape (s,)."""
     bases: Floats
-    """Of the lines of all steps at the sum 0, shape (s,)."""
+    """Values of the lines of all steps at the sum 0, shape (s,)."""
     worth: Floats
-    """What a unit of the sum, and of the difference, adds to the value, shape (2,)."""
+    """Value of a unit of the sum, and of the difference, shape (2,)."""
     rows: tuple[int, int]
 
     @classmethod
@@ -282,12 +282,12 @@ def _mixtures(curves: list[Curve], bands: Bands) -> Solution:
 
 
 def _spread(low: int, high: int) -> Ints:
-    """Return at most so many thresholds from one to another, both among them."""
+    """Return a limited number of thresholds from one to another, both among them."""
     return np.unique(np.linspace(low, high, PLACES + 1).round().astype(np.int64))
 
 
 def _more(curve: Curve, places: Ints, own: Mixture, asked: int) -> Ints:
-    """Return thresholds with those that prices ask for, and with more beside those of the mixture."""
+    """Return thresholds with those that prices ask for, and with more next to those of the mixture."""
     last = curve.ends.size - 1
     out = [places, np.clip(np.arange(asked - 1, asked + 2), 0, last)]
     for at in (asked, *own):

@@ -192,7 +192,7 @@ class Bands:
 
     @property
     def centres(self) -> int:
-        """How many free centres there are."""
+        """Number of free centres."""
         return int(self.centre.max(initial=-1)) + 1
 
     @property
@@ -251,7 +251,7 @@ class Bands:
         return centres if self.outside(means, centres) <= 0 else None
 
     def balanced(self, multipliers: Floats) -> Floats:
-        """Return multipliers, (m,), of which free centres have no pull: the side that pulls more is scaled down."""
+        """Return multipliers, (m,), that leave free centres without pull: the side that pulls more is scaled down."""
         pull = self.mass * self.moves(multipliers) * multipliers
         out = multipliers.copy()
         for j in range(self.centres):

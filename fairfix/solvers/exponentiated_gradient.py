@@ -49,7 +49,7 @@ Answer = Callable[[Floats], tuple[float, Floats]]
 
 @dataclass(frozen=True)
 class Game:
-    """How the game is played."""
+    """Settings of the game."""
 
     bound: float
     """``B``, the largest sum of prices."""
@@ -68,7 +68,7 @@ class Saddle:
     prices: Floats
     """``lambda_t``, shape (m,)."""
     loss: float
-    """Of ``Q_t``."""
+    """Loss of ``Q_t``."""
     excess: float
     """Largest constraint of ``Q_t``; at most 0 where all hold."""
     gap: float

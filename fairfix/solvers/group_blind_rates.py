@@ -86,7 +86,7 @@ class EqualRates:
     def score(self, p: Floats, groups: Chances) -> Floats:
         """Return ``c`` of rows from ``P(y=1|x)``, shape (n,), and the chances of their groups.
 
-        Added column by column, so that ``c`` of a row does not hang on the rows beside it: at the optimum many equal
+        Added column by column, so that ``c`` of a row is independent of the other rows: at the optimum many equal
         rows may lie at 0.
         """
         out = _gain(p, self.prior)
@@ -212,7 +212,7 @@ class WeightedSample:
     """``y`` and ``weight``: labels, 0 or 1, and weights of sum 1, shape (n,)."""
 
     def gaps(self, accepted: Floats) -> Floats:
-        """Return by how much rates of groups are above everybody's: per attribute for ``y = 1``, then 0; shape (J,)."""
+        """Return the excess of rates of groups over the overall ones, shape (J,): per attribute ``y = 1``, then 0."""
         out = []
         for codes in self.codes:
             for label in (1.0, 0.0):
@@ -238,7 +238,7 @@ def held_rates(start: EqualRates, views: Sequence[View], rows: WeightedSample, s
 
     ``start``: the rule from which prices start; each group has rows of both labels. ``views``: how members see the
     rows; the bound holds for the decisions of each view. The last one judges. ``rows``: labels and groups. ``slack``:
-    largest difference of a rate of a group from everybody's.
+    largest difference of a rate of a group from the overall one.
     """
     first = start.prices
     search = _Search(start, views, rows, slack)

@@ -62,7 +62,7 @@ NEAR = 1e-6
 """Largest gap, as a share of the loss of the free model, with which a solver has converged."""
 
 LOST = 100.0
-"""What a barrier of height 1 may cost, in the same share: some 2 for each unit of multipliers and of loss."""
+"""Cost of a barrier of height 1, in the same fraction: some 2 for each unit of multipliers and of loss."""
 
 TRIMS = 20
 """Most times that rows are given up."""

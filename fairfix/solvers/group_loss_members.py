@@ -42,7 +42,7 @@ class MembersSolution:
     sum 1.
     """
     scores: Floats
-    """Average on the rows of the fit, shape (n,)."""
+    """Average on the training rows, shape (n,)."""
     losses: Floats
     multipliers: Floats
     """``losses`` and ``multipliers``: of the average and its bounds, per group, shape (K,) each."""

@@ -23,7 +23,7 @@ from fairfix.solvers.losses import deviance, in_units, name_of, number_of, row_l
 from fairfix.solvers.newton import descend, newton_step
 
 TINY = 1e-10
-"""Ridge, in units of the Gram matrix, that keeps systems solvable where columns hang together."""
+"""Ridge, in units of the Gram matrix, that keeps systems solvable where columns depend on each other."""
 
 STEPS = 100
 """Most Newton steps on the coefficients, for each width of a smoothed kink."""
@@ -206,7 +206,7 @@ class _CountLosses(_NewtonLosses):
 
     @cached_property
     def floor(self) -> Floats:
-        """What the deviance of each row is above ``2 (exp(form) - y form)``, shape (n,)."""
+        """Deviance of each row minus ``2 (exp(form) - y form)``, shape (n,)."""
         return deviance(self.rows.y, np.ones(self.rows.y.size)) - 2.0
 
     def of_rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
@@ -325,7 +325,7 @@ def standard_of(y: Floats, weight: Floats | None, loss: str = "square") -> tuple
 
 
 GRAIN = 2.0**-32
-"""What labels are rounded to, in standard deviations: far below what any label means, far above what a change of unit
+"""Rounding of labels, in standard deviations: far below what any label means, far above what a change of unit
 does to them, so that learners see the same labels in any unit."""
 
 

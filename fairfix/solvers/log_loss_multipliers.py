@@ -18,7 +18,7 @@ from fairfix.solvers.arrays import Floats, Ints
 
 
 class _Capped:
-    """Sorted scores of a cell, of which a cap is sought: ``mean(min(s, p / l)) - l / tau`` is a given number."""
+    """Sorted scores of a cell, whose cap is sought: ``mean(min(s, p / l)) - l / tau`` is a given number."""
 
     def __init__(self, s: Floats, w: Floats, tau: float) -> None:
         self.p, self.tau = float(w.sum()), tau

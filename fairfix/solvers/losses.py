@@ -14,8 +14,8 @@ name            loss                                          least for a known 
                 it ``d (r - d / 2)``
 ==============  ============================================  =====================================================
 
-The first three are Bregman divergences, up to what no ``u`` changes: what is expected of them hangs on the mean of the
-label alone. The last three hang on ``y - u`` alone.
+The first three are Bregman divergences, up to what no ``u`` changes: what is expected of them depends on the mean of
+the label alone. The last three depend on ``y - u`` alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EDGE = 1e-6
 of the largest, where a mixture's deviance is to be finite."""
 
 OF_MEAN = ("square", "logistic", "poisson")
-"""Losses whose expectation hangs on the mean of the label alone."""
+"""Losses whose expectation depends on the mean of the label alone."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RowLoss:
     value: Callable[[Floats, Floats], Floats]
     slope: Callable[[Floats, Floats], Floats]
     title: str
-    """What it is called, as a noun without an article."""
+    """Name, as a noun without an article."""
     power: int = 0
     """The power of a unit of the label that the loss is multiplied with where labels and scores are."""
 

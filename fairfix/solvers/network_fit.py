@@ -201,11 +201,11 @@ class NetworkFit:
     """A network and how its training ended."""
 
     network: Network
-    """That of the least objective on the rows that judge."""
+    """Network of the least objective on the rows that judge."""
     objective: float
     """Mean log loss plus ``rho R`` on these rows, ``R`` of the variants and of the steps that training tries."""
     steps: int
-    """Of Adam."""
+    """Steps of Adam."""
     converged: bool
     """Whether the objective on these rows stood still at the least rate, before the steps ran out."""
 
@@ -256,7 +256,7 @@ def fit_network(
     metric_inverse
         ``Sigma^+`` of the free steps, shape (d, d); None for the identity.
     hidden
-        Number of ReLUs; None for one in so many rows, within limits.
+        Number of ReLUs; None for a fixed fraction of the rows, within limits.
     batch
         Rows drawn for a step, at most.
     span

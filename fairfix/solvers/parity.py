@@ -1,4 +1,4 @@
-r"""Distances between the distribution of scores in a group and everybody's, or another group's.
+r"""Distances between the distribution of scores in a group and all rows, or another group.
 
 .. math:: \mathrm{KS}_a = \sup_z |F_a(z) - F(z)|, \qquad F_a(z) = P(u \le z \mid a)
 """
@@ -13,10 +13,10 @@ from fairfix.solvers.arrays import Floats, Ints
 
 
 def ks_to_overall(score: Floats, codes: Ints, weight: Floats | None, groups: int) -> Floats:
-    """Return the largest distance of each group's distribution function to everybody's, over all thresholds.
+    """Return the largest distance of each group's distribution function to the overall one, over all thresholds.
 
     ``score``, ``codes``: score and group of each row, shape (n,) each. ``weight``: shape (n,); None for 1 each.
-    ``groups``: number of groups K, all of which have rows.
+    ``groups``: number of groups K; each has rows.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def ks_between(score: Floats, codes: Ints, weight: Floats | None, groups: int) -
 def _distributions(
     score: Floats, codes: Ints, weight: Floats | None, groups: int
 ) -> tuple[Floats, Iterator[Floats]]:
-    """Return everybody's distribution function at all distinct scores, and that of each group there, one by one."""
+    """Return the overall distribution function at all distinct scores, and that of each group there, one by one."""
     order = np.argsort(score, kind="stable")
     s, code = score[order], codes[order]
     w = np.ones(s.size) if weight is None else weight[order]

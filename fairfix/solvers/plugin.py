@@ -1,9 +1,9 @@
-r"""Scores near to everybody's distribution at every threshold, by a drawn rule that does not see the group.
+r"""Scores near to the overall distribution at every threshold, by a drawn rule that does not see the group.
 
 Rows have ``eta``, the expected label, and ``pi_a``, the probability of group ``a``. A tree cuts the space of ``(eta,
 pi)`` into cells ``c`` of weight ``w_c``, in which group ``a``, whose share is ``p_a``, has the share ``s_ca``. A rule
 gives each cell a distribution ``Q_c`` over values ``u_0 < ... < u_Z``, and ``r_ca = s_ca / p_a - 1`` says how far a
-group is from everybody:
+group is from all rows:
 
 .. math::
     \min_Q\; \sum_c w_c \sum_k Q_{ck}\, \bar l(\eta_c, u_k) \quad\text{s.t.}\quad
@@ -11,7 +11,7 @@ group is from everybody:
 
 where ``\bar l`` is the loss expected of ``eta``. It is a linear program, and its solution is what is shipped: a row
 draws its value from ``Q`` of its cell. The distances of a rule with these values are those of the program, at every
-threshold, so on the rows of the fit they are within the slack in expectation over the draws.
+threshold, so on the training rows they are within the slack in expectation over the draws.
 
 In small cells recorded shares are mostly chance, so the slack is asked of expected shares as well. A bound on the loss
 of every rule that keeps the slack comes from weak duality, rows summed one by one; both are explained in
@@ -43,7 +43,7 @@ from fairfix.solvers.plugin_rule import PluginRule, expected_loss, leaves_of, st
 from fairfix.solvers.residuals import Around
 
 CELLS = 512
-"""Most cells; twice as many lower the loss by 1 % of what the slack costs, in three times the time."""
+"""Most cells; twice as many lower the loss by 1% of what the slack costs, in three times the time."""
 
 ROWS = 4
 """Rows that a cell holds on average, at least: cells of single rows would know each row's group."""
@@ -58,7 +58,7 @@ KNOWN = 100
 """Rows of one point from which on its recorded share of a group is taken for the true one, ..."""
 
 FEW = 64
-"""... if the point is also more than one in so many rows: chance adds up over points."""
+"""... if the point is also more than one in this number of rows: chance adds up over points."""
 
 AGREED = 2000
 """Rows over which expected shares are moved to agree with the recorded ones: there chance is a hundredth."""
@@ -84,13 +84,13 @@ class PluginFit:
     bound: float
     """No rule of ``eta`` and the cell that keeps the slack by the shares of the program has a smaller loss."""
     ks: Floats
-    """Distance of each group to everybody on these rows, expected over the draws, shape (K,)."""
+    """Distance of each group to all rows on these rows, expected over the draws, shape (K,)."""
     drawn: float
-    """Share of the rows with a value that hangs on the draw."""
+    """Share of the rows with a value that depends on the draw."""
     solved: bool
-    """Whether the program was solved; else everybody gets the best constant."""
+    """Whether the program was solved; else all rows get the best constant."""
     iterations: int
-    """Of the solver."""
+    """Iterations of the solver."""
 
     @property
     def gap(self) -> float:
@@ -115,7 +115,7 @@ class PluginProblem:
     by_label: bool = False
     """Whether cells are of ``eta`` alone, since ``pi`` is known from it; then the rule does not look at ``pi``."""
     label: Floats | None = None
-    """Shape (n,); None where the loss hangs on the mean of the label alone."""
+    """Shape (n,); None where the loss depends on the mean of the label alone."""
 
     @cached_property
     def share(self) -> Floats:
@@ -171,7 +171,7 @@ class PluginProblem:
 
     @cached_property
     def around(self) -> Around | None:
-        """What labels are expected to be around a score, in units of the solution; None for losses of the mean."""
+        """Expected labels around a score, in units of the solution; None for losses of the mean."""
         if self.label is None:
             return None
         origin, unit = self.units
@@ -189,7 +189,7 @@ class PluginProblem:
 
     @property
     def scale(self) -> float:
-        """What losses in units of the solution are multiplied with to be those of the label."""
+        """Factor from losses in units of the solution to those of the label."""
         return float(self.units[1] ** row_loss(self.loss).power)
 
     @property
@@ -213,7 +213,7 @@ class PluginProblem:
 
     @property
     def constant(self) -> PluginRule:
-        """The rule that gives everybody the constant of least loss."""
+        """The rule that gives all rows the constant of least loss."""
         origin, unit = self.units
         if self.around is None:
             return PluginRule.of_constant(float(self.share @ self.eta))
@@ -247,7 +247,7 @@ class PluginProblem:
         return total
 
     def distances(self, rule: PluginRule) -> Floats:
-        """Return the distance of each group to everybody on these rows, expected over the draws, shape (K,)."""
+        """Return the distance of each group to all rows on these rows, expected over the draws, shape (K,)."""
         many = self.shares.size
         if not rule.moves:
             return ks_to_overall(self.eta, self.codes, self.weight, many)
@@ -264,7 +264,7 @@ class PluginProblem:
     def fit(self, slack: Floats) -> PluginFit:
         """Return the rule of least loss whose distances on these rows are within the slack, expected over its draws.
 
-        ``slack``: largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
+        ``slack``: largest distance of each group to all rows, shape (K,), at least 0; infinite where none is asked.
         """
         free = PluginRule.free()
         ks = self.distances(free)

@@ -71,7 +71,7 @@ class PluginRule:
 
     @classmethod
     def of_constant(cls, value: float) -> PluginRule:
-        """Return the rule that gives everybody one value."""
+        """Return the rule that gives all rows one value."""
         return replace(cls.free(), upto=np.ones(1), values=np.full(1, value))
 
     @property
@@ -132,7 +132,7 @@ class PluginRule:
         return self.values[np.searchsorted(self.upto, self.cells(eta, pi) + draw, side="right")]
 
     def drawn(self, eta: Floats, pi: Floats) -> Bools:
-        """Return which rows have a value that hangs on the draw, shape (n,)."""
+        """Return which rows have a value that depends on the draw, shape (n,)."""
         if not self.moves:
             return np.zeros(eta.size, dtype=bool)
         return self.spread[self.cells(eta, pi)]

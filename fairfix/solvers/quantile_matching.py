@@ -1,4 +1,4 @@
-r"""Scores of several groups brought near to everybody's distribution at every threshold, at the least square cost.
+r"""Scores of several groups brought near to the overall distribution at every threshold, at the least square cost.
 
 Group ``a`` has share ``p_a``, scores with the quantile function ``q_a`` and slack ``e_a``. Wanted are new scores
 ``u_a(s)``, nondecreasing in the level ``s`` of the old one:
@@ -127,7 +127,7 @@ class Tube:
 
     @cached_property
     def ends(self) -> tuple[Ends, ...]:
-        """The values at the ends of the atoms of each group, most of which are those of all that is between."""
+        """The values at the ends of the atoms of each group; most are those of everything between."""
         made = []
         for group, one in enumerate(self.levels):
             wide = one.high - one.low
@@ -184,11 +184,11 @@ class Scores:
     weight: Floats | None
     """Shape (n,); None for 1 each."""
     groups: int
-    """Number of groups, all of which have rows."""
+    """Number of groups; each has rows."""
     least: int = 1
     """Rows of an atom at least; a group of fewer rows is one atom."""
     times: Ints | None = None
-    """How many rows each stands for, shape (n,); None for 1 each."""
+    """Number of rows that each stands for, shape (n,); None for 1 each."""
 
     @cached_property
     def shares(self) -> Floats:
@@ -242,11 +242,11 @@ class Scores:
 
     @cached_property
     def free(self) -> Floats:
-        """Distance of each group's scores to everybody's as they are, shape (K,)."""
+        """Distance of each group's scores to all scores as they are, shape (K,)."""
         return self.distances(self.score)
 
     def distances(self, outputs: Floats) -> Floats:
-        """Return the largest distance of each group's distribution to everybody's, shape (K,)."""
+        """Return the largest distance of each group's distribution to the overall one, shape (K,)."""
         return ks_to_overall(outputs, self.codes, self.weight, self.groups)
 
     def coupling(self, tube: Tube, group: int) -> tuple[Floats, Floats, Floats]:
@@ -274,9 +274,9 @@ class Scores:
 
 
 def near_everybody(scores: Scores, slack: Floats) -> Tube:
-    """Return the map of least square cost that keeps every group within its slack of everybody.
+    """Return the map of least square cost that keeps every group within its slack of all rows.
 
-    ``scores``: the rows. ``slack``: largest distance of each group to everybody, shape (K,), at least 0; infinite
+    ``scores``: the rows. ``slack``: largest distance of each group to all rows, shape (K,), at least 0; infinite
     where none is asked.
     """
     e = np.minimum(slack, 2.0)[:, None]  # levels differ by 1 at most
@@ -430,7 +430,7 @@ class TubeFit:
     tube: Tube
     """The map."""
     ks: Floats
-    """Distance of each group to everybody on these rows, shape (K,), expected over the draws."""
+    """Distance of each group to all rows on these rows, shape (K,), expected over the draws."""
     holds: bool
     """Whether every distance is within its slack, which it is wherever values are drawn."""
     tried: int
@@ -438,9 +438,9 @@ class TubeFit:
 
 
 def fit_tube(scores: Scores, slack: Floats, *, drawn: bool = True) -> TubeFit:
-    """Return the map of least square cost that keeps every group within its slack of everybody.
+    """Return the map of least square cost that keeps every group within its slack of all rows.
 
-    ``scores``: the rows. ``slack``: largest distance of each group to everybody, shape (K,), at least 0; infinite
+    ``scores``: the rows. ``slack``: largest distance of each group to all rows, shape (K,), at least 0; infinite
     where none is asked. ``drawn``: whether rows of one score are spread by their draws. Else all of them get one
     value, the cheapest of those that hold among the maps that are tried, or the one whose largest distance beyond its
     slack is least.

@@ -160,7 +160,7 @@ class Cell:
         return float(np.add.reduce(each if self.weights is None else each * self.weights[points]))
 
     def _ramped(self, t: float, remainder: float, gamma: float) -> tuple[slice, Floats, float]:
-        """Return the points on the ramp, and a few beside it, their shares, and the weight of those above."""
+        """Return the points on the ramp, and a few next to it, their shares, and the weight of those above."""
         room = 4 * EPS * (abs(t) + gamma)  # rounding of t + gamma and of the quotient
         i, j = int(self.scores.searchsorted(t - room)), int(self.scores.searchsorted(t + gamma + room))
         above = self.scores.size - j if self.weights is None else float(np.add.reduce(self.weights[j:]))

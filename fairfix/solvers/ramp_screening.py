@@ -1,9 +1,9 @@
 r"""The ramp for many points: only those near the ramp are sorted.
 
-The optimum of :mod:`fairfix.solvers.ramp` hangs on the points near its ramps. Points below a ramp, wherever it may
+The optimum of :mod:`fairfix.solvers.ramp` depends on the points near its ramps. Points below a ramp, wherever it may
 come to stand, have share 0, points above it share 1; of them only sums are needed. So:
 
-1. Solve a small sample, every so many points of each cell. Its rates are within a few times ``1/sqrt(sample)``.
+1. Solve a small sample, points of each cell at equal steps. Its rates are within a few times ``1/sqrt(sample)``.
 2. Take that much room, ``ROOM``, on both sides of each cell's rate: two roots on the sample give an interval
    ``[low_k, high_k]`` for the offset. One pass keeps the points in ``[low_k, high_k + gamma]`` and adds up those
    above.
@@ -111,7 +111,7 @@ def _reaches(problem: Problem, ends: Sequence[tuple[float, float]], centres: tup
 
 
 def _sample(f: Floats, w: Floats | None) -> Cell:
-    """Return every so many points of a cell, with the cell's weight."""
+    """Return points of a cell at equal steps, with the cell's weight."""
     step = max(f.size // SAMPLE, 1)
     heavy = np.ones(-(-f.size // step)) if w is None else w[::step]
     total = float(f.size if w is None else w.sum())

@@ -80,7 +80,7 @@ class Penalised:
     share: Floats
     """``y``, ``codes`` and ``share``: label, group and weight of each row, shape (n,) each; weights sum to 1."""
     loss: RowLoss
-    """Of a score."""
+    """Loss of a score."""
     thresholds: Floats
     """Places of the steps, increasing, shape (Z,)."""
     steps: Floats
@@ -88,7 +88,7 @@ class Penalised:
 
     @cached_property
     def heights(self) -> Floats:
-        """What a score pays below each threshold and above all, shape (K, Z + 1)."""
+        """Price of a score below each threshold and above all, shape (K, Z + 1)."""
         return np.pad(np.cumsum(self.steps, axis=1), ((0, 0), (1, 0)))
 
     def cost(self, u: Floats) -> float:
@@ -270,11 +270,11 @@ class WeightedModels:
     loss: float
     """Expected loss."""
     ks: Floats
-    """Distance of each group to everybody, of the mixture, over all thresholds, shape (K,)."""
+    """Distance of each group to all rows, of the mixture, over all thresholds, shape (K,)."""
     spread: float
     """Mean over rows of the standard deviation of the models' scores."""
     calls: int
-    """Of the oracle."""
+    """Calls of the oracle."""
     estimate: float
     """Largest estimate of the least loss, as the oracle's answers have it; no bound."""
     nu: float
@@ -294,7 +294,7 @@ class WeightedModels:
 
 
 def mixture_distances(scores: Floats, weights: Floats, codes: Ints, share: Floats, groups: int) -> Floats:
-    """Return the distance of each group to everybody of a mixture with scores (M, n), over all thresholds."""
+    """Return the distance of each group to all rows of a mixture with scores (M, n), over all thresholds."""
     rows = weights[:, None] * share
     return ks_to_overall(scores.ravel(), np.tile(codes, len(scores)), rows.ravel(), groups)
 

@@ -35,8 +35,9 @@ from fairfix.solvers.newton import falling_root
 from fairfix.solvers.transport import regularizer_empirical
 
 LENGTHS = (3.0, 10.0)
-"""Lengths, in roots of the radius, of the steps along the slope that training tries beside the best step for linearised
-logits: a plan moves few rows far. With 3 alone a network becomes steep farther out, and a longer search finds six times
+"""Lengths, in roots of the radius, of the steps along the slope that training tries with the best linearised step.
+
+A plan moves few rows far. With 3 alone a network becomes steep farther out, and a longer search finds six times
 as much there.
 """
 

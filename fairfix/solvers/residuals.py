@@ -1,4 +1,4 @@
-r"""What a loss of ``y - u`` is expected to be where a score is known: by labels of rows of about the same score.
+r"""Expected loss of ``y - u`` where a score is known: by labels of rows of about the same score.
 
 Scores are cut into bands. In a band ``b`` the residuals ``y - s``, shifted by a number ``c_b``, are taken for what may
 be added to any score ``s`` of the band, so that
@@ -25,7 +25,7 @@ BANDS = 32
 """Most bands."""
 
 ROWS = 200
-"""Rows of a band, at least: the quantile of level 0.9 of so many is that of a level from 0.86 to 0.94, most times."""
+"""Least rows of a band: their quantile of level 0.9 is mostly that of a level from 0.86 to 0.94."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Residuals:
 
     @property
     def _pinball(self) -> tuple[float, float]:
-        """The level of the pinball loss that this is so many times."""
+        """The level of the pinball loss that this is a multiple of."""
         return (0.5, 2.0) if self.loss == "absolute" else (number_of(self.loss), 1.0)
 
     def cost(self, d: Floats) -> Floats:
@@ -110,7 +110,7 @@ class Residuals:
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """What labels are expected to be around any score."""
+    """Expected labels around any score."""
 
     edges: Floats
     """Greatest score of each band but the last, increasing, shape (B - 1,)."""

@@ -66,7 +66,7 @@ FREE = 1e-9
 """Weight of the squared intercept where it is not to be penalised: it keeps the optimum finite, and moves nothing."""
 
 SAMPLED = 8
-"""About one row in so many makes the start, where there are enough of them."""
+"""About one row in this number makes the start, where there are enough of them."""
 
 LEAST = 50
 """Rows of a cell that are drawn at least, if it has them."""
@@ -479,7 +479,7 @@ def _first(game: LogLossSaddle) -> Point:
     """Return the saddle point of a part of the rows if there are many, or the game without coefficients or prices.
 
     A row is drawn with a chance in proportion to its squared length and weight, or to what small cells need, and
-    counts for so many. Rows of rare categories, which are long where columns are of like spread, are all there:
+    is weighted by the inverse. Rows of rare categories, which are long where columns are of like spread, are all there:
     without them their coefficients would begin far off, where the logistic curve is flat.
     """
     n, d = game.X.shape

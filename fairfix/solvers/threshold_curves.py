@@ -24,7 +24,7 @@ PIVOTS = 1000
 """Changes of a basis at most; some ten in practice."""
 
 SPARE = 1e-10
-"""What a better mixture must save, as a mean square of rates."""
+"""Least saving of a better mixture, as a mean square of rates."""
 
 Mixture = dict[int, float]
 """Threshold of a cell -> its part in the rule; parts of sum 1."""
@@ -45,11 +45,11 @@ class Curve:
     taken: Floats
     """Weight of the points above each threshold, shape (s + 1,)."""
     adds: Floats
-    """What the points above each threshold add to the means of the rows, shape (l, s + 1)."""
+    """Sums of the points above each threshold in the means of the rows, shape (l, s + 1)."""
     gains: Floats
-    """What each step from one threshold to the next adds to ``bent``, shape (s,)."""
+    """Increase of ``bent`` in each step from one threshold to the next, shape (s,)."""
     steps: Floats
-    """What each step adds to the means of the rows, shape (l, s); it keeps digits that ``adds`` has lost."""
+    """Increase of the means of the rows in each step, shape (l, s); it keeps digits that ``adds`` has lost."""
 
     @classmethod
     def of(cls, f: Floats, bands: Bands, columns: Any, points: Ints) -> Curve:

@@ -56,9 +56,9 @@ class BoundedStatistic(ABC):
     """A gap that rows show of a rule, and the bound on that of the population for any numbers of rows."""
 
     names: tuple[str, ...]
-    """Of the groups, (K,), or of the groups in each event."""
+    """Names of the groups, (K,), or of the groups in each event."""
     rows: Ints
-    """Of each of ``names``."""
+    """Rows of each of ``names``."""
     alpha: float
     """Probability that the bound is wrong."""
     tail: str = ""
@@ -228,11 +228,11 @@ class DistancesOfRules(BoundedStatistic):
     """Distances between the distribution of each group and the overall one, at every threshold: the uniform bound."""
 
     distances: Floats
-    """Of each group to the mixture of all by ``shares``, shape (K,)."""
+    """Distance of each group to the mixture of all by ``shares``, shape (K,)."""
     largest_pair: float
     """Largest distance of two groups."""
     shares: Floats
-    """Of the groups, among all rows of the data."""
+    """Fractions of the groups among all rows of the data."""
     total: int
     """All rows of the data."""
     rising: bool = True
@@ -323,7 +323,7 @@ class GroupLosses(BoundedStatistic):
     """Mean losses of groups, of a finished rule whose losses are at most ``upper``."""
 
     losses: tuple[Floats, ...]
-    """Of the rows of each group."""
+    """Losses of the rows of each group."""
     spread: Floats
     """Standard deviation of the losses of each group on other rows, shape (K,): stakes are set by it."""
 
@@ -396,7 +396,7 @@ class NumberCovariances(BoundedStatistic):
         return np.array([float(np.abs((away * (self.chance - self.chance.mean())).mean(axis=1)).max())])
 
     def bound_at(self, rows: Ints) -> Floats:
-        """Return the largest: ``E[x (q - c)] - E[x] E[q - c]``, of which the last is a product of two small numbers.
+        """Return the largest: ``E[x (q - c)] - E[x] E[q - c]``, where the last is a product of two small numbers.
 
         One number has the largest of the population, above 0 or below, and one limit of each of its three means counts
         for that, but that both of the product have two sides.

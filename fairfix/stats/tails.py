@@ -357,7 +357,7 @@ def reach_of(
     weights, rows
         Sums that are looked at, shape (m, members), with weights that do not depend on the rows.
     groups
-        All groups, each of which has a side of the box.
+        All groups; each has a side of the box.
     balls
         How many sets of groups share ``alpha``, each with a ball of its own.
     rising

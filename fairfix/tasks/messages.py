@@ -2,7 +2,7 @@
 
 ``score_direction`` is the code of scores that are lower for rows of label 1, ``decision_direction`` that of positive
 decisions that are rarer for them, ``unknown_classes`` that of predictions that no label has, ``read_as`` that of a file
-of which it had to be found out how it is written, ``shared_ids`` that of rows that share a draw, in a repair and in
+whose format had to be detected, ``shared_ids`` that of rows that share a draw, in a repair and in
 predictions. ``alike_groups`` and ``missing_marks`` are about names of groups. The module needs no more than an audit;
 :mod:`fairfix.tasks.warnings` has what a repair says of itself.
 """

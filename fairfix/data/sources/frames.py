@@ -24,7 +24,7 @@ HEAD_ROWS = 10_000
 """Rows of the first chunk, which shows the types of the columns."""
 
 Frames = Callable[[int, Sequence[str] | None], Iterator["DataFrame"]]
-"""Yields frames of so many rows, of all columns or of those at least."""
+"""Yields frames of ``rows`` rows, of all columns or of those at least."""
 
 
 class FrameFile(FileSource):

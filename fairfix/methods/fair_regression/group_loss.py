@@ -239,7 +239,7 @@ def losses_within(
 def _refused(
     best: Infeasible, limits: Floats, groups: Groups, what: str, *, moved: bool = False, rows: str = SEEN
 ) -> DataError:
-    """Return the refusal of bounds that were not met: what is proven of which models, and the best losses."""
+    """Return the refusal of bounds that were not met: the proof, its class of models, and the best losses."""
     least = ""
     if best.excess:
         least = (

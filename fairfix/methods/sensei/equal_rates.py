@@ -43,11 +43,11 @@ DEAR = 0.01
 """Balanced accuracy that it may cost to hold equal rates in two views of the rows instead of one: a point."""
 
 ALARM = 0.02
-"""More decisions than this share that come to hang on what tells the group raise the alarm."""
+"""More decisions than this share that come to depend on what tells the group raise the alarm."""
 
 
 class EqualRates(Solver):
-    """True positive and true negative rates within the slack of everybody's, with the most balanced accuracy."""
+    """True positive and true negative rates within the slack of the overall ones, with the most balanced accuracy."""
 
     method: Sensei
     option = "`solver=equal-rates`"
@@ -136,16 +136,16 @@ def _require_both_labels(problem: RepairProblem, y: Floats) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """What the rule is made of, whatever the slack is."""
+    """Parts of the rule that are independent of the slack."""
 
     label: Scorer
     """P(label | features)."""
     groups: tuple[tuple[Scorer, Scorer], ...]
     """P(group | features, label 1) and with label 0, for each of the columns."""
     columns: tuple[str, ...]
-    """Those columns; one of a single group has everybody's rates, and no model."""
+    """Those columns; one of a single group has the overall rates, and no model."""
     unseen: View
-    """The rows of the fit as members see them that have not seen the row."""
+    """The training rows as members see them that have not seen the row."""
 
 
 @once_per_problem

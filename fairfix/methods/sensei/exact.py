@@ -102,7 +102,7 @@ def merged_features(
 def beside_plain(
     method: Sensei, problem: RepairProblem, scorer: Scorer, seed: int, trace: FitTrace
 ) -> RepairedPredictor:
-    """Return the predictor of a scorer, with the plain model to compare it with; beside a network it is linear."""
+    """Return the predictor of a scorer, with the plain model to compare it with; for a network it is linear."""
     learner = "linear" if method.model == "network" else method.model
     if problem.has_classes:
         names, plain = problem.classes[0], classes_of(problem, learner, method.l2, seed)

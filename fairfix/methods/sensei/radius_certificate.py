@@ -8,7 +8,7 @@ change, and ``c(x)`` for the cost of the cheapest move of ``x`` across the thres
     \sup_\Pi P_\Pi(\text{decided otherwise}) \le \lambda \epsilon + E \max(0, 1 - \lambda c(X))
     \quad \text{for every } \lambda \ge 0 .
 
-The multiplier is chosen by rows of the fit, so the mean is one of independent numbers in [0, 1] on rows that were held
+The multiplier is chosen by training rows, so the mean is one of independent numbers in [0, 1] on rows that were held
 out, and bets bound it (:func:`fairfix.stats.tails.upper_by_bets`). For a linear model ``c`` is exact but for the
 values that columns can have; for a network it is a lower bound, which leaves the sentence true and makes it weaker.
 """
@@ -38,7 +38,7 @@ SURE = 0.05
 """Chance at which what is said of people who are not in the data may be false."""
 
 MEASURED = 2000
-"""Rows of which a network's crossings are bounded, at most: four seconds, by 100 ReLUs."""
+"""Largest number of rows whose crossings are bounded for a network: four seconds, by 100 ReLUs."""
 
 
 def network_of(member: NetworkMember) -> Network:
@@ -55,7 +55,7 @@ class Moves:
     radius: float
     metric_inverse: Floats
     cut: float
-    """The threshold in force."""
+    """The decision threshold."""
 
     def costs(self, changed: FlippedRows) -> Floats:
         """Return the least cost at which each row is decided otherwise, or a lower bound of it, shape (n,)."""
@@ -73,7 +73,7 @@ class Moves:
     def said_of(
         self, fitted: FlippedRows, features: Features, held: Table, repaired: Table
     ) -> Iterator[Note]:
-        """Yield what held-out rows say of decisions that change; ``fitted``: the rows of the fit, under flips."""
+        """Yield what held-out rows say of decisions that change; ``fitted``: the training rows, under flips."""
         if not 0 < self.cut < 1 or not len(held):
             return
         most = MEASURED if isinstance(self.member, NetworkMember) else max(len(held), len(fitted.X))

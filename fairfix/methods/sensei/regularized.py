@@ -1,7 +1,7 @@
 """SenSeI's regularized models: linear in closed form, and a network of one hidden layer.
 
 ``rho auto`` sets a fifth of the rows aside and takes the smallest weight of a grid (by factors of 3) for which these
-rows show that at most a share ``slack`` of decisions, at the threshold in force, changes under flips: by the upper 95 %
+rows show that at most a share ``slack`` of decisions, at the decision threshold, changes under flips: by the upper 95%
 limit of Clopper and Pearson, which holds for all of the grid together. The model that they judged ships as it is. If
 none is shown to hold the slack, an exact solution ships where there is one, fitted to all rows.
 
@@ -391,7 +391,7 @@ class Training:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Weights of the regularizer to try: it is a mean over all rows, of which only some may have copies."""
+        """Weights of the regularizer to try: it is a mean over all rows, and only some may have copies."""
         if not self.changed.copied or self.changed.copied < self.changed.many:
             return GRID
         share = float(self.weight[self.changed.has_copies].sum() / self.weight.sum())
@@ -432,7 +432,7 @@ def set_aside(data: Training, seed: int) -> Bools:
 
     Drawn for each row by itself and not for each set of values, as folds elsewhere: what is measured on these rows is
     said of all, so that of many equal rows some have to be among them. Which of equal rows does not matter, so the
-    draw hangs on their values and their number among them: on the order of rows it does not hang.
+    draw depends on their values and their number among them: on the order of rows it does not hang.
     """
     keys = hashed(placed(np.column_stack([data.X, data.y, data.weight]), data.weight))
     parts = [keys >> np.uint64(32), keys & np.uint64(2**32 - 1), occurrences(keys)]
@@ -511,7 +511,7 @@ def share_that_changes(
 
 
 def decided(member: Member, X: Floats, cut: float) -> Ints:
-    """Return the decision of each row, shape (n,): 0 or 1 at the threshold, or the number of the likeliest class."""
+    """Return the decision of each row, shape (n,): 0 or 1 at the threshold, or the most probable class."""
     predicted = member.predict(X)
     return (predicted >= cut).astype(np.int64) if predicted.ndim == 1 else predicted.argmax(axis=1)
 

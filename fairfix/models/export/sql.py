@@ -93,7 +93,7 @@ def query(
     results
         Name -> number of the step.
     columns
-        Columns of the table that are given beside them.
+        Columns of the table that are returned as well.
     """
     own = DIALECTS[dialect]
     writer = _Writer(steps, own)
