@@ -88,6 +88,8 @@ class Solver:
 
     option: ClassVar[str] = ""
     """The parameter that chooses it, for messages."""
+    remedy: ClassVar[str] = ""
+    """The parameter to add in order to use it, where that is another one than :attr:`option`."""
     reads: ClassVar[Mapping[str, Accepts]] = {}
     """Parameters that apply to it in addition to the slack, with their values."""
     tasks: ClassVar[tuple[Asked, ...]] = ()
@@ -114,9 +116,10 @@ class Solver:
                 continue
             if name == "constraint" and not any(name in one.reads for one in solvers):
                 continue
-            users = {one.option for one in solvers if one.reads.get(name, only())(value)}
-            if self.option not in users:
-                users -= {"`solver=auto`"}  # which takes the place of others
+            suited = [one for one in solvers if one.reads.get(name, only())(value)]
+            if self.option not in {one.option for one in suited}:
+                # `solver=auto` takes the place of others
+                users = {one.remedy or one.option for one in suited} - {"`solver=auto`"}
                 shown = f"{value:g}" if isinstance(value, float) else value
                 remedy = f"it needs {' or '.join(sorted(users))}" if users else "leave it out"
                 raise UsageError(f"{method.name}: `{name}={shown}` conflicts with {self.option}; {remedy}")

@@ -524,10 +524,7 @@ def test_pairs_make_a_direction_that_does_not_count(
     ]
     assert run([*basic, "--id", "person", "--solver", "regularizer"]) == 0
     assert run([*basic, "--id", "person"]) == 2
-    assert (
-        "conflicts with --solver merge; it needs --learner network or --solver regularizer"
-        in capsys.readouterr().err
-    )
+    assert "conflicts with --solver merge; it needs --solver regularizer" in capsys.readouterr().err
     assert run([*basic, "--solver", "regularizer"]) == 2
     assert "--id" in capsys.readouterr().err
     for pairs, said in (
@@ -590,12 +587,12 @@ def test_a_regression_can_be_merged() -> None:
             {"solver": "regularizer", "rho": np.inf, "similar": "near(radius=0.1)"},
             "only a constant model is left",
         ),
-        ({"similar": "learned(by=means)"}, "it needs `learner=network` or `solver=regularizer`"),
-        ({"learner": "network(hidden=5)"}, "it needs `learner=network`"),
+        ({"similar": "learned(by=means)"}, "it needs `solver=regularizer`"),
+        ({"learner": "network(hidden=5)"}, "it needs `solver=regularizer`"),
         ({"learner": "linear(batch=5)"}, "linear has no key 'batch'"),
-        ({"balance": "labels"}, "it needs `learner=network` or `solver=regularizer`"),
+        ({"balance": "labels"}, "it needs `solver=regularizer`"),
         ({"learner": "network(hidden=2.5)"}, "hidden must be a whole number, got 2.5"),
-        ({"similar": "near(radius=0.1)"}, "it needs `learner=network` or `solver=regularizer`"),
+        ({"similar": "near(radius=0.1)"}, "it needs `solver=regularizer`"),
         ({"solver": "regularizer", "learner": "trees"}, "it needs `solver=equal-rates` or `solver=merge`"),
         ({"rho": -1.0, "solver": "regularizer"}, "rho must be at least 0"),
     ],

@@ -239,3 +239,13 @@ def test_a_network_has_the_size_that_is_asked_for() -> None:
 
     assert seven.hidden.shape == (X.shape[1], 7)
     assert np.abs(seven.predict(X) - other.predict(X)).max() > 1e-6
+
+
+@pytest.mark.parametrize("learner", ["linear", "network"])
+def test_a_conflict_names_what_is_needed_beside_the_learner(learner: str) -> None:
+    """A network alone moves no rows either: the solver is what is missing, whatever the learner."""
+    with pytest.raises(UsageError) as told:
+        Sensei(learner=learner, similar="near(radius=0.1)")
+    remedy = str(told.value).rpartition(";")[2]
+    assert "`solver=regularizer`" in remedy
+    assert "`learner=network`" not in remedy

@@ -273,6 +273,7 @@ class Network(Regularized):
     """A hidden layer of ReLU, with flips by enumeration; not exactly constant for any weight."""
 
     option = "`learner=network`"
+    remedy = "`solver=regularizer`"
     reads: ClassVar = {
         **dict.fromkeys(("similar", "balance", "group"), anything),
         "rho": but(math.inf),
