@@ -14,12 +14,12 @@ from collections.abc import Callable
 from copy import copy
 from functools import cache
 from types import NoneType
-from typing import Any, TypeVar, cast
-
-from msgspec import Struct
-from msgspec.structs import fields, force_setattr
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fairfix.data.names import shell_line
+
+if TYPE_CHECKING:
+    from msgspec import Struct
 
 Kept = TypeVar("Kept")
 
@@ -143,6 +143,8 @@ def _mapped(value: Any, key: str, change: Callable[[Any, str], Any]) -> Any:
         old = getattr(value, name)
         new = old if old == "" and name in absent else change(old, name)
         if new is not old:
+            from msgspec.structs import force_setattr
+
             out = copy(value) if out is value else out
             force_setattr(out, name, new)
     return out
@@ -155,6 +157,8 @@ AS_WRITTEN = ("where", "command")
 @cache
 def _absent(struct: type[Struct]) -> frozenset[str]:
     """Return the fields of a struct that are absent where they are empty."""
+    from msgspec.structs import fields
+
     return frozenset(field.name for field in fields(struct) if field.default == "")
 
 
