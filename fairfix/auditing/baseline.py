@@ -36,14 +36,13 @@ import msgspec
 from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.grammar import read_one
-from fairfix.auditing.result_structs import check_struct, estimate, value_of
+from fairfix.auditing.result_structs import check_struct, estimate, number_fields, value_of
 from fairfix.auditing.results import CheckResult, Value
 from fairfix.data.choices import GateOn, Operator
 from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError, UsageError
 from fairfix.schema import common, schema_id
 from fairfix.schema.audit import Audit, Audited
-from fairfix.schema.common import number
 
 NOTHING = Value(math.nan, -math.inf, math.inf)
 
@@ -206,16 +205,14 @@ def compare(
         reason, was, now = _entries(old, new, of)
         larger: bool | None = of.worse != "smaller"
         value, complete, groups = NOTHING, False, tuple[str, ...]()
+        names: dict[str, Any] = {
+            "id": str(of),
+            "comparison": of.id,
+            "attribute": of.attribute,
+            "group": of.group or "",
+        }
         if was is None or now is None:
-            incomparable.append(
-                common.NotComparable(
-                    id=str(of),
-                    comparison=of.id,
-                    attribute=of.attribute,
-                    group=of.group or "",
-                    reason=reason,
-                )
-            )
+            incomparable.append(common.NotComparable(**names, reason=reason))
         else:
             larger = _larger_is_worse(of, limited.get(of), named)
             value = change(was[0], now[0])
@@ -227,17 +224,10 @@ def compare(
                 value = on_same_rows(value, *ends)
             changes.append(
                 common.Change(
-                    id=str(of),
-                    comparison=of.id,
-                    attribute=of.attribute,
-                    group=of.group or "",
+                    **names,
                     old=estimate(was[0]),
                     new=estimate(now[0]),
-                    value=number(value.value),
-                    low=number(value.low),
-                    high=number(value.high),
-                    reason=value.reason,
-                    bound=value.bound or None,
+                    **number_fields(value),
                     worse=None if larger is None else ("larger" if larger else "smaller"),
                     not_paired=apart,
                 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fairfix import __version__
@@ -30,16 +31,21 @@ from fairfix.schema import common
 from fairfix.schema.common import number
 
 
+def number_fields(value: Value) -> dict[str, Any]:
+    """Return the fields that a value has in every part of a result that is a number."""
+    return {
+        "value": number(value.value),
+        "low": number(value.low),
+        "high": number(value.high),
+        "reason": value.reason,
+        "bound": number(value.bound) if value.bound else None,
+        "given_scores": value.given_scores,
+    }
+
+
 def estimate(value: Value) -> common.Estimate:
     """Return a value as results have it."""
-    return common.Estimate(
-        value=number(value.value),
-        low=number(value.low),
-        high=number(value.high),
-        reason=value.reason,
-        bound=number(value.bound) if value.bound else None,
-        given_scores=value.given_scores,
-    )
+    return common.Estimate(**number_fields(value))
 
 
 def estimates(numbers: Mapping[str, Value]) -> dict[str, common.Estimate]:
@@ -73,15 +79,9 @@ def group_struct(group: GroupReport) -> common.Group:
 
 
 def _comparison(one: ComparisonReport) -> common.Comparison:
-    value = one.value
     return common.Comparison(
         id=one.id,
-        value=number(value.value),
-        low=number(value.low),
-        high=number(value.high),
-        reason=value.reason,
-        bound=number(value.bound) if value.bound else None,
-        given_scores=value.given_scores,
+        **number_fields(one.value),
         groups=one.groups,
         undefined=one.undefined,
         stratum=one.stratum,
@@ -112,7 +112,7 @@ def block_structs(
 
 def check_struct(result: CheckResult, gate_on: GateOn, of_class: str = "") -> common.Check:
     """Return a judged check, of a class where it is about one."""
-    of, ruling, value = result.check.comparison, result.ruling, result.value
+    of, ruling = result.check.comparison, result.ruling
     return common.Check(
         check=result.check.text,
         id=f"{result.id}, class {of_class}" if of_class else result.id,
@@ -125,16 +125,11 @@ def check_struct(result: CheckResult, gate_on: GateOn, of_class: str = "") -> co
         verdict=ruling.verdict,
         severity=SEVERITIES[ruling.verdict],
         code=ruling.code,
-        reason=ruling.reason,
         gate_on=gate_on,
         complete=result.complete,
         operator=result.check.operator,
         limit=result.check.limit,
-        value=number(value.value),
-        low=number(value.low),
-        high=number(value.high),
-        bound=number(value.bound) if value.bound else None,
-        given_scores=value.given_scores,
+        **number_fields(replace(result.value, reason=ruling.reason)),
         groups=result.groups,
     )
 

@@ -19,6 +19,7 @@ from fairfix.auditing.result_structs import (
     audit_struct,
     columns_struct,
     estimate,
+    number_fields,
     reading_fields,
     rows_struct,
 )
@@ -30,7 +31,7 @@ from fairfix.errors import UsageError
 from fairfix.report.layout import HEADLINES
 from fairfix.schema import common
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Worse, number
+from fairfix.schema.common import Worse
 from fairfix.schema.models import GroupOfModels, Model, Models
 from fairfix.tasks.before_after import LOSSES
 from fairfix.tasks.changes import baseline_of, both_models
@@ -157,9 +158,6 @@ def _qualities(
             id=name,
             old=estimate(was[name]),
             new=estimate(now[name]),
-            value=number(change.value),
-            low=number(change.low),
-            high=number(change.high),
-            reason=change.reason,
+            **number_fields(change),
             worse=OTHER_WAY[METRICS[name].better],
         )

@@ -13,12 +13,19 @@ import pyarrow as pa
 from msgspec.structs import replace as fields_replaced
 
 from fairfix import __version__
-from fairfix.auditing.checks import SEVERITIES, Check, named, worst
+from fairfix.auditing.checks import Check, named, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.group_estimates import unavailable
 from fairfix.auditing.metrics import ALIASES, METRICS, metrics_for
-from fairfix.auditing.result_structs import columns_struct, reading_fields, rows_struct
-from fairfix.auditing.results import Value
+from fairfix.auditing.result_structs import (
+    check_struct,
+    columns_struct,
+    estimate,
+    number_fields,
+    reading_fields,
+    rows_struct,
+)
+from fairfix.auditing.results import CheckResult, Value
 from fairfix.data.names import did_you_mean, quoted_name
 from fairfix.data.numeric_groups import Edges, parse_bands, written
 from fairfix.data.row_filter import parse_condition
@@ -30,7 +37,6 @@ from fairfix.report.words import as_options
 from fairfix.schema import common
 from fairfix.schema import slices as of_slices
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import number
 from fairfix.tasks.dataset import Dataset, explaining, open_data, said_of_unused, waivers_of, with_waivers
 from fairfix.tasks.messages import of_source, with_messages
 from fairfix.tasks.request import AuditRequest, function_of
@@ -93,12 +99,13 @@ def run_slices(request: AuditRequest) -> SlicesResult:
     notes = said_of_unused(request)
     data = open_data(asked.rest, protected_needed=False)
     part, checks, reading, table = searched_in(asked, data)
+    excluded = {why: many for why, many in table.rows.excluded.items() if many}
     content = of_slices.Slices(
         fairfix=__version__,
         verdict=worst(check.verdict for check in checks),
         data=common.Data(
             source=data.source.name,
-            rows=rows_struct(table.rows.read + data.source.left_out, len(table), excluded_from(table, data)),
+            rows=rows_struct(table.rows.read, len(table), excluded, data.source.left_out),
             columns=columns_struct(reading),
             inferred=dict(data.inferred),
         ),
@@ -118,12 +125,6 @@ def with_slices(result: Audit, asked: SliceRequest, data: Dataset) -> Audit:
     part, checks, _, _ = searched_in(asked, data)
     every = (*result.checks, *checks)
     return fields_replaced(result, slices=part, checks=every, verdict=worst(check.verdict for check in every))
-
-
-def excluded_from(table: Table, data: Dataset) -> dict[str, int]:
-    """Return the rows that are not used, by reason."""
-    left_out = {"where": data.source.left_out} if data.source.left_out else {}
-    return {**left_out, **{why: many for why, many in table.rows.excluded.items() if many}}
 
 
 def without_slices(request: AuditRequest) -> SliceRequest:
@@ -235,7 +236,7 @@ def searched_in(
         ),
         left_out=tuple(of_slices.UnusedColumn(column=name, reason=why) for name, why in left_out.items()),
         rows=found_in.rows,
-        overall=_estimate(found_in.overall),
+        overall=estimate(Value(*found_in.overall)),
         slices=tuple(_slice(one, asked, data) for one in found_in.slices),
         more=bool(found_in.more),
     )
@@ -306,11 +307,6 @@ def _require_same(check: Check, of: Comparison, quantity: Quantity) -> None:
     )
 
 
-def _estimate(interval: tuple[float, float, float]) -> common.Estimate:
-    value, low, high = map(number, interval)
-    return common.Estimate(value=value, low=low, high=high)
-
-
 def _slice(one: SliceEstimate, asked: SliceRequest, data: Dataset) -> of_slices.Slice:
     """Return a slice as results have it."""
     where = one.condition
@@ -319,9 +315,7 @@ def _slice(one: SliceEstimate, asked: SliceRequest, data: Dataset) -> of_slices.
     return of_slices.Slice(
         where=str(one.condition),
         rows=one.rows,
-        value=number(one.value),
-        low=number(one.low),
-        high=number(one.high),
+        **number_fields(Value(one.value, one.low, one.high)),
         shown=one.worse,
         error=None if one.error is None else min(one.error, 1.0),
         proposed=None
@@ -355,31 +349,16 @@ def _judged(
     """Return a judged check of the worst slice."""
     value, low, high = found_in.extreme or (math.nan,) * 3
     reason = "" if not math.isnan(value) else "no slice has enough rows"
+    columns = tuple(one.column for one in part.columns)
+    groups = () if found_in.extreme_slice is None else (str(found_in.extreme_slice),)
     complete = request.validation is None
     judged = check.judge(Value(value, low, high, reason), complete=complete, gate_on=request.gate_on)
     if judged.code == "group_undefined":
         open_ = "slices that were not tested may be worse; without `validation` the check can pass"
         judged = replace(judged, reason=open_)
-    return common.Check(
-        check=check.text,
-        id=re.split("[<>]", check.text)[0].strip(),
-        of="value",
-        comparison=check.comparison.id,
-        attribute=ATTRIBUTE,
-        columns=tuple(one.column for one in part.columns),
-        verdict=judged.verdict,
-        severity=SEVERITIES[judged.verdict],
-        code=judged.code,
-        reason=judged.reason,
-        gate_on=request.gate_on,
-        complete=complete,
-        operator=check.operator,
-        limit=check.limit,
-        value=number(value),
-        low=number(low),
-        high=number(high),
-        groups=() if found_in.extreme_slice is None else (str(found_in.extreme_slice),),
-    )
+    result = CheckResult(check, ATTRIBUTE, columns, Value(value, low, high), groups, judged, complete)
+    name = re.split("[<>]", check.text)[0].strip()
+    return fields_replaced(check_struct(result, request.gate_on), id=name)
 
 
 slices = function_of("slices", AuditRequest, run_slices)
