@@ -22,7 +22,21 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from published import published, row_of
-from sensei import BATCH, FIGURES, HIDDEN, NAMES, PAIR, Floats, Row, adult, judged, means, repaired, table_of
+from sensei import (
+    BATCH,
+    FIGURES,
+    HIDDEN,
+    NAMES,
+    PAIR,
+    Floats,
+    Row,
+    adult,
+    judged,
+    means,
+    repaired,
+    split,
+    table_of,
+)
 
 SPLITS = 2
 PAIRING = (1.0, 10.0)
@@ -126,10 +140,7 @@ def _by_infairness(kind: str, network: Any, basis: Floats) -> Any:
 
 def rows(seed: int) -> Iterator[tuple[str, Row]]:
     """Yield the rows of one split, the same as in ``sensei.py``."""
-    frame = adult()
-    order = np.random.default_rng(seed).permutation(len(frame))
-    cut = int(0.8 * len(frame))
-    train, test = (frame.iloc[np.sort(part)].reset_index(drop=True) for part in (order[:cut], order[cut:]))
+    train, test = split(adult(), seed)
     fit, held = table_of(train), table_of(test)
     data = Data(fit)
     rivals = [("plain network", "network", 0.0, False)]

@@ -10,12 +10,11 @@ import sys
 from collections.abc import Iterator
 from unittest.mock import patch
 
-import numpy as np
 from fairfix.methods.sensei import Sensei
 from fairfix.methods.sensei.regularized import Regularized
 from fairfix.models.trace import Note
 
-from sensei import Row, adult, judged, means, repaired, table_of
+from sensei import Row, adult, judged, means, repaired, split, table_of
 
 SPLITS = 10
 
@@ -28,10 +27,7 @@ METRIC = "learned(by=logistic)"
 
 def rows(seed: int) -> Iterator[tuple[str, Row]]:
     """Yield the rows of one split."""
-    frame = adult()
-    order = np.random.default_rng(seed).permutation(len(frame))
-    cut = int(0.8 * len(frame))
-    train, test = (frame.iloc[np.sort(part)].reset_index(drop=True) for part in (order[:cut], order[cut:]))
+    train, test = split(adult(), seed)
     fit, held = table_of(train), table_of(test)
     base = float(train["income"].mean())
     for rho in RHO:
