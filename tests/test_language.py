@@ -51,6 +51,7 @@ DIALECT = {
     r"likeliest": "most probable",
     r"dear": "expensive",
     r"for you to (find out|say)": "an imperative",
+    r"from (which|now|\d+) on": "at least; starting at",
 }
 """What docs/style.md forbids, as patterns of whole words, and what to write."""
 

@@ -31,7 +31,7 @@ STATES: tuple[State, ...] = ("exceeded", "used", "not needed")
 """Effects of a waiver on a check, the strongest first, while it holds; else it is expired, or matches nothing."""
 
 SOON = 14
-"""Days before its end from which on a waiver that is used warns: time to correct the model or to renew it."""
+"""Days before its end in which a used waiver warns: time to correct the model or to renew it."""
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ class Asked:
     def checked(self, printed: str, files: Sequence[tuple[str, str]]) -> None:
         """Learn what is printed, and (format, file) of what is yet to be written and does not harm the run.
 
-        Reports that are there say from now on that the run did not finish. Others are not made yet: data may be a
-        folder or a pattern that they would be part of.
+        Existing reports are replaced by ones that say that the run did not finish. Others are not made yet: data may be
+        a folder or a pattern that they would be part of.
         """
         self._checked = printed, list(files)
         there = [(name, path) for name, path in files if Path(path).exists()]

@@ -57,7 +57,7 @@ def _hashes(texts: pa.Array) -> list[Hashes]:
 
 @lru_cache(maxsize=2)
 def _powers(base: int, bits: int) -> Hashes:
-    """Return powers of a number from 0 on, modulo 2^64, shape (2^bits,)."""
+    """Return powers of a number, the zeroth first, modulo 2^64, shape (2^bits,)."""
     out = np.ones(1, dtype=np.uint64)
     for bit in range(bits):
         out = np.append(out, out * np.uint64(pow(base, 1 << bit, 1 << 64)))

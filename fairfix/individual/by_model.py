@@ -82,7 +82,7 @@ class Judge:
     score
         Table -> scores, shape (n,).
     cut
-        Score from which on a decision is positive; None where there is no decision.
+        The decision threshold; None where there is no decision.
     chance
         Whether the score is the probability of a positive decision that is drawn.
     is_probability

@@ -11,9 +11,9 @@ at equal ``x``, weighted by overlap: rows like which only one group has any coun
                              overlap, and tries itself on a blind score first
 ===========================  =================================================================================
 
-Both take scores (decisions, probabilities or real ones), codes of groups from 0 on and weights, not negative, of n rows
-(None for 1 each), and the other columns as numbers, shape (n, d). ``confidence`` is of each interval by itself. They
-raise a DataError where a score is not a number, lengths differ, or there are fewer than two groups.
+Both take scores (decisions, probabilities or real ones), codes of groups, counted from 0, and weights, not negative, of
+n rows (None for 1 each), and the other columns as numbers, shape (n, d). ``confidence`` is of each interval by itself.
+They raise a DataError where a score is not a number, lengths differ, or there are fewer than two groups.
 
 The estimand, the derivations and their sources are in docs/methods/direct-effects.md.
 """
@@ -51,7 +51,7 @@ class Contrast:
 
 
 def cells_of(keys: npt.NDArray[Any]) -> Ints:
-    """Return a number from 0 on for each different row, shape (n,); in an order that row order has no part in.
+    """Return a number for each different row, counted from 0, shape (n,), independent of the order of rows.
 
     Parameters
     ----------

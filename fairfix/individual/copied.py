@@ -23,10 +23,10 @@ import numpy as np
 from fairfix.data.counts import Floats, Ints
 
 MOSTLY = 0.9
-"""Part of the variance from which on a column is taken for a copy: at most a tenth of an effect would be left."""
+"""Least part of the variance of a column that is taken for a copy: at most a tenth of an effect would be left."""
 
 IN_ORDER = 0.98
-"""Gamma, and Somers' D, from which on levels are bands: one pair of a hundred may be out of order."""
+"""Least gamma, and Somers' D, of levels that are bands: one pair of a hundred may be out of order."""
 
 HALF, SOME = 0.5, 0.1
 """Part of the variance that bands tell at least: less than that of an effect could be explained away by them."""

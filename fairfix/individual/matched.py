@@ -27,7 +27,7 @@ LEAST_COVERAGE = 0.01
 """Share of rows with a match, below which a matched effect is undecided."""
 
 MANY_CELLS = 20
-"""Cells (by their weights' effective number) from which on they are clusters; fewer are strata."""
+"""Least number of cells (by their weights' effective number) that are clusters; fewer are strata."""
 
 
 @dataclass(frozen=True)

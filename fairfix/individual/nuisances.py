@@ -36,7 +36,7 @@ DEALT = 40
 """Rows equal in all columns that are dealt out over folds. Fewer stay in one: trees keep no leaf of less than 20."""
 
 LEAST = 40
-"""Rows from which on a tree can split, for the same reason: of fewer, all trees after the first say nothing more."""
+"""Least rows with which a tree can split, for the same reason: of fewer, all trees after the first say nothing more."""
 
 
 def binned(X: Floats, w: Floats, bins: int = BINS) -> Floats:

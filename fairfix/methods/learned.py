@@ -32,7 +32,7 @@ FOLDS = 5
 """Parts of the rows, each scored by a member fitted to the others."""
 
 REPEATED = 25
-"""Rows of each kind, on average, from which on scores of the member fitted to all rows are taken for all."""
+"""Least rows of each kind, on average, for which the member fitted to all rows scores them all."""
 
 
 class Fitting(Protocol):

@@ -99,7 +99,7 @@ class RepairProblem:
 
     @property
     def threshold(self) -> float:
-        """The threshold on the probability from which on the original model decides positively; 0.5 where none is."""
+        """The original decision threshold on the probability; 0.5 where there is none."""
         return self.table.reading.cut
 
     @property

@@ -188,7 +188,7 @@ class Program:
         return [self.add("scorer", scorer=one, of_class=k) for k in range(one.classes_given or 0)]
 
     def select(self, place: int, branches: Sequence[int]) -> int:
-        """Return the step that gives the branch of a number, from 0 on."""
+        """Return the step that gives the branch of a number, counted from 0."""
         return self.add("select", place, *branches)
 
     def rule(self, result: int) -> Rule:

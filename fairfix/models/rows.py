@@ -82,7 +82,7 @@ def predict_rows(
 
 
 MOSTLY = 0.5
-"""Share of rows of unseen groups from which on a repair hardly decides anything."""
+"""Least fraction of rows of unseen groups at which a repair hardly decides anything."""
 
 SHOWN = 6
 """Groups that are named."""

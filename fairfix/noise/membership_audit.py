@@ -216,8 +216,8 @@ def _of_decisions(positive: Floats, labels: Any) -> Floats:
 def merged(vectors: Floats, rows: Ints, least: int = LEAST, most: int = MOST) -> Ints:
     """Return the bin of each vector: cut at medians, until a bin is one vector or its halves have too few rows.
 
-    Of distinct vectors, shape (V, J), and rows of each, shape (V,), to bins from 0 on, shape (V,). A bin has ``least``
-    rows or more, if there are as many in all, and there are ``most`` bins at most.
+    Of distinct vectors, shape (V, J), and rows of each, shape (V,), to bins numbered from 0, shape (V,). A bin has
+    ``least`` rows or more, if there are as many in all, and there are ``most`` bins at most.
     """
     if len(vectors) > most:
         least = max(least, math.ceil(int(rows.sum()) / most))

@@ -203,7 +203,7 @@ def joint_masses(
     parts
         Pairs of masses by noisy group and cell, shape (K, cells), and table, shape (J, K), with equal columns.
     eps
-        Largest difference of ``P(noisy = k | true = j, cell)`` to ``T_jk`` in each part; from 1 on it says nothing. In
+        Largest difference of ``P(noisy = k | true = j, cell)`` to ``T_jk`` in each part; 1 or more says nothing. In
         a range each cell may have another ``T``, so no less is allowed than by one for all.
     group
         The true group whose masses matter, which are first then; the others are one, since where eps says nothing they

@@ -68,7 +68,7 @@ def joint_kinds(parts: Iterable[Floats | Ints], rows: int) -> Ints:
 
 
 def locked(array: Floats) -> Floats:
-    """Return the array, read-only from now on."""
+    """Return the array after making it read-only."""
     array.flags.writeable = False
     return array
 

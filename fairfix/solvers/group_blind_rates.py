@@ -207,7 +207,7 @@ class WeightedSample:
 
     y: Floats
     codes: tuple[Ints, ...]
-    """Group of each row for each attribute, shape (n,) each, all from 0 on."""
+    """Group of each row for each attribute, shape (n,) each, counted from 0."""
     weight: Floats
     """``y`` and ``weight``: labels, 0 or 1, and weights of sum 1, shape (n,)."""
 

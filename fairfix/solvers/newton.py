@@ -134,7 +134,7 @@ def falling_root(
 
 
 def least_share(holds: Callable[[float], bool]) -> float:
-    """Return the least share in [0, 1] from which on something holds that holds at 1, from above."""
+    """Return the least share in [0, 1] such that something that holds at 1 holds at all larger ones, from above."""
     low, high = 0.0, 1.0
     for _ in range(60):  # bisections, after which no float is left in between
         middle = (low + high) / 2

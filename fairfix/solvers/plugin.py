@@ -55,7 +55,7 @@ REPEATED = 10
 """Greatest whole weight that is surely taken for a number of repetitions; survey weights are mostly above."""
 
 KNOWN = 100
-"""Rows of one point from which on its recorded share of a group is taken for the true one, ..."""
+"""Least rows of one point whose recorded share of a group is taken for the population's, ..."""
 
 FEW = 64
 """... if the point is also more than one in this number of rows: chance adds up over points."""

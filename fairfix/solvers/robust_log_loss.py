@@ -42,7 +42,7 @@ from fairfix.solvers.arrays import Bools, Floats, Ints, shares_of
 from fairfix.solvers.log_loss_multipliers import proximal_prices
 
 SOLVED = 1e-8
-"""Residual of the optimality conditions (largest entry) from which on the slack holds and the point is optimal."""
+"""Residual of the optimality conditions (largest entry) at which the slack holds and the point is optimal."""
 
 CERTIFIED = 1e-10
 """Certified distance from the optimum above which further rounds are tried."""

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats: TypeAlias = NDArray[np.float64]
 
 MANY = 64
-"""Quantiles from which on it pays to look for equal ones."""
+"""Least number of quantiles for which looking for equal ones pays."""
 
 EXACT = 2.0**53
 """Whole numbers below it are exact as floats."""

@@ -231,7 +231,7 @@ def _cost(rows: RepairedRows) -> float:
 
 
 MANY_EQUAL = 0.05
-"""Fraction of the rows whose result is randomized that equal another, from which on it is a warning."""
+"""Least fraction of the randomized rows that equal another row for a warning."""
 
 
 def ties(table: Table, parts: Sequence[tuple[Ints, RepairedRows]]) -> Iterator[Note]:

@@ -10,7 +10,7 @@ from fairfix.methods.cells import GroupScores, miscalibration
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 
 MISCALIBRATED = 0.02
-"""Mean miscalibration, beyond what chance gives, from which on a caution is due."""
+"""Least mean miscalibration, beyond chance, for a caution."""
 
 
 class Solved(Protocol):
