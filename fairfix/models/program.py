@@ -250,7 +250,7 @@ class Rule:
 
     @cached_property
     def plan(self) -> Plan:
-        """Values computed for a row."""
+        """The steps to compute for a row, without those of branches that it does not take."""
         return self._plan(self.result, frozenset())
 
     def _plan(self, root: int, above: Collection[int]) -> Plan:

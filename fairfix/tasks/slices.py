@@ -187,10 +187,10 @@ def searched_in(
     from fairfix.auditing.slicing.selection import confirmed, searched
 
     request = asked.request
-    reading = data.reading.with_threshold()
+    reading = data.reading
     of, names = _metric(asked, data), _columns(request, data)
     metric = metrics_for(reading.task)[of.metric]
-    table = _rows(request, replace(data, reading=reading), names)
+    table = _rows(request, data, names)
     if why := unavailable(metric, count_table(table).counts, reading):
         raise UsageError(f"`slice_metric={metric.name}`: {why}")
     attribute = _attribute(of, reading.columns.protected)
