@@ -43,7 +43,7 @@ def run_alone(wheel: Path) -> None:
     with TemporaryDirectory() as name:
         room = Path(name)
         venv.create(room / "env", with_pip=True)
-        python = room / "env" / "bin" / "python"
+        python = room / "env" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
         install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel.resolve()]
         subprocess.run(install, check=True, cwd=room)
         shutil.copy(ROOT / "sample_data" / "loans.parquet", room)
@@ -51,7 +51,7 @@ def run_alone(wheel: Path) -> None:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "FAIRFIX"))}
 
         def fairfix(*arguments: str, status: int = 0) -> str:
-            command = [python.with_name("fairfix"), *arguments]
+            command = [python.with_name("fairfix" + python.suffix), *arguments]
             done = subprocess.run(command, cwd=room, env=clean, capture_output=True, text=True, check=False)
             if done.returncode != status:
                 sys.exit(f"fairfix {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}")

@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO, TextIOWrapper
 from pathlib import Path
@@ -242,33 +242,81 @@ def test_the_recipes_for_ci_run(checkout: Path, monkeypatch: pytest.MonkeyPatch)
     assert "<html" in (checkout / "fairness.html").read_text()
 
 
-def test_the_action_gives_the_status(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every input is an option, and none reaches a script but as a variable."""
-    action = yaml.safe_load((ROOT / "action.yml").read_text())
-    *_, audit = action["runs"]["steps"]
-    given = {
-        "data": "sample_data/loans.parquet",
-        "protected": "race",
-        "check": "dp.difference<=0.1 ks<=0.9 change<=0.5",
-    }
-    for name, value in audit["env"].items():
-        used = value.removeprefix("${{ inputs.").removesuffix(" }}")
-        assert used in action["inputs"]
-        monkeypatch.setenv(name, given.get(used, ""))
-    monkeypatch.setenv("GITHUB_OUTPUT", str(checkout / "output"))
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    done = execute(audit["run"], checkout)
+@pytest.mark.parametrize(
+    ("check", "given", "status", "annotations"),
+    [
+        ("dp.difference<=0.4", {}, 0, (0, 0)),
+        ("dp.difference<=0.1 ks<=0.9", {}, 1, (1, 0)),
+        ("\ndp.difference <= 0.1\n\n  eo.difference[race] <= 0.02\n", {}, 1, (2, 0)),
+        ("dp.difference<=0.22", {}, 3, (0, 1)),
+        ("dp.difference<=0.22", {"undecided": "pass"}, 0, (0, 1)),
+        ("dp.difference<=0.22", {"data": "none.parquet"}, 2, (1, 0)),
+    ],
+    ids=["pass", "fail", "lines", "undecided", "undecided passes", "did not run"],
+)
+def test_the_action_gives_the_status(
+    check: str, given: dict[str, str], status: int, annotations: tuple[int, int], runner: Callable[..., Any]
+) -> None:
+    """With the variables of GitHub: the status, annotations, the summary of the job, and a file of each format."""
+    done, folder = runner(check=check, **given)
 
-    assert (done.returncode, (checkout / "output").read_text()) == (1, "status=1\n"), done.stderr
-    assert done.stdout.count("::error") == 1
+    assert (done.returncode, (folder / "output").read_text()) == (status, f"status={status}\n"), done.stderr
+    assert (done.stdout.count("::error"), done.stdout.count("::warning")) == annotations
+    assert (folder / "summary.md").stat().st_size
+    assert all((folder / f"fairness.{ending}").stat().st_size for ending in ("json", "html", "xml", "sarif"))
+    assert (folder / "comment.md").stat().st_size
+
+
+def test_the_action_compares_with_a_baseline_of_the_same_name(runner: Callable[..., Any]) -> None:
+    """The file that the audit replaces is read first; on a first run, checks of changes are not checked."""
+    done, folder = runner(check="change<=0.5", baseline="fairness.json")
     assert "not checked: change<=0.5" in done.stderr
-    monkeypatch.setenv("BASELINE", "fairness.json")  # of the run before
-    done = execute(audit["run"], checkout)
-    assert done.returncode == 1, done.stderr
-    assert json.loads((checkout / "baseline.json").read_text())["schema"].startswith("fairfix.audit")
-    checks = json.loads((checkout / "fairness.json").read_text())["checks"]
+    done, folder = runner(check="change<=0.5", baseline="fairness.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "baseline.json").read_text())["schema"].startswith("fairfix.audit")
+    checks = json.loads((folder / "fairness.json").read_text())["checks"]
     assert any(".change<=0.5" in one["check"] for one in checks)
-    assert not any("${{" in step.get("run", "") for step in action["runs"]["steps"])
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_action_comments_where_it_may(
+    *, allowed: bool, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork has no right to, which is a warning and no failure."""
+    (comment,) = (step for step in ACTION["runs"]["steps"] if "gh pr comment" in step.get("run", ""))
+    monkeypatch.setenv("PULL_REQUEST", "7")
+    stub = 'gh() { echo "$@"; }' if allowed else "gh() { false; }"
+    done = execute(f"{stub}\n{comment['run']}", checkout)
+    assert done.returncode == 0
+    assert done.stdout.startswith("pr comment 7 --body-file comment.md" if allowed else "::warning::")
+
+
+def test_no_input_of_the_action_reaches_a_script() -> None:
+    """But as a variable: a template in a script would run what it is given."""
+    assert not any("${{" in step.get("run", "") for step in ACTION["runs"]["steps"])
+    used = re.findall(r"inputs\.([\w-]+)", (ROOT / "action.yml").read_text())
+    assert {*used} == {*ACTION["inputs"]}
+
+
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+
+
+@pytest.fixture
+def runner(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return a function of inputs that runs the step of the audit; it returns the process and its folder."""
+    (audit,) = (step for step in ACTION["runs"]["steps"] if step.get("id") == "audit")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(checkout / "summary.md"))
+
+    def run(**inputs: str) -> tuple[Any, Path]:
+        given = {"data": "sample_data/loans.parquet", "protected": "race"} | inputs
+        for name, value in audit["env"].items():
+            used = value.removeprefix("${{ inputs.").removesuffix(" }}")
+            monkeypatch.setenv(name, given.get(used, ""))
+        monkeypatch.setenv("GITHUB_OUTPUT", str(checkout / "output"))
+        (checkout / "output").unlink(missing_ok=True)
+        return execute(audit["run"], checkout), checkout
+
+    return run
 
 
 def test_the_hook_is_the_one_of_the_docs() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -19,6 +21,67 @@ def test_actions_are_pinned_by_commit(path: Path) -> None:
     assert [
         one for one in used if not one.startswith("./") and not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one)
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("vendor.github-workflows", sorted((ROOT / ".github" / "workflows").glob("*.yml"))),
+        ("vendor.dependabot", [ROOT / ".github" / "dependabot.yml"]),
+    ],
+    ids=["workflows", "dependabot"],
+)
+def test_workflows_hold_to_the_schemas(schema: str, files: list[Path], tmp_path: Path) -> None:
+    """The service's own; a word changed is found."""
+    program = tool("check-jsonschema")
+    assert files
+    command = [program, "--builtin-schema", schema]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    broken = tmp_path / "broken.yml"
+    broken.write_text(re.sub(r"\b(steps|schedule):", "stepping:", files[0].read_text()))
+    assert subprocess.run([*command, broken], capture_output=True, check=False).returncode == 1
+
+
+def test_workflows_let_nobody_in() -> None:
+    """No template in a script, no token that is kept, no more rights than a job needs."""
+    command = [tool("zizmor"), "--offline", "--no-progress", "--format", "plain"]
+    done = subprocess.run([*command, ROOT / ".github"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_jobs_call_targets_that_exist() -> None:
+    """What a workflow asks of make or runs from the checkout is there."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = "\n".join(path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml"))
+    asked = {*re.findall(r"run: make ([a-z-]+)", text), *matrix("nightly", "target")}
+    assert {"dist", "site", "test", "test-full", "promises", "fuzz"} == asked
+    assert asked <= targets
+    for script in re.findall(r"(?:run: |python )((?:\.ci|tests)/\S+)", text):
+        assert (ROOT / script).is_file(), script
+
+
+def test_every_version_of_python_is_tested() -> None:
+    """That the package says it runs on: on the change, or in the job that checks all."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    said = {one.rpartition(" ")[2] for one in project["classifiers"] if re.search(r":: 3\.\d+$", one)}
+    jobs = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+    assert said == {*re.findall(r'python-version: "([\d.]+)"', jobs), *re.findall(r'"(3\.\d+)"', jobs)}
+
+
+def tool(name: str) -> Path:
+    """Return a program of the extra ``dev``; skip where it is not installed."""
+    program = Path(sysconfig.get_path("scripts")) / name
+    if not program.exists():
+        pytest.skip("the extra 'dev' is not installed")
+    return program
+
+
+def matrix(workflow: str, name: str) -> set[str]:
+    """Return the first words of what a workflow is run for."""
+    text = (ROOT / ".github" / "workflows" / f"{workflow}.yml").read_text()
+    (listed,) = re.findall(rf"{name}: \[(.*)\]", text)
+    return {one.strip(' "').split()[0] for one in listed.split(",")}
 
 
 def test_the_image_is_pinned() -> None:

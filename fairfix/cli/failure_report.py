@@ -31,6 +31,22 @@ KILLED = 137
 """Status of a process that was killed; that of a run which has not ended."""
 
 
+def append_summary(text: str) -> None:
+    """Append Markdown to the summary of a job of GitHub, where there is one; what prevents it is a warning."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    from fairfix.cli.options import talk
+    from fairfix.data.targets import check_links
+
+    check_links(Path(path))
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        talk(f"the step summary cannot be written: {error.strerror}")
+
+
 class Asked:
     """Which reports a line asks for: at first as far as the line tells, later as the command has checked it."""
 
@@ -73,10 +89,17 @@ class Asked:
                 beyond = () if self._named_config() else dict(reach(config, content, self.command))
                 self._configured = {name: one for name, one in content.items() if name not in beyond}
         printed, files = self._checked or (self._printed(), list(self._files()))
-        self._replace(files, status, code, message, printed)
+        self._replace(files, status, code, message, printed, summary="github" in (printed, *dict(files)))
 
     def _replace(
-        self, files: Sequence[tuple[str, str]], status: int, code: str, message: str, printed: str = "text"
+        self,
+        files: Sequence[tuple[str, str]],
+        status: int,
+        code: str,
+        message: str,
+        printed: str = "text",
+        *,
+        summary: bool = False,
     ) -> None:
         """Write that the run has no result to files that may be replaced, and print it in a format but for text."""
         from msgspec import convert
@@ -100,6 +123,9 @@ class Asked:
         if printed in FORMATS and printed != "text":
             with suppress(OSError):
                 click.echo(unrun(printed, problem), nl=False)
+        if summary:
+            with suppress(FairfixError):
+                append_summary(unrun("markdown", problem))
 
     def _said(self, option: str) -> list[str]:
         """Return the values of an option by line, environment or configuration, the first that has it."""

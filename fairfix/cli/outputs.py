@@ -16,8 +16,7 @@ import click
 from click.core import ParameterSource
 
 from fairfix.cli.config import PATHS, WRITTEN, names_file
-from fairfix.cli.failure_report import asked_of
-from fairfix.cli.options import talk
+from fairfix.cli.failure_report import append_summary, asked_of
 from fairfix.data.noise_spec import file_of
 from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import DataError, UsageError
@@ -61,27 +60,12 @@ def print_report(result: SavedResult, given: Mapping[str, Any], printed: str) ->
     """Print what :func:`write_reports` returned, and append to the step summary of a GitHub workflow."""
     click.echo(printed, nl=False)
     if "github" in _formats(given):
-        _append_summary(result, given)
+        append_summary(render("markdown", result, detail=given["detail"], terminal=False))
 
 
 def _formats(given: Mapping[str, Any]) -> list[str]:
     """Return the formats that are printed or written; none of a command that has none."""
     return [given.get("format_", ""), *(_format_and_file(text)[0] for text in given.get("out", ()))]
-
-
-def _append_summary(result: SavedResult, given: Mapping[str, Any]) -> None:
-    """Append the Markdown report to the step summary of a GitHub workflow, where there is one."""
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not path:
-        return
-    from fairfix.data.targets import check_links
-
-    check_links(Path(path))
-    try:
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(render("markdown", result, detail=given["detail"], terminal=False) + "\n")
-    except OSError as error:
-        talk(f"the step summary cannot be written: {error.strerror}")
 
 
 def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
