@@ -35,6 +35,7 @@ from fairfix.stats.gaps import (
     ratio_to_reference,
     worst,
 )
+from fairfix.stats.geometric_noise import NoisyProportions
 from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
 from numpy.typing import NDArray
 from scipy import special
@@ -227,6 +228,21 @@ WEIGHTS = np.array([0.2, 0.5, 1.0, 2.0, 5.0])
 WEIGHT_SHARES = np.array([0.2, 0.25, 0.3, 0.2, 0.05])
 
 
+def private_cells(truth: str, size: str, groups: int, simulations: int, rng: np.random.Generator) -> Cells:
+    """Counts with two-sided geometric noise of a budget, which ``truth`` names; all rates are 0.1."""
+    epsilon, n, p = float(truth.removeprefix("epsilon ")), rows(size, groups), rates("equal 0.1", groups)
+    s = rng.binomial(n.astype(int), p, (simulations, groups))
+    exact = np.stack([s, n - s]).astype(float)
+    noise = np.subtract(*rng.geometric(-math.expm1(-epsilon), (2, *exact.shape))).astype(float)
+    pairs = (np.stack([own.ravel(), np.ones(own.size)], axis=1) for own in exact + noise)
+    batch = Batch(NoisyProportions.of(*pairs, epsilon), groups)
+    low, high = batch.limits(together(groups))
+    return {
+        "private rate, all groups": tally_all(low, high, p),
+        "private difference": tally_gaps([difference_between_groups(e, ALPHA) for e in batch], 0.0),
+    }
+
+
 def weighted_cells(truth: str, size: str, groups: int, simulations: int, rng: np.random.Generator) -> Cells:
     """Weights from 0.2 to 5; heavy rows have the outcome less often, light ones more."""
     n, target = rows(size, groups), rates(truth, groups)
@@ -336,6 +352,7 @@ SCENARIOS: dict[str, tuple[Scenario, tuple[str, ...]]] = {
     "rates": (rate_cells, RATE_TRUTHS),
     "odds": (odds_cells, RATE_TRUTHS),
     "weighted": (weighted_cells, RATE_TRUTHS),
+    "private": (private_cells, ("epsilon 0.1", "epsilon 1", "epsilon 10")),
     "scores": (score_cells, SCORE_TRUTHS),
     "areas": (area_cells, AREA_TRUTHS),
     "calibration": (calibration_cells, ("equal", "one apart")),

@@ -238,6 +238,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "waiver": "a waiver has expired, matches no check, or is used and ends soon: fix the model, or renew the "
         "waiver",
         "same_counts": "two files of counts are equal, so the same rows may be counted twice",
+        "private_counts": "counts have noise that hides single rows: its budget, and what it does not protect",
         "model_version": "a model file was saved by another version of its library, so its scores may differ",
         "unweighted": "an estimator takes no weights, so only the repair is weighted",
         "unproven": "held-out rows or training rows lack a group, so nothing was evaluated for it",

@@ -5,7 +5,7 @@ A test that needs rows of a special shape (ties, noise, an effect of known size)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -85,3 +85,9 @@ def couples(seed: int = 0, many: int = 2000) -> pd.DataFrame:
             "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int),
         }
     )
+
+
+def below(seed: int) -> Callable[[int], int]:
+    """Return what draws whole numbers below its argument, the same ones for a seed."""
+    rng = np.random.default_rng(seed)
+    return lambda many: int(rng.integers(many))

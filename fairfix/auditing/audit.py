@@ -368,6 +368,7 @@ UNDESCRIBED = "describe the noise with `noise=SPEC`, such as `noise=FILE` or `no
 
 REMEDIES = {
     "within_strata": "name the strata with `strata=COLUMN`",
+    "to_overall": "private counts have none, since the shares of groups have noise",
     "under_flips": "add `similar=flips` and the model file (`model`)",
     "with_number": "it needs a repair by `method=ramp` with `constraint=covariance[COLUMN]`",
     "within_radius": "add `similar=near(radius=NUMBER)` and the model file (`model`); only transport_cost has it",

@@ -18,15 +18,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fairfix import __version__
-from fairfix.auditing.audit import More, judge
-from fairfix.auditing.results import AuditReport, Settings
-from fairfix.auditing.suppression import require_some, shown_cells, shown_rows, tables_of
 from fairfix.data import codec
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
@@ -40,10 +38,11 @@ from fairfix.data.numeric_groups import described, rising
 from fairfix.data.quantities import range_of, summed
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
-from fairfix.data.scan import BINS, Scan, check_whole, fixed_grid, scan
+from fairfix.data.scan import BINS, fixed_grid, scan
 from fairfix.data.urls import name_of
 from fairfix.data.workers import added
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
+from fairfix.stats.geometric_noise import budget_of
 
 MAX_ENTRIES = 1 << 26
 """Entries of a table of counts; more is no table that a scan makes."""
@@ -123,12 +122,16 @@ MANIFEST = codec.record(
     cells=codec.list_of(codec.list_of(codec.text)),
     pieces=codec.list_of(codec.record(**PIECE_PARTS)),
     share=codec.or_none(Share.of_state),
+    private=codec.or_none(lambda value: budget_of(codec.text(value))),
 )
 """Manifest of a counts file, and its kind."""
 
 
-def arrays_of(reading: Reading) -> dict[str, Array]:
-    """Return the arrays of a file of counts, with an entry per cell of each piece, or per entry with rows."""
+def arrays_of(reading: Reading, private: Fraction | None = None) -> dict[str, Array]:
+    """Return the arrays of a file of counts, with an entry per cell of each piece, or per entry with rows.
+
+    Those of ``private`` counts have noise, and may be negative.
+    """
     labels = 2 if reading.binary else 1
     arrays = {
         "cell": Array("<i4", ("cells",), 0),
@@ -138,7 +141,7 @@ def arrays_of(reading: Reading) -> dict[str, Array]:
     if reading.columns.weight:
         arrays |= dict.fromkeys(("mass", "square_mass"), Array("<f8", ("entries",), 0.0))
     if reading.columns.prediction or reading.columns.probability:  # else decisions follow from a threshold
-        arrays["decisions"] = Array("<f8", ("cells", labels, 4), 0.0)
+        arrays["decisions"] = Array("<f8", ("cells", labels, 4), 0.0 if private is None else -MAX_ROWS)
     # a loss may be infinite, and a sum of losses not a number
     powers = 4 if reading.columns.weight else 2
     return arrays | {
@@ -179,8 +182,8 @@ class Piece:
             digest.update(np.ascontiguousarray(self.arrays[name]).tobytes())
         return digest.hexdigest()
 
-    def counts(self, reading: Reading) -> Counts:
-        """Return the counts that the piece was made of."""
+    def counts(self, reading: Reading, private: Fraction | None = None) -> Counts:
+        """Return the counts that the piece was made of, with the budget of their noise if they are ``private``."""
         grid = None if self.grid is None else Grid(*self.grid, tuple(sorted(set(reading.thresholds))))
         check_cells(reading.columns.cell_keys, len(self.cells))
         shape = (len(self.cells), 2 if reading.binary else 1, 1 if grid is None else grid.size)
@@ -197,6 +200,7 @@ class Piece:
             sums={name: self.arrays[f"sums.{name}"] for name in summed(reading)} if self.cells else {},
             read=self.read,
             excluded=self.excluded,
+            private=None if private is None else float(private),
         )
 
 
@@ -217,6 +221,8 @@ class CountFile(SavedCounts):
     """Versions of fairfix that counted."""
     share: Share | None = None
     """Which share of the data's rows was counted; None for all."""
+    private: Fraction | None = None
+    """Budget epsilon of the noise in every count (:mod:`fairfix.stats.geometric_noise`); None without noise."""
 
     @property
     def name(self) -> str:
@@ -234,12 +240,37 @@ class CountFile(SavedCounts):
         """Rows read, counted or not."""
         return sum(piece.read for piece in self.pieces)
 
-    def counts(self) -> Counts:
-        """Return the counts of everything: the pieces added up in order."""
-        counts = added(piece.counts(self.reading) for piece in self.pieces)
+    def require_exact(self) -> None:
+        """Raise a UsageError where the counts have noise."""
+        if self.private is not None:
+            raise UsageError(
+                f"{self.name} has private counts (epsilon {float(self.private):g}), which an audit alone can use: "
+                "anything else would take their noise for rows; name counts without noise, or rows"
+            )
+
+    def counts(self, *, noisy: bool = False) -> Counts:
+        """Return the counts of everything: the pieces added up in order.
+
+        A UsageError where they have noise, unless ``noisy`` says that the caller reckons with it.
+        """
+        if not noisy:
+            self.require_exact()
+        counts = added(piece.counts(self.reading, self.private) for piece in self.pieces)
         if counts is None:
             raise DataError(f"{self.name} has no rows")
         return counts
+
+    @property
+    def privacy(self) -> str:
+        """Promise of private counts, and its limits; empty without noise."""
+        if self.private is None:
+            return ""
+        shown, unit = f"{float(self.private):g}", "person" if self.reading.columns.count else "row"
+        return (
+            f"every count has two-sided geometric noise of epsilon={shown}: a {unit} more or less changes the "
+            f"probability of any counts by at most a factor of e^{shown}. A {unit} in several files has the sum of "
+            "their epsilons. Names of columns, groups and data are not protected"
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return what the file says of itself, as JSON values."""
@@ -261,6 +292,7 @@ class CountFile(SavedCounts):
             "model": dict(self.model),
             "fairfix": list(self.versions),
             **({} if self.share is None else {"share": str(self.share)}),
+            **({} if self.private is None else {"private": self.privacy}),
         }
 
     def save(self, path: str | os.PathLike[str]) -> str:
@@ -281,7 +313,7 @@ class CountFile(SavedCounts):
             ) from error
 
 
-# ---------------------------------------------------------------------- counting, auditing
+# ---------------------------------------------------------------------- counting
 
 
 def count(
@@ -303,61 +335,6 @@ def count(
         pieces[0] = replace(first, read=first.read + more, excluded=excluded)
     named = {"inferred": inferred or {}, "model": model or {}, "share": share}
     return CountFile(scanned.reading, tuple(pieces), (source.name,), **named)  # type: ignore[arg-type]  # as named
-
-
-SUPPRESSED = "in groups too small to show, at most"
-"""Why rows of small cells are not in a file. Their number is the largest that is possible: it tells no size."""
-
-SUPPRESSED_ROWS = (SUPPRESSED, "in groups too small to show")
-"""The same, and the exact number in files of earlier versions."""
-
-
-def count_shown(data: Any, reading: Reading, least: int, **about: Any) -> CountFile:
-    """Count as :func:`count` does, without the rows of cells of fewer rows than ``least``, in one piece.
-
-    Nothing is left of them but the largest possible number of their rows. Rows that lack an entry are not mentioned.
-    """
-    reading.check()
-    source = shown_rows(open_source(data), reading, [reading.columns.cell_keys], least)
-    content = count(source, reading, **about)
-    return _in_one_piece(content, content.counts(), source.most_hidden)
-
-
-def suppressed(content: CountFile, tables: Sequence[Sequence[str]], least: int) -> CountFile:
-    """Return counts without the rows of groups of fewer rows than ``least``, in tables of these columns.
-
-    Where score bins follow the data, their width is still that of all scores.
-    """
-    counts = content.counts()
-    rows = counts.rows.sum(axis=(1, 2))
-    shown = shown_cells(counts.keys, counts.cells, rows, tables, least)
-    require_some(shown, least)
-    kept = counts.cells_at(np.flatnonzero(shown))
-    if not _has_range(content.reading):  # else the ends of the bins are those of the scores that are left out
-        kept = kept.trimmed()
-    gone = sum(counts.excluded.get(why, 0) for why in SUPPRESSED_ROWS)
-    return _in_one_piece(content, kept, gone + int((~shown).sum()) * (least - 1))
-
-
-def _in_one_piece(content: CountFile, kept: Counts, most_hidden: int) -> CountFile:
-    """Return a file of counts that has no parts, and says of the rows left out only how many they are at the most."""
-    excluded = {SUPPRESSED: most_hidden} if most_hidden else {}
-    piece = Piece.of(replace(kept, read=kept.used + most_hidden, excluded=excluded))
-    return replace(content, pieces=(piece,))
-
-
-def audit_counts(
-    content: CountFile, settings: Settings | None = None, more: More | None = None
-) -> AuditReport:
-    """Return the report of counts: that of an audit of the data in one pass."""
-    settings = replace(settings or Settings(), exact=False)
-    if settings.suppress_below:
-        tables = tables_of(content.reading.columns, intersect=settings.intersect)
-        content = suppressed(content, tables, settings.suppress_below)
-    counts = content.counts()
-    check_whole(counts, content.reading, content.name)
-    report = judge(Scan(counts, None, content.reading), settings, content.name, None, more)
-    return replace(report, inferred=content.inferred, model=content.model)
 
 
 # ---------------------------------------------------------------------- merging
@@ -384,6 +361,7 @@ def merged(files: Sequence[tuple[str, CountFile]]) -> CountFile:
         first.model,
         tuple(sorted({version for content in contents for version in content.versions})),
         first.share,
+        first.private,
     )
 
 
@@ -414,10 +392,13 @@ def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str
     for key in left:
         if left[key] != right[key]:
             yield key.replace("_", " "), _shown(left[key]), _shown(right[key])
+    if one.private != two.private:
+        mine, theirs = ("none" if e is None else f"{float(e):g}" for e in (one.private, two.private))
+        yield "private", mine, theirs
     if one.model.get("sha256") != two.model.get("sha256"):
         yield "the model file", one.model.get("sha256", "none"), two.model.get("sha256", "none")
     grids = [{piece.grid for piece in file.pieces if piece.grid} for file in (one, two)]
-    if _has_range(one.reading) and all(grids) and grids[0] != grids[1]:
+    if has_range(one.reading) and all(grids) and grids[0] != grids[1]:
         ours, theirs = (
             "/".join(
                 f"{last - first + 1:,} bins of 2^{-exponent}" for exponent, first, last in sorted(of_file)
@@ -435,7 +416,7 @@ def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _has_range(reading: Reading) -> bool:
+def has_range(reading: Reading) -> bool:
     """Tell whether the grid is fixed by the scale of the score, not by the data."""
     return reading.task == "classification" and reading.score_scale in SCORE_RANGE
 
@@ -455,7 +436,7 @@ def _packed(content: CountFile) -> Artifact:
     cells = sorted({cell for piece in pieces for cell in piece.cells})
     place = {cell: i for i, cell in enumerate(cells)}
     arrays = {"cell": np.array([place[cell] for piece in pieces for cell in piece.cells], dtype=np.int32)}
-    for name, part in list(arrays_of(content.reading).items())[1:]:
+    for name, part in list(arrays_of(content.reading, content.private).items())[1:]:
         tail = [size for size in part.shape[1:] if isinstance(size, int)]
         nothing = np.zeros((0, *tail), dtype=part.dtype)
         arrays[name] = np.concatenate([nothing, *(p.arrays[name] for p in pieces if name in p.arrays)])
@@ -479,12 +460,14 @@ def _packed(content: CountFile) -> Artifact:
     }
     if content.share is not None:
         manifest["share"] = asdict(content.share)
+    if content.private is not None:
+        manifest["private"] = str(content.private)
     return Artifact(plain(manifest), arrays)
 
 
 def _unpacked(content: Artifact) -> CountFile:
     """Return what a file holds, all of it checked before counts are built of it; else a ValueError or UsageError."""
-    held = MANIFEST({"share": None, **content.manifest})  # which files from before shares lack
+    held = MANIFEST({"share": None, "private": None, **content.manifest})  # which files from before them lack
     columns = Columns(**{key: held["reading"][key] for key in COLUMN_PARTS})
     reading = Reading(columns, **{key: held["reading"][key] for key in READING_PARTS})
     reading.check()
@@ -499,7 +482,12 @@ def _unpacked(content: Artifact) -> CountFile:
     need(sum(piece["read"] for piece in pieces) <= MAX_ROWS, "it has more rows than can be counted exactly")
     ends = {axis: np.cumsum([0, *(piece[axis] for piece in pieces)]) for axis in ("cells", "entries")}
     state = State({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})
-    parts = arrays_of(reading)
+    private = held["private"]
+    need(
+        private is None or (columns.prediction and not (columns.score or columns.weight)),
+        "private counts have decisions without scores and weights",
+    )
+    parts = arrays_of(reading, private)
     of_sums = [array.shape[-1:] for name, array in content.arrays.items() if name.startswith("sums.")]
     need(
         "mass" not in content.arrays or (2,) not in of_sums,
@@ -512,13 +500,17 @@ def _unpacked(content: Artifact) -> CountFile:
     for i, piece in enumerate(pieces):
         places = {axis: slice(*sums[i : i + 2]) for axis, sums in ends.items()}
         own = {name: arrays[name][places[str(part.shape[0])]] for name, part in parts.items()}
-        made.append(_piece(piece, own, cells, reading))
-    about = (held[part] for part in ("sources", "inferred", "model", "fairfix", "share"))
+        made.append(_piece(piece, own, cells, reading, private))
+    about = (held[part] for part in ("sources", "inferred", "model", "fairfix", "share", "private"))
     return CountFile(reading, tuple(made), *about)
 
 
 def _piece(
-    held: Mapping[str, Any], arrays: Arrays, cells: Sequence[tuple[str, ...]], reading: Reading
+    held: Mapping[str, Any],
+    arrays: Arrays,
+    cells: Sequence[tuple[str, ...]],
+    reading: Reading,
+    private: Fraction | None,
 ) -> Piece:
     """Return a piece whose entries lie in its table and add up."""
     own, place, rows = arrays["cell"], arrays["place"], arrays["rows"]
@@ -535,7 +527,7 @@ def _piece(
     room = many * labels * bins
     need(room <= MAX_ENTRIES, f"a table of {room:,} entries is too large")
     need(_increasing_below(place, room), "the places of a piece are not in order")
-    need(np.unique(place // (labels * bins)).size == many, "a cell has no rows")
+    need(private is not None or np.unique(place // (labels * bins)).size == many, "a cell has no rows")
     need(len(excluded) == len(held["excluded"]), "a reason for rows left out occurs twice")
     accounted = sum(rows.tolist()) + sum(excluded.values())
     need(accounted == held["read"], f"{held['read']:,} rows were read, {accounted:,} are accounted for")
@@ -557,7 +549,11 @@ def _piece(
             if array.ndim == 3
         }
         for name, pair in pairs.items():
-            if name == "decisions":
+            if name == "decisions" and private is not None:
+                whole = pair == np.round(pair)
+                adds_up = np.array_equal(np.maximum(pair.sum(axis=-1), 0.0), total) if not k else pair == 1.0
+                need(np.all(whole) and np.all(adds_up), "noisy counts do not add up to the rows")
+            elif name == "decisions":
                 least = 1e-9 * max(float(total.max(initial=0.0)), 1.0)  # sums in another order
                 adds_up = np.allclose(pair.sum(axis=-1), total, SUMMED, least)
                 need(adds_up, "the sums of decisions do not add up to the rows")

@@ -137,7 +137,12 @@ class Evidence:
             if name in out:
                 out["equalized_odds"] = out[name]
         if counts.grid is None:
-            return out | dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), NO_SCORE)
+            of_scores = ("ks", "auc", "scoring_rate", "calibration_error")
+            if counts.private is None:
+                return out | dict.fromkeys(of_scores, NO_SCORE)
+            return out | dict.fromkeys(
+                (*(name for name in self.plain if name not in RATES), *of_scores), PRIVATE
+            )
         if not counts.has_labels:
             out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, reading)
         elif reading.score_scale not in SCORE_RANGE:
@@ -147,6 +152,7 @@ class Evidence:
         return out
 
 
+PRIVATE = "private counts have rates of decisions and labels alone"
 NO_SCORE = "no score column (name one with `score`)"
 NO_LABEL = "no label column (name one with `label`)"
 
@@ -210,7 +216,9 @@ class Measured:
             if name in self.missing:
                 continue
             if isinstance(metric, Rate):
-                out[name] = proportions(*rate_sums(metric, self.table), self.counts.weighted)
+                out[name] = proportions(
+                    *rate_sums(metric, self.table), self.counts.weighted, self.counts.private
+                )
             elif isinstance(metric, Own):
                 out[name] = own_estimates(metric, own_sums(metric, self.table), self.counts.weighted)
             else:
@@ -334,6 +342,8 @@ class Measured:
     def _others(self, name: str) -> tuple[Estimates, Floats] | None:
         """Return the estimates of all rows outside each group and the group's share of the denominator."""
         metric = self.evidence.plain.get(name)
+        if self.counts.private is not None:  # the shares of groups have noise too
+            return None
         if isinstance(metric, Mean):
             weight = self.sizes[0]
             rest = np.stack([_rest(part) for part in mean_sums(metric, self.counts)])

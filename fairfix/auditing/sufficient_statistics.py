@@ -8,6 +8,7 @@ from fairfix.auditing.metrics import Mean, Rate
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.reading import Reading
 from fairfix.stats.estimates import Means, Proportions
+from fairfix.stats.geometric_noise import NoisyProportions
 
 
 def mean_sums(mean: Mean, counts: Counts) -> Floats:
@@ -81,8 +82,15 @@ def share(success: Floats, failure: Floats) -> Floats:
         return np.asarray(np.where(total > 0, success[..., 0] / total, np.nan))
 
 
-def proportions(success: Floats, failure: Floats, weighted: bool) -> Proportions:
-    """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each."""
+def proportions(
+    success: Floats, failure: Floats, weighted: bool, private: float | None = None
+) -> Proportions:
+    """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each.
+
+    ``private``: the budget of the noise in the sums, which then have numbers of noisy counts in place of squares.
+    """
+    if private is not None:
+        return NoisyProportions.of(success, failure, private)
     if weighted:
         return Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
     return Proportions(success[:, 0], success[:, 0] + failure[:, 0])

@@ -40,6 +40,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         request = request_of(ctx, CountRequest)
         counts = run_count(request)
         counts.save(given["output"])
-    read = "" if request.suppress_below else f"{counts.read:,} rows read, "
+    hidden = request.suppress_below or counts.private is not None
+    read = "" if hidden else f"{counts.read:,} rows read, "
     talk(f"wrote {given['output']}: {read}{counts.used:,} counted")
+    if counts.privacy:
+        talk(f"private: {counts.privacy}")
     return 0

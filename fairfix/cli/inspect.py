@@ -83,6 +83,8 @@ def _of_counts(facts: Json) -> Iterator[str]:
     plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in reading.items()}
     if "share" in facts:
         yield f"share             {facts['share']}"
+    if "private" in facts:
+        yield f"private           {facts['private']}"
     yield f"read as           {_pairs(plain)}"
     for column, levels in facts["levels"].items():
         yield f"levels            {column}: {', '.join(levels)}"

@@ -214,6 +214,10 @@ class Counts:
     read: int = 0
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Rows read but not counted, by reason. ``read == rows.sum() + sum(excluded.values())``."""
+    private: float | None = None
+    """Budget epsilon of noise (:mod:`fairfix.stats.geometric_noise`); None for exact counts. With noise, ``decisions``
+    has noisy counts, which may be negative, and in place of sums of squared weights the number of noisy counts in
+    each. ``rows`` is their sum in a cell and label, or 0 where that is negative."""
 
     @property
     def weighted(self) -> bool:

@@ -150,6 +150,8 @@ def _run(request: AuditRequest) -> AuditResult:
     both: BothModels | None = None
     if counts is not None:
         report = _of_counts(request, counts)
+        if counts.privacy:
+            notes.append(Note(f"{counts.name}: {counts.privacy}", "private_counts"))
         if base is not None and base.result is None:
             raise UsageError(
                 "`baseline`: the data is counts, which have no rows; give a saved result or counts"
@@ -397,9 +399,16 @@ def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
 
 def _of_counts(request: AuditRequest, counts: CountFile) -> AuditReport:
     """Audit counts."""
-    from fairfix.auditing.countfile import audit_counts
+    from fairfix.auditing.disclosure import audit_counts
 
     check_agreement(request, counts.reading)
+    if counts.private is not None:
+        for name in ("baseline", "profile", "suppress_below"):
+            if request.has(name):
+                raise UsageError(
+                    f"`{name}` takes counts as exact, and those of {counts.name} have noise; leave it out, or name "
+                    "counts without noise"
+                )
     report = audit_counts(counts, _settings(request, counts.reading.columns.protected, exact=False))
     require_two_groups(report)
     return report

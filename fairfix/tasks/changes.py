@@ -143,6 +143,11 @@ def with_changes(
     name = base.name
     old = require_comparable(base.result, result, name)
     require_suppressed(old, settings.suppress_below, name)
+    if any(one.code == "private_counts" for one in old.messages):
+        raise DataError(
+            f"the baseline {name} is of private counts, and changes take counts as exact; name a result of exact "
+            "counts or of rows"
+        )
     both = None if data is None else _of_same_file(old, result, settings, request, data)
     limits = None
     if both is not None:

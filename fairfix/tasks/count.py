@@ -10,6 +10,7 @@ import math
 import os
 import warnings
 from dataclasses import replace
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from fairfix.data.urls import is_database, is_dry, name_of, scheme_of, shown_url
 from fairfix.data.workers import workers_of
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.models.scored_source import ScoredSource
+from fairfix.stats.geometric_noise import budget_of
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,
@@ -60,20 +62,32 @@ def run_count(request: CountRequest) -> CountFile:
     UsageError, DataError, ArtifactError
         Parameters do not go together, the rows cannot be counted, or counts cannot be added.
     """
-    from fairfix.auditing.countfile import suppressed
+    from fairfix.auditing.disclosure import suppressed, with_noise
 
+    epsilon = None if request.private is None else _budget(request.private)
     with withholding(request.suppress_below, request.data):
         if (counts := counts_of(request.data)) is None:
-            return _counted(request)
-        request = of_counts(request)
-        check_agreement(request, counts.reading)
-        least, keys = request.suppress_below, counts.reading.columns.cell_keys
-        return suppressed(counts, [keys], least) if least else counts
+            counts = _counted(request)
+        else:
+            request = of_counts(request)
+            check_agreement(request, counts.reading)
+            if least := request.suppress_below:
+                counts = suppressed(counts, [counts.reading.columns.cell_keys], least)
+    return counts if epsilon is None else with_noise(counts, epsilon)
+
+
+def _budget(epsilon: float) -> Fraction:
+    """Return the budget of private counts, as a decimal exactly."""
+    try:
+        return budget_of(repr(epsilon))
+    except ValueError as error:
+        raise UsageError(f"`private={epsilon:g}`: {error}") from error
 
 
 def _counted(request: CountRequest) -> CountFile:
     """Return the counts of rows."""
-    from fairfix.auditing.countfile import count, count_shown
+    from fairfix.auditing.countfile import count
+    from fairfix.auditing.disclosure import count_shown
 
     check_bands(request)
     said_of_unused(request)
@@ -89,11 +103,13 @@ def _counted(request: CountRequest) -> CountFile:
 
 
 def check_bands(request: AuditRequest | CountRequest) -> None:
-    """Raise a UsageError where small groups are to be hidden and edges of bands would be values of single rows."""
+    """Raise a UsageError where rows are to be hidden and edges of bands would be values of single rows."""
+    private = isinstance(request, CountRequest) and request.private is not None
     for name, rule in parse_bands(request.bands).items():
-        if request.suppress_below and rule in PARTS:
+        if (request.suppress_below or private) and rule in PARTS:
+            hiding = "private" if private else "suppress_below"
             raise UsageError(
-                f"`bands={name}={rule}`: with `suppress_below` give the edges as numbers, such as "
+                f"`bands={name}={rule}`: with `{hiding}` give the edges as numbers, such as "
                 f"`bands={name}=25,40,60`: {rule} are values of single rows, including hidden ones, and "
                 "the names of the bands would reveal them"
             )

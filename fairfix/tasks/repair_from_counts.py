@@ -19,7 +19,8 @@ import pyarrow as pa
 from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.checks import Ruling
-from fairfix.auditing.countfile import SUPPRESSED_ROWS, CountFile, repeated, require_alike
+from fairfix.auditing.countfile import CountFile, repeated, require_alike
+from fairfix.auditing.disclosure import SUPPRESSED_ROWS
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
@@ -130,6 +131,7 @@ def repair_counts(
     UsageError, DataError, ArtifactError
         The method needs rows, the counts lack what it needs, or the evaluation would be on training rows.
     """
+    counts.require_exact()
     fit_file, proof_file = (_name_of(request.data, counts), counts), _held_out_counts(request)
     reading = _reading(request, repairer, fit_file[1])
     _check_method(request, repairer, choices, reading)
@@ -240,6 +242,7 @@ def _held_out_counts(request: RepairRequest) -> tuple[str, CountFile] | None:
         return None
     if (counts := counts_of(held)) is None:
         raise UsageError("`holdout`: the data is counts, so name counts of the held-out rows, not the rows")
+    counts.require_exact()
     return _name_of(held, counts), counts
 
 

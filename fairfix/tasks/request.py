@@ -398,6 +398,13 @@ class CountRequest(DataRequest):
 
     probability: str | None = parameter(None, PROBABILITY, "COLUMN")
     suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0, common=True)
+    private: float | None = parameter(
+        None,
+        "Count decisions only, with noise that hides single rows: differential privacy with this epsilon, 0.001 to 10. "
+        "Audits widen their intervals by it.",
+        "EPSILON",
+        kind=float,
+    )
     part: str | None = parameter(
         None,
         "Count only a part of the rows, selected by a hash of their `id` or values: 0:0.7 to fit a repair, 0.7:1 to "
@@ -740,6 +747,11 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         f"task={MULTICLASS}",
         OF_TWO,
         "it needs two classes; use `label=COLUMN=VALUE` instead of the task",
+    ),
+    (
+        "private",
+        ("suppress_below",),
+        "which cells are left out depends on exact numbers of rows; the noise hides small groups too",
     ),
     ("count", ("id",), "an ID belongs to one person, and a row with a count represents many"),
     (

@@ -502,6 +502,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
         )
     ),
     "words": lambda d: d.draw.choice(("audit", "count", "moon")),
+    "private": lambda d: d.number(1.0, 0.1, 10.0, 0.0),
     "part": lambda d: d.draw.choice(("0.5:0.5", "x", "1:0") if d.wild() else ("0:0.7", "0.7:1", "0:1")),
     "baseline": lambda d: d.draw.choice(
         (lambda: "missing.json", lambda: "<data>", lambda: d.column("score"), lambda: d.file("more", _more))

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ import pandas as pd
 import skl2onnx
 import skops.io
 from fairfix.auditing.countfile import count
+from fairfix.auditing.disclosure import with_noise
 from fairfix.data.files import file_hash
 from fairfix.data.reading import Columns, Reading
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from tests.data import people
+from tests.data import below, people
 from tests.fuzz import mutators
 from tests.fuzz.mutators import Rng, toml
 
@@ -195,7 +197,10 @@ COUNTED: Mapping[str, Reading] = {
 def _counted(name: str) -> Callable[[Path], bytes]:
     def make(folder: Path) -> bytes:
         path = folder / "made.counts"
-        count(rows(), COUNTED[name]).save(path)
+        counts = count(rows(), COUNTED[name.removeprefix("private ")])
+        if name.startswith("private "):
+            counts = with_noise(counts, Fraction(1, 2), below(0))
+        counts.save(path)
         return _taken(path)
 
     return make
@@ -208,7 +213,7 @@ def _of_counts(name: str) -> Original:
         "--method",
         "ramp",
         "--protected",
-        COUNTED[name].columns.protected[0],
+        COUNTED[name.removeprefix("private ")].columns.protected[0],
     )
     prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[2:])
     audit = ("audit", "FILE")
@@ -463,7 +468,7 @@ TABLES = ("xlsx", "ods", "dta", "xpt", "sav", "zsav", "arff", "orc", "jsonl")
 
 ORIGINALS: tuple[Original, ...] = (
     *map(_of_artifact, REPAIRS),
-    *map(_of_counts, COUNTED),
+    *map(_of_counts, (*COUNTED, "private scores")),
     *map(_of_result, RESULTS),
     *map(_of_baseline, AUDITS),
     *map(_of_noise, ("counts", "by label", "probabilities", "persons")),

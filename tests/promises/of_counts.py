@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import cvxpy
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.models.shares import SharedSource
 
+from tests.data import below
 from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
 
 LABELS = {"selection_rate": None, "true_positive_rate": 1, "false_positive_rate": 0}
@@ -146,3 +149,37 @@ def optimum_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(
         value - best <= bound + 1e-7, f"gamma {gamma}, slack {slack}: {value - best} above, told {bound}"
     )
+
+
+@promise(
+    "95% intervals of the parity difference and of each group's rates hold with the noise of private counts",
+    level=0.05,
+    quick=6,
+    full=600,
+)
+def intervals_of_private_counts(rng: np.random.Generator, shell: Shell) -> Tried:
+    sizes = np.round(np.exp(rng.uniform(np.log(20), np.log(5000), int(rng.integers(2, 6))))).astype(int)
+    rate = np.clip(
+        rng.uniform(0.05, 0.95) + rng.choice([0.0, 0.1]) * rng.uniform(-1, 1, sizes.size), 0.01, 0.99
+    )
+    code, epsilon = np.repeat(np.arange(sizes.size), sizes), str(rng.choice(["0.1", "0.5", "1", "10"]))
+    label, chosen = rng.random(code.size) < 0.4, rng.random(code.size) < rate[code]
+    frame = pd.DataFrame({"group": [f"g{k}" for k in code], "label": label, "chosen": chosen}).astype(
+        {"label": int, "chosen": int}
+    )
+    asked, saved = ("--protected", "group", "--prediction", "chosen"), shell.folder / "p.counts"
+    with patch("secrets.randbelow", below(int(rng.integers(1 << 30)))):  # worlds can be tried again
+        shell.run("count", shell.write(frame), *asked, "--private", epsilon, "-o", saved)
+    done = shell.run("audit", saved)
+    (attribute,) = done.result["attributes"]
+    gaps = {one["id"]: one for one in attribute["comparisons"]}
+    gap, truth = gaps["selection_rate.difference.between_groups"], float(rate.max() - rate.min())
+    where = f"epsilon {epsilon}, {sizes}, {rate}"
+    total = judged(
+        gap["low"] <= truth <= gap["high"], f"{truth} not in {gap['low']} to {gap['high']}: {where}"
+    )
+    for name in ("selection_rate", "true_positive_rate"):
+        ends = [one["metrics"][name] for one in attribute["groups"]]
+        inside = all(e["low"] <= p <= e["high"] for e, p in zip(ends, rate, strict=True))
+        total += judged(inside, f"{name} outside {ends}: {where}")
+    return total

@@ -16,7 +16,8 @@ import pandas as pd
 import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
-from fairfix.auditing.countfile import CountFile, audit_counts, count, merged
+from fairfix.auditing.countfile import CountFile, count, merged
+from fairfix.auditing.disclosure import audit_counts
 from fairfix.auditing.results import AuditReport, Settings, Value
 from fairfix.cli import run
 from fairfix.data import container as artifact

@@ -11,7 +11,8 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix.auditing.countfile import count, suppressed
+from fairfix.auditing.countfile import count
+from fairfix.auditing.disclosure import suppressed
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table

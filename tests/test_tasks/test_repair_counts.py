@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fairfix.auditing.countfile import SUPPRESSED, CountFile, count, count_shown, merged, suppressed
+from fairfix.auditing.countfile import CountFile, count, merged
+from fairfix.auditing.disclosure import SUPPRESSED, count_shown, suppressed
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.binned import entries_of

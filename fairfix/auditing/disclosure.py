@@ -1,0 +1,133 @@
+"""Counts that disclose less than the rows: small cells left out, or noise in every count; and the audit of counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from fairfix.auditing.audit import More, judge
+from fairfix.auditing.countfile import CountFile, Piece, count, has_range
+from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.sufficient_statistics import confusion
+from fairfix.auditing.suppression import require_some, shown_cells, shown_rows, tables_of
+from fairfix.data.counts import Counts, check_cells
+from fairfix.data.files import open_source
+from fairfix.data.reading import Reading
+from fairfix.data.scan import Scan, check_whole
+from fairfix.errors import UsageError
+from fairfix.stats.geometric_noise import Below, two_sided_geometric
+
+SUPPRESSED = "in groups too small to show, at most"
+"""Why rows of small cells are not in a file. Their number is the largest that is possible: it tells no size."""
+
+SUPPRESSED_ROWS = (SUPPRESSED, "in groups too small to show")
+"""The same, and the exact number in files of earlier versions."""
+
+
+def count_shown(data: Any, reading: Reading, least: int, **about: Any) -> CountFile:
+    """Count as :func:`count` does, without the rows of cells of fewer rows than ``least``, in one piece.
+
+    Nothing is left of them but the largest possible number of their rows. Rows that lack an entry are not mentioned.
+    """
+    reading.check()
+    source = shown_rows(open_source(data), reading, [reading.columns.cell_keys], least)
+    content = count(source, reading, **about)
+    return _in_one_piece(content, content.counts(), source.most_hidden)
+
+
+def suppressed(content: CountFile, tables: Sequence[Sequence[str]], least: int) -> CountFile:
+    """Return counts without the rows of groups of fewer rows than ``least``, in tables of these columns.
+
+    Where score bins follow the data, their width is still that of all scores.
+    """
+    counts = content.counts()
+    rows = counts.rows.sum(axis=(1, 2))
+    shown = shown_cells(counts.keys, counts.cells, rows, tables, least)
+    require_some(shown, least)
+    kept = counts.cells_at(np.flatnonzero(shown))
+    if not has_range(content.reading):  # else the ends of the bins are those of the scores that are left out
+        kept = kept.trimmed()
+    gone = sum(counts.excluded.get(why, 0) for why in SUPPRESSED_ROWS)
+    return _in_one_piece(content, kept, gone + int((~shown).sum()) * (least - 1))
+
+
+def _in_one_piece(content: CountFile, kept: Counts, most_hidden: int) -> CountFile:
+    """Return a file of counts that has no parts, and says of the rows left out only how many they are at the most."""
+    excluded = {SUPPRESSED: most_hidden} if most_hidden else {}
+    piece = Piece.of(replace(kept, read=kept.used + most_hidden, excluded=excluded))
+    return replace(content, pieces=(piece,))
+
+
+def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None) -> CountFile:
+    """Return counts of decisions, each with noise of its own: epsilon-differentially private for a row more or less.
+
+    Counted are the labels and decisions of all combinations of the levels of the columns, with and without rows.
+    Scores, losses, the parts of the data and the rows left out are not kept. ``below`` draws, as in
+    :func:`fairfix.stats.geometric_noise.two_sided_geometric`.
+
+    Raises
+    ------
+    UsageError
+        Rows have weights or probabilities of decisions, there is no decision, or the counts have noise already.
+    """
+    if content.private is not None:
+        raise UsageError(
+            f"{content.name} has noise already (epsilon {float(content.private):g}); leave out `private`, or count "
+            "its rows again"
+        )
+    columns, counts = content.reading.columns, content.counts()
+    for part in ("weight", "probability"):
+        if name := getattr(columns, part):
+            raise UsageError(
+                f"`private`: the column {name!r} of `{part}` makes a row count for another number than 1, and the "
+                f"noise hides a row that counts for 1; leave out `{part}`"
+            )
+    table = confusion(counts, content.reading.threshold)
+    if table is None:
+        raise UsageError(
+            "`private` counts decisions, and there are none: name them with `prediction`, or a score of probabilities "
+            "or with a `threshold`"
+        )
+    at = [sorted({cell[i] for cell in counts.cells}) for i in range(len(counts.keys))]
+    check_cells(counts.keys, int(np.prod([len(levels) for levels in at])))
+    cells = tuple(product(*at))
+    exact = dict(zip(counts.cells, table[..., 0], strict=True))
+    nobody = np.zeros(table.shape[1:3])
+    noisy = np.array([exact.get(cell, nobody) for cell in cells])
+    noisy += np.array([two_sided_geometric(epsilon, below) for _ in range(noisy.size)]).reshape(noisy.shape)
+    rows = np.maximum(noisy.sum(axis=2), 0.0).astype(np.int64)[..., None]
+    decisions = np.concatenate([noisy[..., ::-1], np.ones(noisy.shape)], axis=2)
+    private = Counts(
+        counts.keys, cells, None, rows, decisions=decisions, read=int(rows.sum()), private=float(epsilon)
+    )
+    named = columns.prediction or f"{columns.score}>={content.reading.threshold:g}"
+    columns = replace(columns, score=None, prediction=named)
+    used = (*columns.counted, *columns.cell_keys)
+    reading = replace(
+        content.reading,
+        columns=columns,
+        thresholds=(),
+        score_scale="probability",
+        missing_of={name: policy for name, policy in content.reading.missing_of.items() if name in used},
+    )
+    return replace(content, reading=reading, pieces=(Piece.of(private),), private=epsilon)
+
+
+def audit_counts(
+    content: CountFile, settings: Settings | None = None, more: More | None = None
+) -> AuditReport:
+    """Return the report of counts: that of an audit of the data in one pass."""
+    settings = replace(settings or Settings(), exact=False)
+    if settings.suppress_below:
+        tables = tables_of(content.reading.columns, intersect=settings.intersect)
+        content = suppressed(content, tables, settings.suppress_below)
+    counts = content.counts(noisy=True)
+    if content.private is None:
+        check_whole(counts, content.reading, content.name)
+    report = judge(Scan(counts, None, content.reading), settings, content.name, None, more)
+    return replace(report, inferred=content.inferred, model=content.model)
