@@ -234,8 +234,8 @@ def private_cells(truth: str, size: str, groups: int, simulations: int, rng: np.
     s = rng.binomial(n.astype(int), p, (simulations, groups))
     exact = np.stack([s, n - s]).astype(float)
     noise = np.subtract(*rng.geometric(-math.expm1(-epsilon), (2, *exact.shape))).astype(float)
-    pairs = (np.stack([own.ravel(), np.ones(own.size)], axis=1) for own in exact + noise)
-    batch = Batch(NoisyProportions.of(*pairs, epsilon), groups)
+    success, failure = (np.stack([own.ravel(), np.ones(own.size)], axis=1) for own in exact + noise)
+    batch = Batch(NoisyProportions.of(success, failure, epsilon), groups)
     low, high = batch.limits(together(groups))
     return {
         "private rate, all groups": tally_all(low, high, p),

@@ -111,12 +111,10 @@ KEPT = "Tables kept from an earlier run:"
 
 
 def versions() -> str:
-    """Return the versions that the figures belong to."""
-    out = [f"Python {platform.python_version()}"]
-    for name in PACKAGES:
-        found = _version(name) or _version(f"{name}-cpu")
-        out.append(f"{name} {found or 'not installed'}")
-    return f"{', '.join(out)}."
+    """Return the versions that the figures belong to, of the packages that are installed."""
+    installed = {name: _version(name) or _version(f"{name}-cpu") for name in PACKAGES}
+    named = [f"{name} {found}" for name, found in installed.items() if found]
+    return f"{', '.join([f'Python {platform.python_version()}', *named])}."
 
 
 def _version(name: str) -> str:

@@ -429,8 +429,8 @@ def test_each_published_figure_is_there_once(printed: ModuleType) -> None:
     assert len({(one.paper, one.place, one.row, one.column) for one in found}) == len(found)
     assert len(found) == len(printed.FILE.read_text(encoding="utf-8").splitlines()) - 1
     for one in found:
-        assert re.fullmatch(r"(Table|Figure) \d+", one.place)
-        assert re.fullmatch(NUMBER, one.value)
+        assert re.fullmatch(r"(Table|Figure|Theorem) \d+", one.place)
+        assert re.fullmatch(rf"{NUMBER}|\d+", one.value)
         assert one.origin in printed.ORIGINS
         assert re.fullmatch(r"\d*", one.page + one.line)
 
