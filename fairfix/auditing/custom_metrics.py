@@ -6,8 +6,8 @@ The function gets sums of weights as symbols, not numbers, and returns a quotien
 
 over the four entries of the confusion table. That is the mean of the values :math:`a_e / b_e` over rows that count
 :math:`b_e` times: a number that has limits by what every rate and mean of the catalogue has them by. A cost per row, a
-share of some rows and F1 are of this kind. A root, a product of rates, the larger of two, or a quotient whose numerator
-counts rows that its denominator does not count is none of them, and is refused.
+share of some rows and an F-score are of this kind. A root, a product of rates, the larger of two, or a quotient whose
+numerator counts rows that its denominator does not count is none of them, and is refused.
 """
 
 from __future__ import annotations
@@ -19,28 +19,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-import numpy as np
-
-from fairfix.auditing.metrics import (
-    ADDED,
-    ALIASES,
-    FN,
-    FP,
-    KINDS_OF_VALUES,
-    METRICS,
-    TN,
-    TP,
-    Metric,
-)
-from fairfix.data.counts import Floats
+from fairfix.auditing.metrics import ADDED, ALIASES, KINDS_OF_VALUES, METRICS, EntryMean
 from fairfix.errors import UsageError
 from fairfix.schema.audit import OwnMetric
-from fairfix.stats.estimates import Estimates, Means, Proportions, Scaled
-
-ENTRIES = (TP, FN, FP, TN)
-
-Entries = tuple[float, float, float, float]
-"""A number for each entry, in the order of :data:`ENTRIES`."""
 
 SUMS: Mapping[str, tuple[float, float, float, float]] = {
     "true_positives": (1, 0, 0, 0),
@@ -118,26 +99,7 @@ class Quotient:
     __bool__ = __float__ = __int__ = __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __pow__ = _refuse
 
 
-@dataclass(frozen=True, kw_only=True)
-class Own(Metric):
-    """A metric of one's own: the mean of ``above / below`` over rows that count ``below`` times, by entry."""
-
-    above: Entries
-    below: Entries
-    """(4,) in the order of :data:`ENTRIES`."""
-
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """The value of a row in each entry; NaN in one that does not count."""
-        return tuple(a / b if b else math.nan for a, b in zip(self.above, self.below, strict=True))
-
-    @property
-    def struct(self) -> OwnMetric:
-        """The metric in a result, from which a saved report makes it again."""
-        return OwnMetric(metric=self.name, above=self.above, below=self.below)
-
-
-def own_metrics(functions: Mapping[str, Callable[[Any], Any]]) -> tuple[Own, ...]:
+def own_metrics(functions: Mapping[str, Callable[[Any], Any]]) -> tuple[EntryMean, ...]:
     """Return an entry of the catalogue for each function.
 
     Raises
@@ -148,7 +110,7 @@ def own_metrics(functions: Mapping[str, Callable[[Any], Any]]) -> tuple[Own, ...
     return tuple(_own(name, function) for name, function in functions.items())
 
 
-def _own(name: str, function: Callable[[Any], Any]) -> Own:
+def _own(name: str, function: Callable[[Any], Any]) -> EntryMean:
     where = f"`metrics`: {name!r}"
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
         raise UsageError(f"{where} is not a name; use letters, digits and underscores, such as 'cost'")
@@ -174,7 +136,7 @@ def _parts(quotient: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return quotient.above, quotient.below
 
 
-def make(name: str, above: Sequence[float], below: Sequence[float]) -> Own:
+def make(name: str, above: Sequence[float], below: Sequence[float]) -> EntryMean:
     """Return the metric of the coefficients of its numerator and its denominator, (4,) each."""
     if not all(map(math.isfinite, (*above, *below))) or not any(below) or min(below) < 0:
         raise NoQuotientError("its denominator must count some rows, and none of them negatively")
@@ -188,7 +150,7 @@ def make(name: str, above: Sequence[float], below: Sequence[float]) -> Own:
     for need, other in (("label", (2, 3, 0, 1)), ("decision", (1, 0, 3, 2))):  # the entry with the other one
         if any(part[e] != part[o] for part in (above, below) for e, o in enumerate(other)):
             needs.append(need)
-    return Own(
+    return EntryMean(
         name=name,
         formula=f"{_sum(above)} / {_sum(below)}",
         above=(above[0], above[1], above[2], above[3]),
@@ -215,54 +177,17 @@ def _sum(weights: Sequence[float]) -> str:
     return f"({' + '.join(terms)})" if len(terms) > 1 else "".join(terms) or "0"
 
 
+def own_struct(metric: EntryMean) -> OwnMetric:
+    """Return the metric in a result, from which a saved report makes it again."""
+    return OwnMetric(metric=metric.name, above=metric.above, below=metric.below)
+
+
 @contextmanager
-def added(metrics: Sequence[Own | OwnMetric]) -> Iterator[None]:
+def added(metrics: Sequence[EntryMean | OwnMetric]) -> Iterator[None]:
     """Have metrics in the catalogue for the time of a ``with`` block, in this thread; also those of a result."""
-    made = [one if isinstance(one, Own) else make(one.metric, one.above, one.below) for one in metrics]
+    made = [one if isinstance(one, EntryMean) else make(one.metric, one.above, one.below) for one in metrics]
     token = ADDED.set({**ADDED.get(), **{one.name: one for one in made}})
     try:
         yield
     finally:
         ADDED.reset(token)
-
-
-# ---------------------------------------------------------------------- arithmetic
-
-
-def own_sums(metric: Own, table: Floats) -> Floats:
-    r"""Return per group additive sums of a metric, from the confusion table (G, L, 2, 2).
-
-    Of a metric with two values, shape (G, 4): :math:`\sum wb` and :math:`\sum w^2b^2` of the rows with the larger one,
-    then of those with the smaller. Of any other with values :math:`v`, shape (G, 6): :math:`\sum wb, \sum wbv, \sum
-    wbv^2` and :math:`\sum w^2b^2, \sum w^2b^2v, \sum w^2b^2v^2`.
-    """
-    mass = np.zeros((len(ENTRIES), len(table), 2))
-    for e, (label, decision) in enumerate(ENTRIES):
-        if "label" in metric.needs:
-            mass[e] = table[:, label, decision]
-        elif label == 0:  # rows of both labels count alike, and there may be one label only
-            mass[e] = table[:, :, decision].sum(axis=1)
-    below = np.array(metric.below)[:, None] / max(metric.below)
-    both = mass[..., 0] * below, mass[..., 1] * below**2
-    levels = np.array(metric.levels)[:, None]
-    if metric.interval == "rates":
-        top = levels == metric.bounds[1]
-        parts = [np.where(of, part, 0.0) for of in (top, ~top) for part in both]
-    else:
-        parts = [part * np.nan_to_num(levels) ** power for part in both for power in range(3)]
-    return np.stack([part.sum(axis=0) for part in parts], axis=-1)
-
-
-def own_estimates(metric: Own, sums: Floats, weighted: bool) -> Estimates:
-    """Return the estimates of the sums of :func:`own_sums`: Clopper-Pearson for two values, Student t for more."""
-    if metric.interval == "rates":
-        yes, yes2, no, no2 = sums.T
-        by_weight = weighted or len({one for one in metric.below if one}) > 1
-        rates = Proportions.weighted(yes, no, yes2, no2) if by_weight else Proportions(yes, yes + no)
-        return rates if metric.bounds == (0.0, 1.0) else Scaled(rates, *metric.bounds)
-    return Means.from_sums(sums.T, metric.bounds)
-
-
-def own_size(metric: Own, sums: Floats) -> Floats:
-    """Return the denominators of the sums of :func:`own_sums`, shape (G,)."""
-    return np.asarray(sums[:, 0] + sums[:, 2] if metric.interval == "rates" else sums[:, 0])

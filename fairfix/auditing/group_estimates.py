@@ -15,13 +15,24 @@ import numpy as np
 
 from fairfix.auditing.calibration import Calibration
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.custom_metrics import Own, own_estimates, own_size, own_sums
 from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
 from fairfix.auditing.ks_candidates import Candidates
-from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
+from fairfix.auditing.metrics import (
+    EQUALIZED_ODDS,
+    METRICS,
+    RATES,
+    EntryMean,
+    Mean,
+    Metric,
+    Rate,
+    metrics_for,
+)
 from fairfix.auditing.results import ComparisonReport, GroupReport, Settings, Value
 from fairfix.auditing.sufficient_statistics import (
     confusion,
+    entry_estimates,
+    entry_size,
+    entry_sums,
     label_table,
     mean_sums,
     means,
@@ -34,7 +45,7 @@ from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.data.scan import KeptRows
 from fairfix.schema.common import Distribution, PairGap, number
 from fairfix.stats import gaps
-from fairfix.stats.estimates import Areas, Estimates, simultaneous_limits
+from fairfix.stats.estimates import Areas, BalancedAccuracies, Correlations, Estimates, simultaneous_limits
 from fairfix.stats.gaps import Contrasts, Gap, combine, worst
 from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
 
@@ -60,6 +71,9 @@ GAPS: Mapping[tuple[str, str], Callable[..., Gap | Contrasts]] = {
     ("to_reference", "ratio"): gaps.ratio_to_reference,
 }
 """Scope and kind -> what compares estimates, in the order of reports."""
+
+OF_TABLES = ("balanced_accuracy", "mcc")
+"""Metrics of the whole confusion table of a group that are no mean over rows."""
 
 KS_SCOPES = ("to_overall", "between_groups")
 """Scopes of the KS distance, which are made together."""
@@ -121,10 +135,10 @@ class Evidence:
         return self.counts if grid is None else self.counts.regrid(grid)
 
     @cached_property
-    def plain(self) -> dict[str, Rate | Mean | Own]:
+    def plain(self) -> dict[str, Rate | Mean | EntryMean]:
         """The plain rates and means by name."""
         entries = metrics_for(self.reading.task).items()
-        return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean, Own))}
+        return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean, EntryMean))}
 
     @cached_property
     def missing(self) -> dict[str, str]:
@@ -135,14 +149,13 @@ class Evidence:
         }
         for name in reversed(EQUALIZED_ODDS):
             if name in out:
-                out["equalized_odds"] = out[name]
+                out |= dict.fromkeys(("equalized_odds", *OF_TABLES), out[name])
         if counts.grid is None:
             of_scores = ("ks", "auc", "scoring_rate", "calibration_error")
             if counts.private is None:
                 return out | dict.fromkeys(of_scores, NO_SCORE)
-            return out | dict.fromkeys(
-                (*(name for name in self.plain if name not in RATES), *of_scores), PRIVATE
-            )
+            of_others = (name for name in self.plain if name not in RATES)
+            return out | dict.fromkeys((*of_others, *OF_TABLES, *of_scores), PRIVATE)
         if not counts.has_labels:
             out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, reading)
         elif reading.score_scale not in SCORE_RANGE:
@@ -219,10 +232,11 @@ class Measured:
                 out[name] = proportions(
                     *rate_sums(metric, self.table), self.counts.weighted, self.counts.private
                 )
-            elif isinstance(metric, Own):
-                out[name] = own_estimates(metric, own_sums(metric, self.table), self.counts.weighted)
+            elif isinstance(metric, EntryMean):
+                out[name] = entry_estimates(metric, entry_sums(metric, self.table), self.counts.weighted)
             else:
                 out[name] = means(metric, self.evidence.reading, mean_sums(metric, self.counts))
+        out |= {name: made for name, made in self._of_tables().items() if name not in self.missing}
         if "scoring_rate" not in self.missing:
             out["scoring_rate"] = proportions(*self._above_median(), self.counts.weighted)
         if "auc" not in self.missing:
@@ -232,6 +246,17 @@ class Measured:
         whys = metrics_for(self.evidence.reading.task)
         why_areas = {"auc": "needs positives and negatives"}
         return {name: (of, why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
+
+    def _of_tables(self) -> dict[str, Estimates]:
+        names = ("base_rate", "true_positive_rate", "true_negative_rate")
+        if any(name in self.missing for name in names):
+            return {}
+        base, right, rejected = (
+            proportions(*rate_sums(RATES[name], self.table), self.counts.weighted) for name in names
+        )
+        decided = (self.table[..., 0].sum(axis=1) > 0).all(axis=1)
+        both = BalancedAccuracies(right, rejected), Correlations(base, right, rejected, decided)
+        return dict(zip(OF_TABLES, both, strict=True))
 
     def _above_median(self) -> tuple[Floats, Floats]:
         assert self.evidence.above_median is not None
@@ -348,12 +373,12 @@ class Measured:
             weight = self.sizes[0]
             rest = np.stack([_rest(part) for part in mean_sums(metric, self.counts)])
             return means(metric, self.evidence.reading, rest), weight / weight.sum()
-        if isinstance(metric, Own):
-            sums = own_sums(metric, self.table)
-            size = own_size(metric, sums)
+        if isinstance(metric, EntryMean):
+            sums = entry_sums(metric, self.table)
+            size = entry_size(metric, sums)
             with np.errstate(invalid="ignore", divide="ignore"):
                 shares = np.nan_to_num(size / size.sum())
-            return own_estimates(metric, _rest(sums), self.counts.weighted), shares
+            return entry_estimates(metric, _rest(sums), self.counts.weighted), shares
         if isinstance(metric, Rate):
             success, failure = rate_sums(metric, self.table)
         elif name == "scoring_rate":

@@ -7,7 +7,7 @@ one entry here. What else has a value per group, or compares groups only, has it
 With decision ``d``, label ``y`` and weights ``w``, the confusion table of a group holds ``Σ w 1[y = l, d = e]``; a
 randomised decision counts with its probability, so every rate is an expectation over the randomisation. A
 :class:`Rate` is the share of *success* entries among *success and failure* entries; a :class:`Mean` is a sum over rows
-divided by their weight. Undefined is NaN.
+divided by their weight; an :class:`EntryMean` is a mean of numbers that a row has by its entry. Undefined is NaN.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import product
 from types import MappingProxyType
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 TP, FN, FP, TN = (1, 1), (1, 0), (0, 1), (0, 0)
 """Entries of the confusion table as (label, decision)."""
 
+ENTRIES = (TP, FN, FP, TN)
 Entries = tuple[tuple[int, int], ...]
 
 SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
@@ -114,6 +115,24 @@ class Mean(Metric):
 
     quantity: str
     error: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryMean(Metric):
+    """The mean of ``above / below`` over rows that count ``below`` times, by entry."""
+
+    above: tuple[float, float, float, float]  # in the order of ENTRIES
+    below: tuple[float, float, float, float]
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The value of a row in each entry; NaN in one that does not count."""
+        return tuple(a / b if b else math.nan for a, b in zip(self.above, self.below, strict=True))
+
+    @property
+    def has_two_values(self) -> bool:
+        """Whether it is a rate on another scale."""
+        return len({level for level in self.levels if not math.isnan(level)}) == 2
 
 
 NEEDS: Mapping[str, str] = {
@@ -239,6 +258,8 @@ def _individual(
     )
 
 
+_OF_TABLES: Mapping[str, Any] = {"needs": ("decision", "label"), "better": "larger", "of": "decisions"}
+
 _ENTRIES: tuple[Metric, ...] = (
     _rate("base_rate", "base rate", "P(y = 1)", (TP, FN), (FP, TN), phrase="the base rate (label 1)"),
     _rate(
@@ -284,6 +305,42 @@ _ENTRIES: tuple[Metric, ...] = (
     _rate(
         *("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN), "larger"),
         phrase="the accuracy",
+    ),
+    Metric(
+        name="balanced_accuracy",
+        phrase="the balanced accuracy (mean of the true positive and the true negative rate)",
+        percent=True,
+        formula="(true_positive_rate + true_negative_rate) / 2",
+        undefined="no positives or no negatives",
+        interval="balanced accuracy",
+        scopes=NOT_TO_OVERALL,
+        **_OF_TABLES,
+    ),
+    EntryMean(
+        name="f1",
+        title="F1",
+        phrase="the F1 score",
+        formula="2 true_positives / (2 true_positives + false_positives + false_negatives)",
+        above=(2.0, 0.0, 0.0, 0.0),
+        below=(2.0, 1.0, 1.0, 0.0),
+        undefined="no positives and no positive decisions",
+        interval="F1",
+        aliases=("f1_score",),
+        **_OF_TABLES,
+    ),
+    Metric(
+        name="mcc",
+        title="MCC",
+        phrase="the correlation of decision and label (MCC)",
+        formula="correlation of decision and label over rows",
+        undefined="all labels or all decisions are the same",
+        interval="MCC",
+        aliases=("matthews_corrcoef",),
+        scale="data",
+        bounds=(-1.0, 1.0),
+        kinds=("difference", "min", "max"),
+        scopes=NOT_TO_OVERALL,
+        **_OF_TABLES,
     ),
     _mean("mean_score", "E[score]", "score", ("score",), "data", phrase="the mean score"),
     _mean("mean_label", "E[y]", "label", ("real label",), "data", phrase="the mean label"),

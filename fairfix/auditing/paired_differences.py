@@ -25,9 +25,15 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import Ruling, ruled
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.custom_metrics import Own, own_estimates, own_size, own_sums
-from fairfix.auditing.metrics import EQUALIZED_ODDS, Mean, Metric, Rate, metrics_for
-from fairfix.auditing.sufficient_statistics import means, proportions, rate_sums
+from fairfix.auditing.metrics import EQUALIZED_ODDS, EntryMean, Mean, Metric, Rate, metrics_for
+from fairfix.auditing.sufficient_statistics import (
+    entry_estimates,
+    entry_size,
+    entry_sums,
+    means,
+    proportions,
+    rate_sums,
+)
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import null_mask, primitive
@@ -214,11 +220,12 @@ def _reach_of(estimates: Estimates, level: float) -> Limits:
 def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units | None:
     """Return a metric of both tables by unit; None where it is no mean of rows."""
     metric = metrics_for(new.reading.task)[name]
-    if not isinstance(metric, (Rate, Mean, Own)):
+    if not isinstance(metric, (Rate, Mean, EntryMean)):
         return None
-    own, rate = isinstance(metric, Own), isinstance(metric, Rate) or metric.interval == "rates"
+    own = isinstance(metric, EntryMean)
+    rate = metric.has_two_values if isinstance(metric, EntryMean) else isinstance(metric, Rate)
     weighted = old.weighted or new.weighted
-    weighted |= isinstance(metric, Own) and len({*metric.below} - {0.0}) > 1
+    weighted |= isinstance(metric, EntryMean) and len({*metric.below} - {0.0}) > 1
     least, span = (metric.bounds[0], metric.bounds[1] - metric.bounds[0]) if own and rate else (0.0, 1.0)
 
     def by(summands: Floats) -> Floats:
@@ -235,11 +242,11 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
         mass = weight * base
         total = by(mass)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            if isinstance(metric, Own):
+            if isinstance(metric, EntryMean):
                 entries = _entries(metric, table, weight)
                 assert entries is not None  # as the rows are there
-                of_units = np.stack([by(column) for column in own_sums(metric, entries).T], axis=-1)
-                estimates.append(own_estimates(metric, of_units, weighted))
+                of_units = np.stack([by(column) for column in entry_sums(metric, entries).T], axis=-1)
+                estimates.append(entry_estimates(metric, of_units, weighted))
             elif isinstance(metric, Rate):
                 sums = [
                     np.stack([by(weight * part), by(square * part)], axis=-1)
@@ -283,7 +290,7 @@ def _of_mean(mean: Mean, table: Table) -> tuple[Floats, Floats] | None:
     return np.asarray(value, dtype=np.float64) - label, np.ones(len(table))
 
 
-def _of_entries(metric: Rate | Own, table: Table) -> tuple[Floats, Floats] | None:
+def _of_entries(metric: Rate | EntryMean, table: Table) -> tuple[Floats, Floats] | None:
     """Return (success or value, part in the denominator) of each row; None where the table does not have them.
 
     A metric of one's own with two values is a rate of the larger one.
@@ -291,9 +298,9 @@ def _of_entries(metric: Rate | Own, table: Table) -> tuple[Floats, Floats] | Non
     entries = _entries(metric, table, np.ones(len(table)))
     if entries is None:
         return None
-    if isinstance(metric, Own):
-        sums = own_sums(metric, entries)
-        base, above = own_size(metric, sums), sums[:, 0 if metric.interval == "rates" else 1]
+    if isinstance(metric, EntryMean):
+        sums = entry_sums(metric, entries)
+        base, above = entry_size(metric, sums), sums[:, 0 if metric.has_two_values else 1]
     else:
         success, failure = rate_sums(metric, entries)
         base, above = (success + failure)[:, 0], success[:, 0]

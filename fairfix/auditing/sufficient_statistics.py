@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairfix.auditing.metrics import Mean, Rate
+from fairfix.auditing.metrics import ENTRIES, EntryMean, Mean, Rate
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.reading import Reading
-from fairfix.stats.estimates import Means, Proportions
+from fairfix.stats.estimates import Estimates, Means, Proportions, Scaled
 from fairfix.stats.geometric_noise import NoisyProportions
 
 
@@ -94,3 +94,52 @@ def proportions(
     if weighted:
         return Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
     return Proportions(success[:, 0], success[:, 0] + failure[:, 0])
+
+
+def entry_sums(metric: EntryMean, table: Floats) -> Floats:
+    r"""Return per group additive sums of a metric, from the confusion table (G, L, 2, 2).
+
+    Of a metric with two values, shape (G, 4): :math:`\sum wb` and :math:`\sum w^2b^2` of the rows with the larger one,
+    then of those with the smaller. Of any other with values :math:`v`, shape (G, 6): :math:`\sum wb, \sum wbv, \sum
+    wbv^2` and :math:`\sum w^2b^2, \sum w^2b^2v, \sum w^2b^2v^2`.
+    """
+    mass = np.zeros((len(ENTRIES), len(table), 2))
+    for e, (label, decision) in enumerate(ENTRIES):
+        if "label" in metric.needs:
+            mass[e] = table[:, label, decision]
+        elif label == 0:  # rows of both labels count alike, and there may be one label only
+            mass[e] = table[:, :, decision].sum(axis=1)
+    below = np.array(metric.below)[:, None] / max(metric.below)
+    both = mass[..., 0] * below, mass[..., 1] * below**2
+    levels = np.array(metric.levels)[:, None]
+    if metric.has_two_values:
+        top = levels == metric.bounds[1]
+        parts = [np.where(of, part, 0.0) for of in (top, ~top) for part in both]
+    else:
+        parts = [part * np.nan_to_num(levels) ** power for part in both for power in range(3)]
+    return np.stack([part.sum(axis=0) for part in parts], axis=-1)
+
+
+def entry_estimates(metric: EntryMean, sums: Floats, weighted: bool) -> Estimates:
+    """Return the estimates of the sums of :func:`entry_sums`: Clopper-Pearson for two values, Student t for more.
+
+    Where each value belongs to rows that count equally often, its rate is taken over these rows once each.
+    """
+    if not metric.has_two_values:
+        return Means.from_sums(sums.T, metric.bounds)
+    yes, yes2, no, no2 = sums.T
+    odds = 1.0
+    entries = list(zip(metric.levels, metric.below, strict=True))
+    often = [{below / max(metric.below) for level, below in entries if level == end} for end in metric.bounds]
+    if all(len(times) == 1 for times in often):
+        b, a = (times.pop() for times in often)
+        yes, yes2, no, no2, odds = yes / a, yes2 / a**2, no / b, no2 / b**2, a / b
+    else:
+        weighted = True
+    rates = Proportions.weighted(yes, no, yes2, no2) if weighted else Proportions(yes, yes + no)
+    return rates if (metric.bounds, odds) == ((0.0, 1.0), 1.0) else Scaled(rates, *metric.bounds, odds)
+
+
+def entry_size(metric: EntryMean, sums: Floats) -> Floats:
+    """Return the denominators of the sums of :func:`entry_sums`, shape (G,)."""
+    return np.asarray(sums[:, 0] + sums[:, 2] if metric.has_two_values else sums[:, 0])

@@ -243,16 +243,19 @@ def attribute_section(block: Block, result: Audited, *, detail: bool = False) ->
     lines = (*lines, *undefined)
     stratum = f" within {block.stratum}" if block.stratum else ""
     where = f"{block.attribute}{stratum}"
-    grids = (_groups(groups, block, result, where), _comparisons(block, result, where, detail=detail))
+    grids = (
+        _groups(groups, block, result, where, detail=detail),
+        _comparisons(block, result, where, detail=detail),
+    )
     return Section(where, lines, grids, "stratum" if stratum else "attribute", block)
 
 
-def group_metrics(result: Audited) -> list[tuple[str, str]]:
-    """Return the metrics of the group table, with their headings."""
+def group_metrics(result: Audited, *, detail: bool = False) -> list[tuple[str, str]]:
+    """Return the metrics of the group table, with their headings; with ``detail``, all that a group has."""
     regression = result.settings.task == "regression"
     present = result.overall.metrics
-    left_out = () if regression or "log_loss" not in present else CLASSIFICATION_ONLY_LOSSES
-    names = (*GROUP_METRICS, *ADDED.get())
+    left_out = () if detail or regression or "log_loss" not in present else CLASSIFICATION_ONLY_LOSSES
+    names = METRICS if detail else (*GROUP_METRICS, *ADDED.get())
     return [(name, METRICS[name].title) for name in names if name in present and name not in left_out]
 
 
@@ -281,11 +284,14 @@ def _shown(block: Block, result: Audited) -> tuple[Sequence[Group], tuple[str, .
     return first_groups(block.groups, rank, f"those that appear in a comparison{by}")
 
 
-def _groups(groups: Sequence[Group], block: Block, result: Audited, where: str) -> Grid:
+def _groups(groups: Sequence[Group], block: Block, result: Audited, where: str, *, detail: bool) -> Grid:
     def value_of(metric: str) -> Callable[[Group], str]:
         return lambda group: show(group.metrics[metric].value)
 
-    columns: Columns = {**GROUP, **{title: value_of(metric) for metric, title in group_metrics(result)}}
+    columns: Columns = {
+        **GROUP,
+        **{title: value_of(metric) for metric, title in group_metrics(result, detail=detail)},
+    }
     everybody = [] if block.stratum else [replace(result.overall, group="overall")]
     return Grid.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
 

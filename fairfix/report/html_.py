@@ -301,7 +301,7 @@ def _named(result: SavedResult, *, detail: bool) -> Iterator[tuple[str, str, str
     names: list[str] = []
     if isinstance(result, Audit):
         entries = metrics_for(result.settings.task)
-        metrics, definitions = dict(group_metrics(result)), result.definitions
+        metrics, definitions = dict(group_metrics(result, detail=detail)), result.definitions
         for name, title in metrics.items():
             yield title, name, entries[name].formula
         titles = {name: name for name in definitions} if detail else HEADLINES

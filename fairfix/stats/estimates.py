@@ -9,6 +9,8 @@ a miscoverage ``alpha`` into two limits:
 :class:`Means`           Student t, with one imagined row at the end of the scale, or far out where it has none
 :class:`Areas`           Newcombe's method 5: ``|θ - A| = z sqrt(V(θ))`` solved for ``θ``, never below DeLong
 :class:`CalibrationErrors` Clopper-Pearson in every bin, put together
+:class:`BalancedAccuracies` means of the limits of both rates, which hold together
+:class:`Correlations`    extremes of the coefficient within limits of three rates, which hold together
 ======================== ==================================================================================
 
 An undefined number is ``NaN``; a group without rows has the whole support as its limits. Rows are independent draws
@@ -185,18 +187,26 @@ class Proportions(Estimates):
 
 @dataclass(frozen=True, eq=False)
 class Scaled(Estimates):
-    """Means of a number with two values, ``least`` and ``most``: rates of the larger one on another scale."""
+    """Means of a number with two values, ``least`` and ``most``: rates of the larger one on another scale.
+
+    Rows with the larger value count ``odds`` times as often as others, which makes ``p`` of them
+    ``odds p / (odds p + 1 - p)``: it rises with ``p``, so that limits of ``p`` are limits on this scale.
+    """
 
     rates: Proportions
     least: float
     most: float
+    odds: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "support", (self.least, self.most))
         self._settle(value=self._of(self.rates.value), slack=self.rates.slack)
 
     def _of(self, rates: Floats) -> Floats:
-        return np.clip(self.least + (self.most - self.least) * rates, self.least, self.most)
+        often = self.odds * rates
+        return np.clip(
+            self.least + (self.most - self.least) * often / (often + 1.0 - rates), self.least, self.most
+        )
 
     def _limits_at(self, alpha: float) -> Limits:
         """Limits of the rates on this scale."""
@@ -459,6 +469,74 @@ class CalibrationErrors(Estimates):
     def _cells(self, alpha: float) -> Limits:
         low, high = self.rates.limits(alpha)
         return low.reshape(self.mass.shape), high.reshape(self.mass.shape)
+
+
+def _together(alpha: float, *rates: Proportions) -> list[Limits]:
+    """Limits of rates of different rows that hold together, on each side with probability ``1 - alpha/2`` (Šidák)."""
+    level = 2.0 * sidak(alpha / 2.0, len(rates))
+    return [one.limits(level) for one in rates]
+
+
+@dataclass(frozen=True, eq=False)
+class BalancedAccuracies(Estimates):
+    """Means of true positive and true negative rates, between the means of limits that hold together.
+
+    A root of a sum of squares (MOVER) would be narrower, but at the small ``alpha`` that many groups need it misses
+    many times as often as it claims where errors are rare.
+    """
+
+    sensitivity: Proportions
+    specificity: Proportions
+    support: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        value = (self.sensitivity.value + self.specificity.value) / 2.0
+        self._settle(value=value, slack=np.zeros(value.shape))
+
+    def _limits_at(self, alpha: float) -> Limits:
+        """Means of both limits."""
+        (low, high), (other_low, other_high) = _together(alpha, self.sensitivity, self.specificity)
+        return self._open_undefined((low + other_low) / 2.0, (high + other_high) / 2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Correlations(Estimates):
+    """Correlations of decision and label (Matthews 1975), between their extremes where three rates can be.
+
+    With the base rate ``P``, sensitivity ``t``, false positive rate ``u`` and selection rate ``q = P t + (1-P) u``, the
+    coefficient is ``(t - u) sqrt(P (1-P) / (q (1-q)))``. It rises with ``t``, falls with ``u``, and as a function of
+    ``P`` its size is largest at the odds ``sqrt(u (1-u) / (t (1-t)))`` and falls on both sides.
+    """
+
+    base: Proportions
+    sensitivity: Proportions
+    specificity: Proportions
+    decided: NDArray[np.bool_]
+    """(k,) whether there are decisions of both kinds; undefined without."""
+    support: tuple[float, float] = (-1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        rates = (one.value for one in (self.base, self.sensitivity, self.specificity))
+        value = np.where(self.decided, self._of(*rates), np.nan)
+        self._settle(value=value, slack=np.zeros(value.shape))
+
+    @staticmethod
+    def _of(base: Floats, right: Floats, rejected: Floats) -> Floats:
+        wrong = 1.0 - rejected
+        selected = base * right + (1.0 - base) * wrong
+        left = base * (1.0 - right) + (1.0 - base) * rejected
+        size = np.sqrt(_divide(base * (1.0 - base), selected * left))
+        return np.clip((right - wrong) * size, -1.0, 1.0)
+
+    def _limits_at(self, alpha: float) -> Limits:
+        """Smallest and largest coefficient within limits of the three rates that hold together."""
+        (least, most), *rates = _together(alpha, self.base, self.sensitivity, self.specificity)
+        ends = []
+        for right, rejected in zip(*rates, strict=True):  # both low, then both high
+            odds = np.sqrt(_divide(rejected * (1.0 - rejected), right * (1.0 - right)))
+            top = np.clip(np.where(np.isnan(odds), 1.0, odds / (1.0 + odds)), least, most)
+            ends.append([self._of(base, right, rejected) for base in (least, most, top)])
+        return self._open_undefined(np.min(ends[0], axis=0), np.max(ends[1], axis=0))
 
 
 def simultaneous_limits(estimates: Estimates, alpha: float) -> Limits:

@@ -12,7 +12,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, read_checks
-from fairfix.auditing.custom_metrics import added, own_metrics
+from fairfix.auditing.custom_metrics import added, own_metrics, own_struct
 from fairfix.auditing.result_structs import audit_struct
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.canonical import canonical_group
@@ -110,7 +110,7 @@ def run_audit(request: AuditRequest) -> AuditResult:
     with added(own), withholding(request.suppress_below, request.data):
         result = _run(request)
     assert isinstance(result.content, Audit)
-    content = fields_replaced(result.content, own_metrics=tuple(one.struct for one in own))
+    content = fields_replaced(result.content, own_metrics=tuple(map(own_struct, own)))
     return replace(result, content=content)
 
 

@@ -58,6 +58,11 @@ INTERVALS: Mapping[str, str] = {
         "in addition to unbounded means: Chernoff's bound for rows of two known values, at its worst over their "
         "probabilities"
     ),
+    "F1": "Clopper-Pearson for the fraction of true positives among rows with label 1 or a positive decision, on the "
+    "scale of F1",
+    "balanced accuracy": "the means of Clopper-Pearson limits of TPR and TNR, which hold together (Šidák)",
+    "MCC": "smallest and largest value within Clopper-Pearson limits of base rate, TPR and TNR, which hold together "
+    "(Šidák)",
     "AUC": "Newcombe's method 5, widened where DeLong's variance is larger",
     "KS": "lower end: Kolmogorov's quantile; upper end: a normal margin, at most Hoeffding's",
     "calibration error": "Clopper-Pearson in every bin, combined",
@@ -247,7 +252,7 @@ def _of_metric(metric: Metric) -> Iterator[tuple[str, str]]:
         yield "undefined", f"{metric.undefined}; the value is then null, and a check of it cannot pass"
     if metric.interval:
         yield "interval", INTERVALS[metric.interval]
-    if metric.name in RATES:
+    if metric.name in RATES or metric.interval in ("F1", "balanced accuracy", "MCC"):
         yield "with weights", INTERVALS["weighted rates"].replace("`", "")
     elif metric.interval == "means, losses":
         yield "with weights", INTERVALS["weighted means"]

@@ -116,7 +116,7 @@ SMALLER_IS_BETTER = {
 }
 LARGER_IS_BETTER = {
     *("true_positive_rate", "true_negative_rate", "positive_predictive_value", "negative_predictive_value"),
-    *("accuracy", "auc"),
+    *("accuracy", "balanced_accuracy", "f1", "mcc", "auc"),
 }
 """What is better for a group; of all other metrics nobody can say."""
 

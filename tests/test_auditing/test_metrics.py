@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import fairfix
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +18,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef
 
 from tests.strategies import examples
 
@@ -97,6 +99,29 @@ def test_rates_of_a_randomised_decision(found: list[tuple[str, int, float, int]]
 
     assert table is not None
     assert_defined(table, data, data.s, data.w if weighted else pd.Series(np.ones(len(data))))
+
+
+@LAW
+@given(rows, st.booleans())
+def test_numbers_of_whole_tables_are_those_of_scikit_learn(
+    found: list[tuple[str, int, float, int]], weighted: bool
+) -> None:
+    """Where there is something to divide by; undefined, never 0, everywhere else."""
+    data = frame_of([*found, ("z", 1, 0.5, 1)])
+    given = data if weighted else data.drop(columns="w")
+    more = {"weight": "w"} if weighted else {}
+    result = fairfix.audit(given, protected="g", label="y", score="s", threshold=0.5, **more)
+    numbers = result.to_frame().set_index(["group", "metric"]).value
+    for group, part in data.groupby("g"):
+        y, d, w = part.y, (part.s >= 0.5).astype(int), part.w if weighted else None
+        both_labels, both_decisions = y.nunique() == 2, d.nunique() == 2
+        for name, function, there in (
+            ("f1", f1_score, bool(y.any() or d.any())),
+            ("balanced_accuracy", balanced_accuracy_score, both_labels),
+            ("mcc", matthews_corrcoef, both_labels and both_decisions),
+        ):
+            expected = function(y, d, sample_weight=w) if there else math.nan
+            assert numbers[group, name] == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 @LAW

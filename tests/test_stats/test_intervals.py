@@ -16,11 +16,14 @@ from fairfix.stats import quantiles as own
 from fairfix.stats.estimates import (
     CARRIED,
     Areas,
+    BalancedAccuracies,
     CalibrationErrors,
+    Correlations,
     Estimates,
     Limits,
     Means,
     Proportions,
+    Scaled,
     powers,
     simultaneous_limits,
 )
@@ -121,12 +124,36 @@ def calibration(order: list[int]) -> Estimates:
     )
 
 
+TABLES = np.array([[0, 0, 0, 0], [3, 2, 1, 4], [1, 0, 1, 50], [20, 0, 0, 9], [2, 3, 0.5, 6.5]])
+"""(5, 4) true and false positives, false and true negatives."""
+
+
+def balanced(order: list[int], *, tables: Floats = TABLES) -> BalancedAccuracies:
+    tp, fp, fn, tn = tables[order].T
+    return BalancedAccuracies(Proportions(tp, tp + fn), Proportions(tn, tn + fp))
+
+
+def correlations(order: list[int], *, tables: Floats = TABLES) -> Correlations:
+    both = balanced(order, tables=tables)
+    tp, fp, fn, tn = tables[order].T
+    base = Proportions(tp + fn, tp + fp + fn + tn)
+    return Correlations(base, both.sensitivity, both.specificity, (tp + fp > 0) & (fn + tn > 0))
+
+
+def f_scores(order: list[int], *, tables: Floats = TABLES) -> Scaled:
+    tp, fp, fn, _ = tables[order].T
+    return Scaled(Proportions(tp, tp + fp + fn), 0.0, 1.0, 2.0)
+
+
 KINDS: dict[str, Callable[[list[int]], Estimates]] = {
     "proportions": proportions,
     "weighted": weighted,
     "means": means,
     "areas": areas,
     "calibration": calibration,
+    "balanced": balanced,
+    "correlations": correlations,
+    "f_scores": f_scores,
 }
 IN_ORDER = [0, 1, 2, 3, 4]  # the first group of every kind is undefined
 
@@ -178,17 +205,21 @@ class TestEveryKind:
     def test_comparisons_are_ordered(self, kind: str) -> None:
         """Low, value, high: for every comparison of every kind."""
         estimates = KINDS[kind]([1, 2, 3, 4])
+        least, most = estimates.support
         gaps = [
-            difference_between_groups(estimates, 0.05),
-            ratio_between_groups(estimates, 0.05),
-            difference_to_reference(estimates, 1, 0.05).gap,
-            ratio_to_reference(estimates, 1, 0.05).gap,
-            worst(estimates, 0.05, smallest=True),
-            worst(estimates, 0.05, smallest=False),
+            (0, difference_between_groups(estimates, 0.05), most - least),
+            (0, difference_to_reference(estimates, 1, 0.05).gap, most - least),
+            (least, worst(estimates, 0.05, smallest=True), most),
+            (least, worst(estimates, 0.05, smallest=False), most),
         ]
+        if least >= 0:
+            gaps += [
+                (0, ratio_between_groups(estimates, 0.05), 1),
+                (0, ratio_to_reference(estimates, 1, 0.05).gap, 1),
+            ]
 
-        for gap in gaps:
-            assert 0 <= gap.low <= gap.value <= gap.high <= 1
+        for start, gap, end in gaps:
+            assert start <= gap.low <= gap.value <= gap.high <= end
 
 
 class TestProportions:
@@ -432,6 +463,49 @@ class TestAreas:
         gap, wider = difference_between_groups(exact, 0.05), difference_between_groups(rough, 0.05)
 
         assert (gap.low - wider.low, wider.high - gap.high) == pytest.approx((0.02, 0.02))
+
+
+class TestConfusionTables:
+    """Numbers of a whole confusion table: F1, balanced accuracy and MCC."""
+
+    @pytest.mark.parametrize(
+        "shares", [(0.3, 0.1, 0.1, 0.5), (0.1, 0.01, 0.02, 0.87), (0.02, 0.3, 0.28, 0.4)]
+    )
+    @pytest.mark.parametrize("alpha", [0.05, 0.001])
+    def test_limits_miss_as_seldom_as_they_say_on_each_side(
+        self, shares: tuple[float, ...], alpha: float
+    ) -> None:
+        """By all tables of 9 rows, each with its probability; at the levels that many groups need too."""
+        tables = np.array([t for t in itertools.product(range(10), repeat=4) if sum(t) == 9], dtype=float)
+        chance = stats.multinomial(9, shares).pmf(tables)
+        tp, fp, fn, tn = shares
+        margins = (tp + fn) * (tp + fp) * (fp + tn) * (fn + tn)
+        truths = {
+            balanced: (tp / (tp + fn) + tn / (tn + fp)) / 2,
+            correlations: (tp * tn - fp * fn) / math.sqrt(margins),
+            f_scores: 2 * tp / (2 * tp + fp + fn),
+        }
+        for kind, truth in truths.items():
+            low, high = kind(list(range(len(tables))), tables=tables).limits(alpha)
+            for wrong in (low > truth + 1e-12, high < truth - 1e-12):
+                assert chance[wrong].sum() <= alpha / 2
+
+    def test_a_correlation_is_held_between_its_extremes(self) -> None:
+        """No rates within the limits that hold together give a coefficient outside."""
+        order = [1, 2, 3, 4]
+        estimates = correlations(order)
+        low, high = estimates.limits(0.05)
+        level = 2 * (1 - 0.975 ** (1 / 3))
+        rates = (one.limits(level) for one in (estimates.base, estimates.sensitivity, estimates.specificity))
+        base, right, rejected = (np.linspace(*ends, 41) for ends in rates)
+        p, t, u = base[:, None, None], right[:, None], 1 - rejected
+        q = p * t + (1 - p) * u
+        found = (t - u) * np.sqrt(p * (1 - p) / (q * (1 - q)))
+
+        assert (low - 1e-12 <= found.min(axis=(0, 1, 2))).all()
+        assert (found.max(axis=(0, 1, 2)) <= high + 1e-12).all()
+        np.testing.assert_allclose(found.min(axis=(0, 1, 2)), low, atol=0.01)
+        np.testing.assert_allclose(found.max(axis=(0, 1, 2)), high, atol=0.01)
 
 
 class TestCalibrationErrors:
