@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fairfix.tasks.audit import AuditResult, audit
     from fairfix.tasks.compare import CompareResult, compare
     from fairfix.tasks.count import count
+    from fairfix.tasks.explore import Explored, explore
     from fairfix.tasks.export import export
     from fairfix.tasks.fit_and_evaluate import Outcome, repair_table
     from fairfix.tasks.predict import load, predict
@@ -51,6 +52,7 @@ _HOMES = {
     "tasks.audit": "AuditResult audit",
     "tasks.compare": "CompareResult compare",
     "tasks.count": "count",
+    "tasks.explore": "Explored explore",
     "tasks.export": "export",
     "tasks.fit_and_evaluate": "Outcome repair_table",
     "tasks.predict": "load predict",
@@ -68,6 +70,7 @@ __all__ = [
     "CompareResult",
     "CountFile",
     "DataError",
+    "Explored",
     "FairfixError",
     "ModelError",
     "Outcome",
@@ -83,6 +86,7 @@ __all__ = [
     "audit",
     "compare",
     "count",
+    "explore",
     "export",
     "load",
     "methods",

@@ -25,11 +25,12 @@ MAY_IMPORT = {
     "models": "errors schema solvers data",
     "auditing": "errors schema stats data",
     "report": "errors schema data auditing",
+    "interactive": "errors data auditing report",
     "individual": "errors schema stats solvers data models auditing",
     "noise": "errors schema solvers data models auditing",
     "methods": "errors stats solvers data models auditing individual noise",
     "sklearn": "errors data models noise methods",
-    "tasks": "errors schema stats solvers data models auditing report individual noise methods",
+    "tasks": "errors schema stats solvers data models auditing report interactive individual noise methods",
     "testing": "errors report tasks",
     "cli": "errors schema data models auditing report individual noise methods tasks",
 }

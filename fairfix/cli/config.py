@@ -34,6 +34,7 @@ from fairfix.tasks.request import (
     AuditRequest,
     CompareRequest,
     CountRequest,
+    ExploreRequest,
     PredictRequest,
     RepairRequest,
     paths_of,
@@ -44,7 +45,9 @@ NO_CONFIG = "none"
 """Named in place of a file so that none is read."""
 
 PATHS = frozenset(("output",)).union(
-    *map(paths_of, (AuditRequest, RepairRequest, CompareRequest, CountRequest, PredictRequest))
+    *map(
+        paths_of, (AuditRequest, RepairRequest, CompareRequest, ExploreRequest, CountRequest, PredictRequest)
+    )
 )
 """Keys that name files; relative to the configuration file. So are the files of ``out`` and ``noise``."""
 
@@ -200,7 +203,7 @@ def _endings(name: str, kind: str) -> Sequence[str]:
         from fairfix.data.recognition import table_endings
 
         return table_endings()
-    return (".counts",) if name == "output" and kind == "count" else (".fairfix",)
+    return {"count": (".counts",), "explore": (".html",)}.get(kind, (".fairfix",))
 
 
 def unchecked(path: Path, command: str) -> dict[str, Any]:

@@ -488,7 +488,7 @@ def known_options(*, methods: bool = False) -> dict[str, frozenset[str]]:
     Those of methods are of a list, or of the ``methods`` themselves, which take seconds to import.
     """
     out = {}
-    for name in ("audit", "repair", "compare", "count", "predict"):
+    for name in ("audit", "repair", "compare", "explore", "count", "predict"):
         command: click.Command = import_module(f"fairfix.cli.{name}").command
         params = command.get_params(click.Context(command, resilient_parsing=not methods))
         names = (_key(param) for param in params if param.expose_value and param.name not in HIDDEN_SETTINGS)

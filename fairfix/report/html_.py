@@ -161,7 +161,7 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        breakable=_breakable, cards=_falls_apart, linked=_linked, sentence=_sentence, css=_css
+        breakable=_breakable, cards=_falls_apart, linked=_linked, sentence=_sentence, css=css_text
     )
     environment.tests.update(
         verdict=lambda cell: isinstance(cell, Verdict), interval=lambda cell: isinstance(cell, Interval)
@@ -214,7 +214,7 @@ def _sentence(text: str, anchors: Mapping[str, str], linked: set[str]) -> Markup
     return out + _linked(text[at:], anchors)
 
 
-def _css(text: str) -> Markup:
+def css_text(text: str) -> Markup:
     """Return a text as a string of CSS in which every character but letters and digits is a number.
 
     Blanks too: one that follows a number would only end it.

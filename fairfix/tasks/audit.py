@@ -399,8 +399,10 @@ def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
 
 def _of_counts(request: AuditRequest, counts: CountFile) -> AuditReport:
     """Audit counts."""
+    from fairfix.auditing.count_thresholds import at_threshold
     from fairfix.auditing.disclosure import audit_counts
 
+    counts = at_threshold(counts, request.threshold)
     check_agreement(request, counts.reading)
     if counts.private is not None:
         for name in ("baseline", "profile", "suppress_below"):

@@ -1,17 +1,17 @@
-"""Command: how to make one of the repairs that a comparison shows, as a command line or as a call of the library."""
+"""Command: what makes a result that is shown, as a command line or as a call of the library."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from fairfix.data.names import joined_names, shell_line
 from fairfix.data.urls import shown_argument
 from fairfix.methods.base import Repairer
 from fairfix.report.words import option_words
-from fairfix.tasks.request import CompareRequest, RepairRequest, parameters_of
+from fairfix.tasks.request import CompareRequest, RepairRequest, Request, parameters_of
 
 OF_NOISE = frozenset(("noise", "assume"))
 OF_GROUPS = frozenset(("protected", "bands"))
@@ -31,24 +31,15 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
 
     ``shared_ids``: whether ids repeat, which ``repair`` has to be told.
     """
-    own, settings = parameters_of(RepairRequest), {}
     refused = {"data", "threads"}
     refused |= set() if "noise" in repairer.uses else OF_NOISE
     refused |= set() if "features" in repairer.uses or request.model is not None else {"features"}
     refused |= set() if "features" in repairer.uses else {"exclude"}
     if repairer.membership:
         refused = (refused | OF_GROUPS) - {"noise"}
-    for name, (default, domain) in parameters_of(CompareRequest).items():
-        value = getattr(request, name)
-        if name not in own or name in refused or value is None or value == default:
-            continue
-        if name == "missing" and repairer.membership:
-            value = tuple(one for one in value if "=" not in one)
-        settings[name] = list(value) if isinstance(value, tuple) else value
-        if isinstance(value, tuple) and domain.listed and isinstance(request.data, str):
-            settings[name] = joined_names(map(str, value))
-        elif domain.kind is object and not all(map(_is_text, value if domain.many else [value])):
-            settings[name] = Name(name)
+    settings = settings_for(RepairRequest, request, refused)
+    if repairer.membership and "missing" in settings:
+        settings["missing"] = [one for one in settings["missing"] if "=" not in one]
     if shared_ids:
         settings["duplicates"] = "share"
     settings["method"] = repairer.name
@@ -57,12 +48,42 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
         asked = name == "slack" and repairer.shared_slack is not None
         if (asked or value != spec.default) and name not in settings:
             settings[name] = value
-    if not isinstance(request.data, str):
+    return command_of("repair", request.data, settings)
+
+
+def settings_for(kind: type[Request], request: Request, refused: Collection[str] = ()) -> dict[str, Any]:
+    """Return what a request sets of the parameters of another kind of request, but for those refused, to be written."""
+    own, settings = parameters_of(kind), dict[str, Any]()
+    in_shell = not in_memory(getattr(request, "data", None))
+    for name, (default, domain) in parameters_of(type(request)).items():
+        value = getattr(request, name)
+        if name not in own or name in refused or value is None or value == default:
+            continue
+        settings[name] = list(value) if isinstance(value, tuple) else value
+        if isinstance(value, tuple) and domain.listed and in_shell:
+            settings[name] = joined_names(map(str, value))
+        elif domain.kind is object and not all(map(_is_text, value if domain.many else [value])):
+            settings[name] = Name(name)
+    return settings
+
+
+def command_of(task: str, data: Any, settings: Mapping[str, Any]) -> str:
+    """Return the command line of a task with these settings, or the call of the library where data is in memory."""
+    if in_memory(data):
         calls = {name: "inf" if value == math.inf else value for name, value in settings.items()}
         return (
-            f"fairfix.repair({', '.join(('data', *(f'{name}={value!r}' for name, value in calls.items())))})"
+            f"fairfix.{task}({', '.join(('data', *(f'{name}={value!r}' for name, value in calls.items())))})"
         )
-    return " ".join((f"fairfix repair {shlex.quote(shown_argument(request.data))}", *_options(settings)))
+    named = (data,) if isinstance(data, str) else data
+    return " ".join(
+        ("fairfix", task, *(shlex.quote(shown_argument(one)) for one in named), *_options(settings))
+    )
+
+
+def in_memory(data: Any) -> bool:
+    """Whether data is not named by one path or several, so that no command line can name it."""
+    several = isinstance(data, (list, tuple)) and bool(data) and all(isinstance(one, str) for one in data)
+    return not (several or isinstance(data, str))
 
 
 def _is_text(value: Any) -> bool:

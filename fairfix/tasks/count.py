@@ -45,7 +45,14 @@ from fairfix.tasks.dataset import (
     open_data,
     said_of_unused,
 )
-from fairfix.tasks.request import AuditRequest, CountRequest, DataRequest, function_of, of_counts
+from fairfix.tasks.request import (
+    AuditRequest,
+    CountRequest,
+    DataRequest,
+    ExploreRequest,
+    function_of,
+    of_counts,
+)
 
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
@@ -102,7 +109,7 @@ def _counted(request: CountRequest) -> CountFile:
         return count(source, data.reading, **about)
 
 
-def check_bands(request: AuditRequest | CountRequest) -> None:
+def check_bands(request: AuditRequest | CountRequest | ExploreRequest) -> None:
     """Raise a UsageError where rows are to be hidden and edges of bands would be values of single rows."""
     private = isinstance(request, CountRequest) and request.private is not None
     for name, rule in parse_bands(request.bands).items():

@@ -19,6 +19,7 @@ import pyarrow as pa
 from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.checks import Ruling
+from fairfix.auditing.count_thresholds import at_threshold
 from fairfix.auditing.countfile import CountFile, repeated, require_alike
 from fairfix.auditing.disclosure import SUPPRESSED_ROWS
 from fairfix.auditing.results import AuditReport, Settings
@@ -132,6 +133,7 @@ def repair_counts(
         The method needs rows, the counts lack what it needs, or the evaluation would be on training rows.
     """
     counts.require_exact()
+    counts = at_threshold(counts, request.threshold)
     fit_file, proof_file = (_name_of(request.data, counts), counts), _held_out_counts(request)
     reading = _reading(request, repairer, fit_file[1])
     _check_method(request, repairer, choices, reading)
@@ -243,7 +245,7 @@ def _held_out_counts(request: RepairRequest) -> tuple[str, CountFile] | None:
     if (counts := counts_of(held)) is None:
         raise UsageError("`holdout`: the data is counts, so name counts of the held-out rows, not the rows")
     counts.require_exact()
-    return _name_of(held, counts), counts
+    return _name_of(held, counts), at_threshold(counts, request.threshold)
 
 
 def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> Reading:

@@ -290,6 +290,7 @@ RECORD = ("model", "owner", "purpose", "date")
 
 PROBABILITY = "Column with the probability of a positive decision, for randomized rules (p_positive)."
 SUPPRESS = "Leave out all rows of groups with fewer rows than this; 0 keeps all."
+CONFIDENCE = "Confidence level of all intervals."
 CLUSTER = (
     "Address of a Dask scheduler whose workers read the data; local:4 starts 4 processes on this machine."
 )
@@ -301,7 +302,7 @@ class DataRequest(FilesRequest):
 
     data: Any = source(
         "Rows: a file, a folder, a pattern, - (standard input), a database URL, a data frame, an Arrow or Ibis table. "
-        "Or counts of rows (audit, repair, count).",
+        "Or counts of rows (audit, repair, explore, count).",
         "DATA",
         positional=True,
     )
@@ -422,6 +423,19 @@ class CountRequest(DataRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExploreRequest(DataRequest):
+    """The parameters of ``explore``."""
+
+    reads: ClassVar = {
+        "features": (("model",), "it is read with `model`"),
+        "seed": ((), "nothing is random"),
+    }
+
+    suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0, common=True)
+    confidence: float = parameter(0.95, CONFIDENCE, at_least=0.5, below=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReportRequest(DataRequest):
     """Noise in the recorded groups, and what is kept with a result."""
 
@@ -467,7 +481,7 @@ class GateRequest(ReportRequest):
         "WHAT",
         kind=object,
     )
-    confidence: float = parameter(0.95, "Confidence level of all intervals.", at_least=0.5, below=1)
+    confidence: float = parameter(0.95, CONFIDENCE, at_least=0.5, below=1)
     check: Names = parameter(
         (),
         "Condition that must hold, such as 'dp.difference<=0.1', or with `baseline` 'change<=0.02'.",
@@ -666,7 +680,7 @@ class CompareRequest(ReportRequest):
         choices=get_args(GroupUse),
     )
     holdout: float = parameter(0.3, "Fraction of rows held out for evaluation.")
-    confidence: float = parameter(0.95, "Confidence level of all intervals.", at_least=0.5, below=1)
+    confidence: float = parameter(0.95, CONFIDENCE, at_least=0.5, below=1)
     threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
 
 

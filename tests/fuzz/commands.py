@@ -812,6 +812,7 @@ PLANS = {
     "report": 6,
     "init": 8,
     "count": 4,
+    "explore": 4,
     "explain": 2,
     "counts": 5,
     "baseline": 4,
@@ -882,6 +883,7 @@ def case(number: int) -> Case:
             line("count", d, {"data": data, "output": "one.counts"}),
             line("count", d, {"data": "one.counts", "output": "out.counts"}),
         ],
+        "explore": lambda: [line("explore", d, {"data": data, "output": "page.html"})],
         "counts": lambda: [
             line("count", d, {"data": data, "output": "one.counts"}, **quiet),
             [(draw.choice(("audit", "audit", "repair")),), ("one.counts",)],

@@ -113,6 +113,7 @@ COMMANDS = {
     ),
     "init": Command(("init", "d.parquet", "--force", "-o", "o.toml"), ("o.toml",)),
     "count": Command(("count", "d.parquet", *COMMON, "-o", "o.counts"), ("o.counts",)),
+    "explore": Command(("explore", "d.parquet", *COMMON, "-o", "o.html"), ("o.html",)),
     "count-sum": Command(
         ("count", "a.counts", "b.counts", "-o", "o.counts"), ("o.counts",), ("a.counts", "b.counts")
     ),

@@ -318,6 +318,12 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("count", FILE, *ROLES, *QUIET, "-o", "sum.counts"),
         ("count", FILE, *ROLES, *QUIET, "--part", WHOLE, "-o", "sum.counts"),
     ),
+    "explore": (
+        ("explore", FILE, *ROLES, *QUIET, "-o", "explored.html"),
+        ("explore", "all.counts", "--suppress-below", "50", "-o", "explored.html"),
+        ("explore", FILE, *ROLES, *QUIET, "-o", WHOLE.replace("/", "")[:60]),
+        ("explore", FILE, *ROLES[:2], "--score", WHOLE, "--config", "none", "-o", "explored.html"),
+    ),
     "help": (("help", WHOLE), ("help", "audit", WHOLE)),
     "version": (("version",),),
     "explain": (("explain", WHOLE), ("explain", f"dp.difference[{PIECES[9]}{PIECES[10]}]>0.1")),
@@ -346,6 +352,17 @@ def test_a_command_says_nothing_that_does_something(
     said = capfd.readouterr()
     harmless(said.out)
     harmless(said.err)
+
+
+def test_an_interactive_page_has_its_own_scripts_alone(folder: Path) -> None:
+    """Names stand in its JSON, in which no markup and nothing unseen is left."""
+    assert run(["explore", FILE, *ROLES, *QUIET, "-q", "-o", "names.html"]) == 0
+    text = Path("names.html").read_text(encoding="utf-8")
+    harmless(text)
+    page = Page()
+    page.feed(text)
+    assert page.able == ["form", *["script"] * 3]
+    assert "default-src 'none'" in text
 
 
 def test_a_first_configuration_says_what_it_means(folder: Path) -> None:

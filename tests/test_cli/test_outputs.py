@@ -35,6 +35,7 @@ RUNS = {
     "predict": ("predict", "r.fairfix", "d.parquet", "--config", "none"),
     "report": ("report", "r.json"),
     "init": ("init", "d.parquet", "--force"),
+    "explore": ("explore", "d.parquet", *COMMON),
     "count": ("count", "d.parquet", *COMMON),
     "export": ("export", "r.fairfix", "--to", "python"),
 }

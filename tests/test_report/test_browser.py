@@ -6,8 +6,7 @@ Asks for Chromium and for the extra ``browser``; skips where either is missing.
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,13 @@ import pytest
 from fairfix.cli import run
 from fairfix.report.svg import COLOURS, INK, QUIET
 
+from tests.browsers import assert_fits, browser
 from tests.results import rendered
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the extra 'browser' is not installed")
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="the extra 'browser' is not installed"
 )
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "chrome-headless-shell")
-FLAGS = (
-    "--disable-quic",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 LOANS = str(Path(__file__).parents[2] / "sample_data" / "loans.parquet")
 GATES = ("--check", "dp.difference<=0.1", "--check", "eo.difference<=0.2", "--check", "ks<=0.9")
 OTHER = str(Path(LOANS).with_suffix(".csv"))
@@ -50,6 +40,7 @@ REPORTS = {
 }
 """A report of every kind; ``many`` has 40 groups with long and hostile names."""
 WIDTHS = (1280, 390)
+__all__ = ["browser"]  # a fixture
 
 
 def many_groups() -> pa.Table:
@@ -82,30 +73,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return page
 
     return made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A headless Chromium of the machine; none is ever downloaded."""
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser to draw with: none of {', '.join(BROWSERS)} is on the path")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield opened
-        opened.close()
-
-
-def assert_fits(page: Any, width: int) -> None:
-    """No part reaches beyond the screen, but for what scrolls in a box of its own."""
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    beyond = page.evaluate(
-        """width => [...document.querySelectorAll('body *')]
-            .filter(one => !one.closest('.scroll') && one.getBoundingClientRect().right > width + 0.5)
-            .map(one => one.outerHTML.slice(0, 80))""",
-        width,
-    )
-    assert beyond == []
 
 
 @pytest.mark.slow

@@ -1,0 +1,200 @@
+"""Page: counts as one HTML file in which thresholds, allowed gaps and costs can be changed, without a server.
+
+The page holds counts of cell, label and score bin, never a row. Its thresholds are edges of bins, so that rates at
+them are exact. The arithmetic is in ``arithmetic.js``, what is drawn in ``page.js``; both are part of the file, which
+runs no other script and can fetch nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup, escape
+
+from fairfix import __version__
+from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES
+from fairfix.data.counts import Counts, Floats, Ints, groups_of_cells
+from fairfix.data.names import attribute_name, each_and_crossed, group_name
+from fairfix.data.reading import Reading
+from fairfix.errors import DataError
+from fairfix.report import svg
+from fairfix.report.html_ import css_text
+from fairfix.report.words import as_escape, as_references, harmless, named, plain
+
+SCRIPTS = ("arithmetic.js", "page.js")
+DENSE: Mapping[str, Any] = {"sort_keys": True, "separators": (",", ":")}
+"""Arguments that make JSON short, and the same for the same content."""
+
+FEW = 100
+"""Score bins with rows up to which the edge of each is a threshold."""
+
+SPLIT = 0.03
+"""Fraction of all rows above which the rows between two thresholds get further thresholds among them."""
+
+THINNED = (1, 2, 5, 10)
+"""Every n-th threshold is kept, for the first n with which the page is small enough."""
+
+MOST = 1_300_000
+"""Characters of the counts of a page; styles, scripts and the rest take about a tenth of that."""
+
+
+def content_of(counts: Counts, reading: Reading, attributes: Sequence[tuple[str, ...]]) -> dict[str, Any]:
+    """Return the counts for the page: thresholds, groups of every attribute, and tables by cell, label and bin.
+
+    Parameters
+    ----------
+    counts
+        Counts with a score, cut at the decision threshold of ``reading`` and, where they are known before the data are
+        read, at all that the page is to offer.
+    attributes
+        Protected columns of each attribute: one, or several for their intersections.
+
+    Raises
+    ------
+    DataError
+        The groups are too many for a page.
+    """
+    assert counts.grid is not None
+    columns = reading.columns
+    groups = [groups_of_cells(counts.keys, counts.cells, own, bands=reading.bands) for own in attributes]
+    fixed = {
+        "start": reading.threshold,
+        "labelled": counts.has_labels,
+        "rates": [
+            {
+                "name": rate.name,
+                "title": rate.title,
+                "needs": rate.needs,
+                "better": rate.better,
+                "success": rate.success,
+                "failure": rate.failure,
+            }
+            for rate in RATES.values()
+            if counts.has_labels or "label" not in rate.needs
+        ],
+        "odds": EQUALIZED_ODDS,
+        "odds_title": METRICS["equalized_odds"].title,
+        "attributes": [
+            {
+                "name": plain(attribute_name(own)),
+                "names": [named(group_name(level)) for level in levels],
+                "cells": cells.tolist(),
+            }
+            for own, (levels, cells) in zip(attributes, groups, strict=True)
+        ],
+        "label": None if columns.label is None else plain(columns.label),
+        "score": plain(str(columns.score)),
+        "scale": reading.score_scale,
+        "colours": {
+            "ink": svg.INK,
+            "quiet": svg.QUIET,
+            "faint": svg.FAINT,
+            "cut": svg.CUT,
+            "mark": svg.COLOURS[0],
+        },
+    }
+    for every in THINNED:
+        places = _places(counts, reading, every)
+        content = {**fixed, **_tables(counts, places), "edges": counts.grid.edges[places].tolist()}
+        if len(json.dumps(content, **DENSE)) <= MOST:
+            return content
+    raise DataError(
+        f"{', '.join(columns.protected)} have {len(counts.cells):,} intersections, too many for a page; name fewer "
+        "columns in `protected`, cut numbers into `bands`, or leave out small groups with `suppress_below`"
+    )
+
+
+def _tables(counts: Counts, places: Ints) -> dict[str, Any]:
+    """Return the counts of the bins between thresholds, by cell and label."""
+
+    def added(table: Floats | Ints) -> Any:
+        return np.add.reduceat(table, places, axis=-1).tolist()
+
+    tables = {"rows": added(counts.rows)}
+    if counts.mass is not None and counts.square_mass is not None:
+        tables |= {"mass": added(counts.mass), "square": added(counts.square_mass)}
+    return tables
+
+
+def _places(counts: Counts, reading: Reading, every: int) -> Ints:
+    """Return the bins whose lower edges are the thresholds of the page, the first bin among them.
+
+    With few bins that have rows these are all; else the cuts of the reading that have rows above them, or where it has
+    no more than the decision threshold, edges at equal distances. Where many rows lie between two of them, edges at
+    quantiles come in addition.
+    """
+    grid, rows = counts.grid, counts.rows.sum(axis=(0, 1))
+    assert grid is not None
+    cuts = {cut: grid.start(cut) for cut in grid.thresholds}
+    start = [0] if reading.threshold is None else [0, cuts[reading.threshold]]
+    there = np.flatnonzero(rows)
+    if there.size <= FEW and every == 1:
+        return np.unique([*start, *there])
+    regular = np.array(sorted(cuts.values()) if len(cuts) > 1 else range(0, grid.size, -(-grid.size // FEW)))
+    regular = regular[np.add.reduceat(rows, regular) > 0]
+    kept = np.unique([*start, *regular[::every]])
+    mass, most, out = np.add.reduceat(rows, kept), SPLIT * every * rows.sum(), [kept]
+    for k in np.flatnonzero(mass > most):
+        end = kept[k + 1] if k + 1 < kept.size else grid.size
+        parts = int(np.ceil(mass[k] / most))
+        own = np.cumsum(rows[kept[k] : end])
+        out.append(kept[k] + np.searchsorted(own, np.arange(1, parts) * mass[k] / parts))
+    return np.unique(np.concatenate(out))
+
+
+def attributes_of(protected: tuple[str, ...], counts: Counts) -> list[tuple[str, ...]]:
+    """Return the columns of the attributes that have something to compare, the intersections of all of them last."""
+    shown = [
+        own
+        for own in each_and_crossed(protected)
+        if len(groups_of_cells(counts.keys, counts.cells, own)[0]) > 1
+    ]
+    if not shown:
+        raise DataError(
+            f"{', '.join(map(repr, protected))}: only one group has rows; the page compares at least two groups"
+        )
+    return shown
+
+
+def page(content: Mapping[str, Any]) -> str:
+    """Return the page of a content as JSON values: that of :func:`content_of`, with its confidence and commands."""
+    template, title = _template(), f"Explore {content['source']}"
+    scripts = [_source(template.environment, f"interactive/{name}") for name in SCRIPTS]
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    return template.render(
+        # JSON whose markup and commands to CI are escaped
+        content=Markup(harmless(htmlsafe_json_dumps(content, **DENSE), as_escape)),  # noqa: S704
+        title=title,
+        heading=Markup(as_references(str(escape(title)))),  # noqa: S704  escaped
+        scripts=[Markup(text) for text in scripts],  # noqa: S704  files of the package
+        policy=" ".join(f"'sha256-{digest}'" for digest in digests),
+        version=__version__,
+    )
+
+
+def _source(environment: Environment, name: str) -> str:
+    """Return the text of a file of the package, as it is."""
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("fairfix", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["css"] = css_text
+    return environment.get_template("interactive/page.html")

@@ -1,0 +1,221 @@
+"""Explore: counts of data as an interactive page, with the commands that make what it shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import RATES
+from fairfix.auditing.suppression import withholding
+from fairfix.data.binned import of_columns
+from fairfix.data.names import attribute_name, joined_names, key_and_rest, shell_line
+from fairfix.data.reading import SCORE_RANGE, Reading
+from fairfix.data.scan import check_whole
+from fairfix.data.workers import workers_of
+from fairfix.errors import UsageError
+from fairfix.report.words import plain
+from fairfix.tasks.command import command_of, in_memory, settings_for
+from fairfix.tasks.count import check_agreement, check_bands, counts_of, model_of
+from fairfix.tasks.dataset import explaining, open_data, said_of_unused
+from fairfix.tasks.request import (
+    MULTICLASS,
+    AuditRequest,
+    ExploreRequest,
+    RepairRequest,
+    function_of,
+    of_counts,
+)
+from fairfix.tasks.result import FRAME
+
+if TYPE_CHECKING:
+    from fairfix.auditing.countfile import CountFile
+
+CUTS = (*(k / 10_000 for k in range(1, 100)), *(k / 100 for k in range(1, 100)))
+"""Thresholds of a page as parts of the range of the score: hundredths, and finer ones where outcomes are rare."""
+
+CONSTRAINTS = {
+    "selection_rate": "demographic_parity",
+    "true_positive_rate": "equal_opportunity",
+    "false_positive_rate": "predictive_equality",
+    "equalized_odds": "equalized_odds",
+}
+"""Metric -> the constraint of ``ramp`` that bounds its difference between groups."""
+
+
+@dataclass(frozen=True, repr=False)
+class Explored:
+    """An interactive page.
+
+    Attributes
+    ----------
+    html
+        The page: one file that needs no other.
+    """
+
+    html: str
+
+    def __repr__(self) -> str:
+        return f"Explored({len(self.html):,} characters)"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file, whole or not at all."""
+        from fairfix.data.files import atomic_output
+
+        with atomic_output(path) as file:
+            file.write(self.html.encode("utf-8"))
+
+    def _repr_html_(self) -> str:
+        """Return the page for a notebook, in a frame whose scripts reach nothing outside it."""
+        import html
+
+        shown = html.escape(self.html, quote=True)
+        return f'<iframe srcdoc="{shown}" sandbox="allow-scripts" title="fairfix explore" style="{FRAME}"></iframe>'
+
+
+def run_explore(request: ExploreRequest) -> Explored:
+    """Make an interactive page of a scored file: thresholds, allowed gaps and costs to try, without a server.
+
+    The result has the page as ``html``; ``save(path)`` writes what ``fairfix explore`` does, and a notebook shows it.
+    The page holds counts, never rows.
+
+    Raises
+    ------
+    UsageError, DataError, ArtifactError
+        Parameters do not go together, the data has no score, or its groups are too many for a page.
+    """
+    from fairfix.interactive.page import attributes_of, content_of, page
+
+    if request.task != "classification":
+        raise UsageError(f"`task={request.task}`: the page is for scores of two classes" + _two(request.task))
+    if request.strata:
+        raise UsageError("`strata`: the page compares groups over all rows; leave it out")
+    with withholding(request.suppress_below, request.data):
+        given = counts_of(request.data)
+        counted = _counted(request) if given is None else _shown(request := of_counts(request), given)
+        reading, protected = counted.reading, tuple(request.protected) or counted.reading.columns.protected
+        counts = of_columns(counted.counts(), protected)
+        check_whole(counts, reading, counted.name)
+        attributes = attributes_of(protected, counts)
+        content = content_of(counts, reading, attributes)
+    audit, called, commands = _commands(request, attributes)
+    content["attributes"] = [one | own for one, own in zip(content["attributes"], commands, strict=True)]
+    content |= {
+        "source": plain(counted.name),
+        "confidence": request.confidence,
+        "constraints": CONSTRAINTS,
+        "hidden": request.suppress_below,
+        "exponent": None if given is None or counts.grid is None else counts.grid.exponent,
+        "audit": audit,
+        "call": called,
+    }
+    return Explored(page(content))
+
+
+def _two(task: str) -> str:
+    return "; name the positive class with `label=COLUMN=VALUE`" if task == MULTICLASS else ""
+
+
+def _checked(reading: Reading) -> Reading:
+    """Return a reading whose decisions follow from a score; a UsageError of any other."""
+    columns = reading.columns
+    if decided := columns.prediction or columns.probability:
+        raise UsageError(
+            f"{decided!r} has decisions, and the page moves thresholds of a score; name the score with `score`"
+        )
+    if not columns.score:
+        raise UsageError(
+            "the page moves thresholds of a score; name it with `score`, or a model file with `model`"
+        )
+    if reading.threshold is None:
+        raise UsageError(
+            "a raw score has no usual threshold; name the score of a positive decision with `threshold`, or set "
+            "`score_scale`"
+        )
+    return reading
+
+
+def _counted(request: ExploreRequest) -> CountFile:
+    """Return the counts of rows, cut at the thresholds of the page."""
+    from fairfix.auditing.countfile import count
+    from fairfix.auditing.disclosure import count_shown
+
+    check_bands(request)
+    said_of_unused(request)
+    data = open_data(request)
+    reading = _checked(data.reading)
+    low, high = SCORE_RANGE.get(reading.score_scale, (0.0, 0.0))
+    cuts = [float(f"{low + (high - low) * part:.12g}") for part in CUTS] if high > low else []
+    reading = replace(reading, thresholds=(*reading.thresholds[:1], *cuts))
+    about: dict[str, Any] = {"inferred": data.inferred, "model": model_of(data)}
+    with explaining(data), workers_of(None) as workers:
+        source = data.source.read_by(workers)
+        if request.suppress_below:
+            return count_shown(source, reading, request.suppress_below, **about)
+        return count(source, reading, **about)
+
+
+def _shown(request: ExploreRequest, counts: CountFile) -> CountFile:
+    """Return counts at the threshold that is asked for, without small groups."""
+    from fairfix.auditing.count_thresholds import at_threshold
+    from fairfix.auditing.disclosure import suppressed
+
+    counts.require_exact()
+    counts = at_threshold(counts, request.threshold)
+    own = counts.reading.columns.protected
+    if absent := [name for name in request.protected if name not in own]:
+        raise UsageError(
+            f"`protected={absent[0]}`: the counts were made with {','.join(own)}; name some of these, or count the "
+            "data again"
+        )
+    check_agreement(replace(request, protected=own), counts.reading)
+    _checked(counts.reading)
+    if request.suppress_below:
+        counts = suppressed(counts, [tuple(request.protected) or own], request.suppress_below)
+    return counts
+
+
+# ---------------------------------------------------------------------- the commands of what is shown
+
+
+def _commands(request: ExploreRequest, attributes: Sequence[tuple[str, ...]]) -> tuple[str, bool, list[Any]]:
+    """Return the command of the audit, whether it is a call of the library, and of every attribute what is its own.
+
+    The page adds options with numbers behind them, and the bracket that ends a call. Of an attribute there are the
+    texts before and behind the limit of the check of each metric, and the command of a repair or why there is none.
+    """
+    audited = settings_for(AuditRequest, request, ("data", "threshold"))
+    if len(attributes[-1]) > 1:
+        audited["intersect"] = True
+    audit = command_of("audit", request.data, audited)
+    called = audit.startswith("fairfix.")
+    own = []
+    for columns in attributes:
+        checks = {}
+        for metric in (*RATES, "equalized_odds"):
+            of = Comparison(metric, "difference", "between_groups", attribute_name(columns))
+            text = f", check={f'{of}<=0'!r}" if called else f" {shell_line(('--check', f'{of}<=0'))}"
+            before, sign, after = text.rpartition("<=0")
+            checks[metric] = [plain(before + sign[:-1]), plain(after)]
+        own.append({"checks": checks, **_repair(request, columns)})
+    return plain(audit.removesuffix(")") if called else audit), called, own
+
+
+def _repair(request: ExploreRequest, columns: tuple[str, ...]) -> dict[str, str]:
+    """Return the command of the repair that the page makes, up to its constraint, or why there is none."""
+    if request.suppress_below:
+        why = "A repair shows all groups; to leave out small ones, repair counts of 'fairfix count --suppress-below'."
+        return {"no_repair": why}
+    settings = settings_for(RepairRequest, request, ("data", "threshold", "protected", "confidence"))
+    for name in ("bands", "merge", "missing"):
+        gone = set(request.protected) - set(columns)
+        settings[name] = [one for one in settings.get(name, ()) if key_and_rest(one)[0] not in gone]
+    settings = {name: value for name, value in settings.items() if value != []}
+    listed = list(columns) if in_memory(request.data) else joined_names(columns)
+    settings = {"protected": listed, **settings, "method": "ramp", "gamma": 0, "calibrate": "isotonic"}
+    return {"repair": plain(command_of("repair", request.data, settings).removesuffix(")"))}
+
+
+explore = function_of("explore", ExploreRequest, run_explore)
