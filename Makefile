@@ -10,7 +10,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BI
 .DEFAULT_GOAL := help
 # tests whose numbers could hang on the processor, the BLAS, the threads or the versions
 NUMERIC := tests/test_solvers tests/test_noise/test_bounds.py tests/test_noise/test_enumerated_rules.py tests/test_noise/test_randomized_rule_bounds.py tests/test_noise/test_thresholds.py tests/test_noise/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
-.PHONY: help lock demo test test-full quick check portable lint types docs docs-check site dist bench papers promises fuzz sample clean
+.PHONY: help lock demo test test-full quick check portable lint types docs docs-check site dist bench papers promises fuzz mutants sample clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -113,6 +113,9 @@ promises: $(VENV)/test.stamp ## Hold what fairfix says against many worlds of kn
 
 fuzz: $(VENV)/test.stamp ## Run N=1000 commands on odd data, drawn from SEED=0; what fails is made smaller and printed
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run $(or $(N),1000) --seed $(or $(SEED),0)
+
+mutants: $(VENV)/test.stamp ## Count which of N=200 small errors the tests find, drawn from SEED=0
+	$(BIN)/python -m tests.mutants $(or $(N),200) --seed $(or $(SEED),0)
 
 sample: $(VENV)/base.stamp ## Generate sample_data/ anew
 	$(BIN)/python sample_data/generate.py

@@ -30,9 +30,8 @@ def lines(*command: str) -> set[str]:
     return set(done.stdout.splitlines())
 
 
-def main() -> None:
-    """Print the paths."""
-    files = {name for name in changed() if name.endswith(".py")}
+def chosen(files: set[str]) -> list[str]:
+    """Return the test modules that import most of the files, or are among them."""
     names = {
         re.escape(name.removesuffix(".py").replace("/", "."))
         for name in files
@@ -44,8 +43,13 @@ def main() -> None:
         hits = sum(bool(re.search(rf"from {one} import", text)) for one in names) + 100 * (name in files)
         if hits and "promises" not in name:
             score[name] = hits
-    chosen = sorted(score, key=lambda name: (-score[name], name))[:MOST]
-    print("\n".join(["tests/test_architecture.py", *(name for name in chosen if "architecture" not in name)]))
+    best = sorted(score, key=lambda name: (-score[name], name))[:MOST]
+    return ["tests/test_architecture.py", *(name for name in best if "architecture" not in name)]
+
+
+def main() -> None:
+    """Print the paths."""
+    print("\n".join(chosen({name for name in changed() if name.endswith(".py")})))
 
 
 if __name__ == "__main__":
