@@ -27,3 +27,8 @@ def rendered(name: str, result: Any, **settings: Any) -> str:
 def audit_dict(report: AuditReport) -> dict[str, Any]:
     """The result of an audit as a dictionary."""
     return to_dict(audit_struct(report))
+
+
+def texts_of(result: dict[str, Any], severity: str = "") -> list[str]:
+    """The texts of the messages of a result, or of those of a severity."""
+    return [one["text"] for one in result["messages"] if severity in ("", one["severity"])]

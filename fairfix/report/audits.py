@@ -20,20 +20,18 @@ from fairfix.report.layout import (
     Section,
     Verdict,
     class_of,
+    data_lines,
     first_groups,
     interval,
     judgements,
-    merged_lines,
     message_lines,
-    named_columns,
-    read_and_used,
     show,
     signed,
     titled,
 )
 from fairfix.report.true_groups import true_groups
 from fairfix.schema.audit import Audit, Audited, Template, TemplateColumn
-from fairfix.schema.common import Baseline, Block, Change, Check, Estimate, Group, SavedResult
+from fairfix.schema.common import Baseline, Block, Change, Check, Estimate, Group
 
 CLASSIFICATION_ONLY_LOSSES = ("mean_score", "square_loss")
 """Left to the JSON form when probabilities are audited: log loss and calibration gap say the same."""
@@ -92,18 +90,6 @@ def _matrix(checks: Sequence[Check]) -> Grid:
     return Grid(("attribute", *asked), rows, 1 + len(asked), "Verdicts by attribute")
 
 
-def rows_and_columns(result: SavedResult) -> Iterator[str]:
-    """Yield which rows an audit used, and which column is what."""
-    data = result.data
-    left_out = (f"; {e.rows:,} left out: {e.reason}" for e in data.rows.excluded if e.rows)
-    yield read_and_used(result) + "".join(left_out)
-    named = [
-        f"{part} {name}" + (" (inferred)" if part in data.inferred else "")
-        for part, name in named_columns(data.columns).items()
-    ]
-    yield "columns: " + "; ".join(named)
-
-
 def suppression_lines(result: Audited) -> Iterator[str]:
     """Yield which rows are left out, where those of small groups are."""
     if (hidden := result.suppressed) is not None:
@@ -116,22 +102,10 @@ def suppression_lines(result: Audited) -> Iterator[str]:
 
 def _facts(result: Audit) -> Iterator[str]:
     data, settings = result.data, result.settings
-    yield from rows_and_columns(result)
+    yield from data_lines(result)
     if data.model:
         yield f"scores from the model {data.model['file']} ({data.model['sha256']})"
-    columns = data.columns
-    for part, there, names in (
-        ("label", columns.label, settings.positive_label),
-        ("prediction", columns.prediction, settings.positive_prediction),
-    ):
-        if there and names:
-            yield f"{part} {' or '.join(map(repr, names))} is positive, all others are negative"
-    if settings.label_threshold is not None and columns.label:
-        yield f"label {columns.label} {settings.label_threshold} is positive, all others are negative"
-    yield from merged_lines(result)
-    if settings.threshold is not None:
-        yield f"a decision is positive at score >= {settings.threshold:g} (scale: {settings.score_scale})"
-    elif data.columns.probability:
+    if settings.threshold is None and data.columns.probability:
         yield "decisions are randomized; every rate is its expectation over the randomization"
     yield (
         f"{in_percent(settings.confidence)} intervals, simultaneous over the groups compared; "

@@ -18,7 +18,6 @@ from fairfix.report.audits import (
     attribute_section,
     changes_section,
     individual_sections,
-    rows_and_columns,
     suppression_lines,
 )
 from fairfix.report.layout import (
@@ -29,9 +28,9 @@ from fairfix.report.layout import (
     Section,
     Verdict,
     class_of,
+    data_lines,
     failing,
     interval,
-    merged_lines,
     message_lines,
     show,
     titled,
@@ -345,8 +344,7 @@ def _each(result: Classes) -> Iterator[Section]:
 
 def _facts(result: Classes) -> Iterator[str]:
     settings = result.settings
-    yield from rows_and_columns(result)
-    yield from merged_lines(result)
+    yield from data_lines(result)
     yield (
         f"{in_percent(settings.confidence)} intervals, simultaneous over the classes and over the groups compared; "
         "an undefined value is never counted as 0. Intervals of accuracy are simultaneous over the groups"

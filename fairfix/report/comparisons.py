@@ -14,13 +14,12 @@ from fairfix.report.layout import (
     Grid,
     Interval,
     Section,
+    data_lines,
     interval,
     left_out_columns,
-    merged_lines,
     message_lines,
     pairs,
     parted,
-    read_and_used,
     signed,
     titled,
 )
@@ -293,10 +292,9 @@ def _plainly(of: Callable[[Point], Number]) -> Callable[[Point], str]:
 
 def _compare_facts(result: Compare) -> Iterator[str]:
     split, settings = result.split, result.settings
-    yield (
-        f"{read_and_used(result)}: {split.fit:,} to fit, {split.holdout:,} held out (seed {settings.seed})"
+    yield from data_lines(
+        result, f": {split.fit:,} to fit, {split.holdout:,} held out (seed {settings.seed})"
     )
-    yield from merged_lines(result)
     yield (
         "all numbers are measured on held-out rows; * marks candidates that no other beats in both gap and quality"
     )

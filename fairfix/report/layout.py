@@ -392,12 +392,29 @@ def merged_names(merge: Mapping[str, Mapping[str, str]]) -> str:
     return "; ".join(f"{column}: {', '.join(own)}" for column, own in parts.items() if own)
 
 
-def merged_lines(result: SavedResult) -> Iterator[str]:
-    """Yield which names were taken for which, where some were."""
-    if where := result.settings.where:
+def data_lines(result: SavedResult, split: str = "") -> Iterator[str]:
+    """Yield how the data was read: rows and their split, columns, positive values, merged names and the threshold."""
+    data, settings = result.data, result.settings
+    left_out = (f"; {e.rows:,} left out: {e.reason}" for e in data.rows.excluded if e.rows)
+    yield read_and_used(result) + split + "".join(left_out)
+    roles = named_columns(data.columns)
+    if roles:
+        inferred = dict.fromkeys(data.inferred, " (inferred)")
+        yield "columns: " + "; ".join(
+            f"{part} {name}{inferred.get(part, '')}" for part, name in roles.items()
+        )
+    positive = {"label": settings.positive_label, "prediction": settings.positive_prediction}
+    for part, names in positive.items():
+        if part in roles and names:
+            yield f"{part} {' or '.join(map(repr, names))} is positive, all others are negative"
+    if settings.label_threshold is not None and "label" in roles:
+        yield f"label {roles['label']} {settings.label_threshold} is positive, all others are negative"
+    if where := settings.where:
         yield f"rows where {where}"
-    if text := merged_names(result.settings.merge):
+    if text := merged_names(settings.merge):
         yield f"merged names of {text}"
+    if settings.threshold is not None:
+        yield f"a decision is positive at score >= {settings.threshold:g} (scale: {settings.score_scale})"
 
 
 def pairs(parameters: Mapping[str, Any]) -> str:

@@ -13,11 +13,10 @@ from fairfix.report.layout import (
     Columns,
     Grid,
     Section,
+    data_lines,
     first_groups,
     interval,
-    merged_lines,
     message_lines,
-    read_and_used,
     show,
     show_signed,
     signed,
@@ -169,8 +168,7 @@ def direction(one: Change) -> str:
 
 
 def _facts(result: Models) -> Iterator[str]:
-    yield read_and_used(result)
-    yield from merged_lines(result)
+    yield from data_lines(result)
     if match := result.paired:
         old, new = _names(result)
         aside = (

@@ -21,15 +21,14 @@ from fairfix.report.layout import (
     Grid,
     Interval,
     Section,
+    data_lines,
     exact,
     first_groups,
     interval,
     judgements,
     left_out_columns,
-    merged_lines,
     message_lines,
     pairs,
-    read_and_used,
     show,
     show_signed,
     signed,
@@ -109,11 +108,8 @@ def sections(result: Repair, *, detail: bool) -> Iterator[Section]:
 
 def _repair_facts(result: Repair) -> Iterator[str]:
     split = result.split
-    yield (
-        f"{read_and_used(result)}: {split.fit:,} to fit, "
-        f"{split.validation:,} to select, {split.holdout:,} held out (seed {result.seed})"
-    )
-    yield from merged_lines(result)
+    parts = f"{split.fit:,} to fit, {split.validation:,} to select, {split.holdout:,} held out"
+    yield from data_lines(result, f": {parts} (seed {result.seed})")
     yield f"parameters: {pairs(result.parameters)}"
     if result.does_not_count:
         yield f"what does not count: {result.does_not_count}"

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import NOT_CHECKED, judged, sentence
-from fairfix.report.audits import rows_and_columns
 from fairfix.report.layout import (
     Columns,
     Grid,
     Section,
+    data_lines,
     interval,
     judgements,
-    merged_lines,
     message_lines,
     show,
 )
@@ -33,8 +32,7 @@ def sections(result: Slices, *, detail: bool) -> Iterator[Section]:
     yield Section(f"fairfix slices of {result.data.source}", lines, kind="answer")
     yield from judgements(result)
     yield section(result, result.slices, answered=True)
-    facts = (*rows_and_columns(result), *merged_lines(result))
-    yield Section("Data and settings", facts, kind="facts")
+    yield Section("Data and settings", tuple(data_lines(result)), kind="facts")
 
 
 def section(result: SavedResult, search: SliceSearch, *, answered: bool = False) -> Section:

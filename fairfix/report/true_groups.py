@@ -117,6 +117,10 @@ def _facts(noise: Noise) -> Iterator[str]:
     rests = noise.rests_on
     yield f"checks assume {rests}: {noise.assumptions[rests]}"
     yield from (f"{name}: {text}" for name, text in noise.assumptions.items() if name != rests)
+    missing: dict[str, list[str]] = {}
+    for level, reason in noise.unavailable.items():
+        missing.setdefault(reason, []).append(level)
+    yield from (f"{' and '.join(levels)} not available: {reason}" for reason, levels in missing.items())
     if noise.membership is not None:
         yield from _membership_facts(noise, noise.membership)
     else:

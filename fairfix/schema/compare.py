@@ -69,7 +69,6 @@ class Point(Part, frozen=True, kw_only=True):
     protected_at_predict: bool | None = None
     front: tuple[str, ...]
     """Pairs ``gap|quality`` in which no other point is better in one and as good in the other."""
-    notes: tuple[str, ...]
     messages: tuple[Message, ...]
     surer: dict[str, Estimate] = field(default_factory=dict)
     """Gaps with intervals that hold for all points at once."""
@@ -79,7 +78,6 @@ class Point(Part, frozen=True, kw_only=True):
     selection_rate: BeforeAfter | None = None
     command: str = ""
     """Parameters with which ``fairfix repair`` makes it of the same data."""
-    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Require a failure, or all that a repair has."""

@@ -342,13 +342,11 @@ class Repair(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=s
     selection: tuple[Candidate, ...]
     solution: Solution
     proof: Evaluations
-    warnings: tuple[str, ...]
     does_not_count: str = ""
     """Differences between two people that must not count, of methods of individual fairness."""
     features: Features | None = None
     guarantee: Guarantee | None = None
     counts: FromCounts | None = None
-    notes: tuple[str, ...]
     messages: tuple[Message, ...]
     artifact: Artifact | None = None
     rule: tuple[GroupRule, ...]

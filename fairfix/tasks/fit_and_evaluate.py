@@ -106,16 +106,6 @@ class Outcome:
     """Name of the file of counterfactual copies, where there is one."""
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Messages on what endangers the result."""
-        return tuple(str(note) for note in self.messages if note.severity == "warning")
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Messages that only inform."""
-        return tuple(str(note) for note in self.messages if note.severity == "note")
-
-    @property
     def criterion(self) -> str:
         """Identifier of the audit comparison that the slack bounds on the training rows."""
         return criterion_of(self.repairer, self.fit.after.reading)

@@ -287,8 +287,6 @@ def _result(
     content = fields_replaced(
         content,
         messages=(*content.messages, *map(message, made.notes)),
-        warnings=(*content.warnings, *(str(note) for note in made.notes if note.severity == "warning")),
-        notes=(*content.notes, *(str(note) for note in made.notes if note.severity == "note")),
         features=made.features,
         counts=made.counts,
     )

@@ -228,14 +228,12 @@ def repair_struct(
         ),
         checks=checks,
         messages=tuple(map(message, outcome.messages)),
-        warnings=outcome.warnings,
-        notes=outcome.notes,
     )
 
 
 FACTS = (
     *("data", "settings", "split", "selection", "solution", "proof", "guarantee"),
-    *("checks", "verdict", "messages", "warnings", "notes", "features", "counts"),
+    *("checks", "verdict", "messages", "features", "counts"),
 )
 """Parts of the result that the artifact keeps, in addition to vectors to test a reader with."""
 
@@ -249,7 +247,7 @@ def _point(point: Point) -> of_compare.Point:
     slack: float | Literal["inf"] | None = "inf" if point.slack == math.inf else point.slack
     if point.failure:
         return of_compare.Point(
-            title=point.title, slack=slack, failure=point.failure, front=(), people=(), messages=(), notes=()
+            title=point.title, slack=slack, failure=point.failure, front=(), people=(), messages=()
         )
     return of_compare.Point(
         title=point.title,
@@ -265,8 +263,6 @@ def _point(point: Point) -> of_compare.Point:
         people=_people(point.people),
         command=point.command,
         messages=tuple(map(message, point.notes)),
-        warnings=tuple(map(str, point.warnings)),
-        notes=tuple(map(str, point.notes)),
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tests.promises.harness import Shell, Tried, judged, promise
+from tests.results import texts_of
 
 TPR = "true_positive_rate.difference"
 
@@ -154,9 +155,9 @@ def what_a_repair_of_classes_says(rng: np.random.Generator, shell: Shell) -> Tri
         for name, end, p, wide in zip(("flips", "accuracy"), ends, (flips, right), room, strict=True)
         if not end["low"] - wide <= p <= end["high"] + wide
     ]
-    note = re.search(r"at most ([0-9.]+) of predicted classes", " ".join(done.result["notes"]))
+    note = re.search(r"at most ([0-9.]+) of predicted classes", " ".join(texts_of(done.result, "note")))
     missed += ["note"] if note and flips > float(note[1]) + room[0] + 5e-5 else []
-    exact = "no decision changes with flips, by the form" in " ".join(done.result["notes"])
+    exact = "no decision changes with flips, by the form" in " ".join(texts_of(done.result, "note"))
     missed += ["exact"] if exact and flips > 0 else []
     return judged(
         not missed, f"{missed}, {classes} classes, {groups} groups, {len(frame)} rows, slack {slack}"

@@ -14,6 +14,7 @@ import pandas as pd
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
+from tests.results import texts_of
 
 LABELS = {
     "demographic_parity": (0, 1),
@@ -115,7 +116,7 @@ def repairs_by_membership(rng: np.random.Generator, shell: Shell) -> Tried:
         "rule.fairfix",
     )
     # fmt: on
-    limit = limit_of([*done.result["warnings"], *done.result["notes"]], "N1") if done.result else None
+    limit = limit_of(texts_of(done.result), "N1") if done.result else None
     if limit is None:
         return NOT_SAID
     kind, level, label = (at.ravel() for at in np.indices(masses.shape))
@@ -172,7 +173,7 @@ def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
         "--noise", f"radius:{balls}", "--constraint", constraint, *slack, *solver, "-o", "rule.fairfix",
     )
     # fmt: on
-    limit = limit_of([*done.result["warnings"], *done.result["notes"]], "N0") if done.result else None
+    limit = limit_of(texts_of(done.result), "N0") if done.result else None
     if limit is None:
         return NOT_SAID
     kind, level, label = (at.ravel() for at in np.indices(masses.shape))

@@ -18,6 +18,7 @@ from fairfix.tasks.fit_and_evaluate import split_rows
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
+from tests.results import texts_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -243,12 +244,12 @@ def warning_of_what_it_costs(rng: np.random.Generator, shell: Shell) -> Tried:
     fit = rows_of_the_fit(frame, "")
     values = copied(shell, frame.iloc[fit], 20)
     given = float(((values - score[fit]) ** 2).mean() / score[fit].var())
-    said = [one for one in done.result["warnings"] if "about the label" in one]
+    said = [one for one in texts_of(done.result, "warning") if "about the label" in one]
     hidden = any("loses" in one and "`slack`" in one for one in said)
     selected = float((values >= 0.5).mean()), float((score[fit] >= 0.5).mean())
-    nobody = any("the threshold" in one for one in done.result["warnings"])
+    nobody = any("the threshold" in one for one in texts_of(done.result, "warning"))
     fine = (given < 0.3 or hidden) and (selected[0] > 0 or selected[1] == 0 or nobody)
     return judged(
         fine,
-        f"{given:.0%} given away, selected {selected[1]:.1%} -> {selected[0]:.1%}, {done.result['warnings']}",
+        f"{given:.0%} given away, selected {selected[1]:.1%} -> {selected[0]:.1%}, {texts_of(done.result, 'warning')}",
     )

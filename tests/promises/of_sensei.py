@@ -18,6 +18,7 @@ from fairfix.tasks.fit_and_evaluate import split_rows
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
+from tests.results import texts_of
 
 PEOPLE = 20_000
 """Rows that stand for the population."""
@@ -76,7 +77,7 @@ def repaired(shell: Shell, frame: pd.DataFrame, *more: object) -> tuple[Ran, str
 
 def said(done: Ran) -> str:
     """Return all notes and warnings."""
-    return " | ".join((*done.result["warnings"], *done.result["notes"]))
+    return " | ".join(texts_of(done.result))
 
 
 def flips_of(shell: Shell, made: str, people: pd.DataFrame, cut: float) -> float:

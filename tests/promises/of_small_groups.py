@@ -20,6 +20,7 @@ from tests.promises.of_noise import (
     survey,
     true_rates,
 )
+from tests.results import texts_of
 
 RATES = {  # metric -> its name in checks, and the labels of its rows
     "selection_rate": ("dp", (0, 1)),
@@ -178,11 +179,7 @@ def robust_nearly_all_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     if not done.result:
         return NOT_SAID
     told = next(
-        (
-            n
-            for n in [*done.result["warnings"], *done.result["notes"]]
-            if "on held-out rows, " in n and " under N2 (up to " in n
-        ),
+        (n for n in texts_of(done.result) if "on held-out rows, " in n and " under N2 (up to " in n),
         "",
     )
     found = re.search(r"under N2 \(up to (\d\.\d+)", told)

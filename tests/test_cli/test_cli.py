@@ -26,6 +26,7 @@ from fairfix.errors import DataError
 from fairfix.models.repaired import OUTPUT
 
 from tests.conftest import Call
+from tests.results import texts_of
 
 pytestmark = pytest.mark.usefixtures("away")
 
@@ -1037,9 +1038,9 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
             assert any(line.startswith(f"fairfix: {kind}: {text} [") for line in err.splitlines())
             assert f"{kind}: {text}" in out
             assert f"{kind:<18}{text}" in shown.splitlines()
-    assert not set(result["warnings"]) & set(result["notes"])
-    assert [text for text in result["warnings"] if "nothing was evaluated" in text]
-    assert [text for text in result["notes"] if text.startswith("without randomization")]
+    assert not set(texts_of(result, "warning")) & set(texts_of(result, "note"))
+    assert [text for text in texts_of(result, "warning") if "nothing was evaluated" in text]
+    assert [text for text in texts_of(result, "note") if text.startswith("without randomization")]
 
 
 # ---------------------------------------------------------------------- files

@@ -25,6 +25,7 @@ from fairfix.schema import json_schema
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import Call, Frames
+from tests.results import texts_of
 
 
 @pytest.fixture
@@ -151,7 +152,9 @@ def test_sensei_without_flips_has_a_radius(rows: pd.DataFrame) -> None:
     line = "repair d.parquet --method sensei --solver regularizer --features x --protected race"
     line += " --similar near(radius=0.1)"
     assert status(f"{line} --out json=r.json") == 0
-    assert any("no decision changes with flips" in note for note in saved("r.json", "repair")["notes"])
+    assert any(
+        "no decision changes with flips" in note for note in texts_of(saved("r.json", "repair"), "note")
+    )
 
 
 def test_a_column_with_a_comma_is_named_in_quotes(
@@ -252,7 +255,8 @@ def test_a_row_without_an_answer_does_not_make_the_proof_unknown(solver: str, ro
         return
     result = saved("r.json", "repair")
     assert any(
-        "1 held-out rows belong to groups that the training rows lack" in one for one in result["warnings"]
+        "1 held-out rows belong to groups that the training rows lack" in one
+        for one in texts_of(result, "warning")
     )
     assert result["proof"]["holdout"]["rows"] == result["split"]["holdout"]
     assert all(row["after"]["value"] is not None for row in result["proof"]["holdout"]["table"][:2])

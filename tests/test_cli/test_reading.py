@@ -17,6 +17,7 @@ from fairfix.data.canonical import canonical_text
 
 from tests.conftest import Call
 from tests.data import people, scored
+from tests.results import texts_of
 
 pytestmark = pytest.mark.usefixtures("away")
 
@@ -377,7 +378,7 @@ def test_a_repair_and_a_comparison_say_it_too(reverse: pd.DataFrame, call: Call)
         status, out, err = call("compare", *asked, "--methods", "ramp", "--slacks", "0.1", *more)
         assert status == 0, err
         base = json.loads(out)["points"][0]
-        assert any(WRONG in note for note in base["notes"]) is not right
+        assert any(WRONG in note for note in texts_of(base)) is not right
 
 
 # ---------------------------------------------------------------------- CSV

@@ -24,6 +24,8 @@ from fairfix.report.repairs import _between_fifths
 from fairfix.schema.common import Estimate
 from fairfix.schema.repair import EvaluationRow
 
+from tests.results import texts_of
+
 BETWEEN = "selection_rate.difference.between_groups [{}]"
 GIVEN = {"method": "ramp", "constraint": "covariance[age]", "id": "id"}
 
@@ -114,7 +116,7 @@ def test_from_the_shell_to_the_decisions(tmp_path: Path, capsys: pytest.CaptureF
     assert status == 3
     assert result["checks"][0]["value"] == rows["holdout"][names[0]]["after"]["value"]
     assert result["requires"]["protected_at_predict"]
-    assert any("covariance of positive decisions with age" in note for note in result["notes"])
+    assert any("covariance of positive decisions with age" in note for note in texts_of(result, "note"))
     (of_age, _), fifths = result["proof"]["holdout"]["people"], rows["holdout"][BETWEEN.format("age")]
     assert len(of_age["groups"]) == 5
     rates = [group["metrics"]["selection_rate"]["after"]["value"] for group in of_age["groups"]]
@@ -371,7 +373,9 @@ def test_the_note_tells_by_what_ends_are_cut_and_how_many_rows_lie_beyond() -> N
 
 def notes_of(result: Any) -> list[str]:
     """Return what is said of how numbers count."""
-    return [note for note in result.to_dict()["notes"] if "is measured in standard deviations" in note]
+    return [
+        note for note in texts_of(result.to_dict(), "note") if "is measured in standard deviations" in note
+    ]
 
 
 def test_a_column_with_a_comma_in_its_name_is_named_in_quotes(

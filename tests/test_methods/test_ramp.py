@@ -402,7 +402,7 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
     assert outcome.holdout.randomized == 0
     assert not outcome.predictor.trace.certificates, "what is proven is of the rule before it was rounded"
     assert np.isnan(outcome.predictor.trace.gap)
-    note = next(n for n in outcome.notes if n.startswith("without randomization"))
+    note = next(str(n) for n in outcome.messages if str(n).startswith("without randomization"))
     held = table.take(outcome.split.holdout)
     value = gap(Ramp(constraint=constraint), held, outcome.predictor.predict(held))
     assert f"{value:.4f} instead of" in note

@@ -25,6 +25,7 @@ from fairfix.noise.score_bin_bounds import KnownMembership, rate_bounds
 from fairfix.noise.thresholds import solve_noisy
 from scipy.optimize import linprog
 
+from tests.results import texts_of
 from tests.strategies import examples
 
 PARITIES = list(COMPARISONS)
@@ -309,15 +310,13 @@ def test_in_a_shell(
     )
     told = json.loads(capsys.readouterr().out)
     assert told["requires"]["columns"] == ["likely", "score", "id"]
-    claim = next(
-        note for note in (*told["warnings"], *told["notes"]) if note.startswith("on held-out rows, the worst")
-    )
+    claim = next(note for note in texts_of(told) if note.startswith("on held-out rows, the worst"))
     assert "under N1 (up to" in claim
     assert told["checks"][0]["verdict"] == "pass"
     assert run([*base, "--assume", "independent", "--constraint", "equal_opportunity"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert any("relies on N4" in note for note in told["notes"])
-    assert any("under N4 (up to" in note for note in (*told["warnings"], *told["notes"]))
+    assert any("relies on N4" in note for note in texts_of(told, "note"))
+    assert any("under N4 (up to" in note for note in texts_of(told))
     assert run(["inspect", rule]) == 0
     assert "robust" in capsys.readouterr().out
     people(4, 50).drop(columns=["p_a", "p_b", "w"]).to_csv(tmp_path / "new.csv", index=False)

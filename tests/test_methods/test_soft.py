@@ -19,6 +19,8 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
 from fairfix.tasks.fit_and_evaluate import split_rows
 
+from tests.results import texts_of
+
 NAMES = {"a": "p_a", "b": "p_b", "c": "p_c"}
 SOFT = "membership:" + ",".join(f"{group}={column}" for group, column in NAMES.items())
 GIVEN = {"method": "ramp", "noise": SOFT, "id": "id"}
@@ -74,7 +76,7 @@ def test_from_the_shell_to_the_decisions(
     assert [one["verdict"] for one in result["checks"]] == ["pass", "undecided"]
     assert status == 3
     assert result["checks"][0]["value"] == held["after"]["value"]
-    assert any("the data cannot show either" in note for note in result["notes"])
+    assert any("the data cannot show either" in note for note in texts_of(result, "note"))
 
     assert run(["predict", artifact, data, "-o", decided, "--config", "none"]) == 0
     assert "use the protected attribute (p_a, p_b, p_c)" in capsys.readouterr().err
@@ -224,11 +226,13 @@ def test_rates_by_label_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFix
     assert rows["fit"][name]["after"]["value"] == pytest.approx(0.0, abs=1e-8)
     assert result["checks"][0]["value"] == rows["holdout"][name]["after"]["value"]
     (said,) = (
-        note for note in result["notes"] if note.startswith("on held-out rows, the true positive rates")
+        note
+        for note in texts_of(result, "note")
+        if note.startswith("on held-out rows, the true positive rates")
     )
     assert f"differ by {rows['holdout'][name]['after']['value']:.4f}" in said
     assert "independent of label and decision (N4" in said
-    assert any("for rates by label the label too" in note for note in result["notes"])
+    assert any("for rates by label the label too" in note for note in texts_of(result, "note"))
     made = fairfix.load(artifact)
     chance = made.predict(frame())["p_positive"]
     assert labelled_gap(frame(), chance, 1) < labelled_gap(frame(), frame()["score"] >= 0.5, 1)

@@ -69,7 +69,7 @@ def repaired(repairer: Robust, data: dict[str, np.ndarray], noise: NoiseTable, *
 
 def told_of(outcome: Outcome) -> tuple[str, ...]:
     """Return warnings and notes."""
-    return *outcome.warnings, *outcome.notes
+    return tuple(map(str, outcome.messages))
 
 
 def wrong_by(data: dict[str, np.ndarray], chance: np.ndarray) -> float:

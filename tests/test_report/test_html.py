@@ -192,8 +192,8 @@ def test_hostile_names_are_text() -> None:
 
 
 FREE = {
-    *("attribute", "check", "file", "group", "groups", "hidden", "meaning", "notes", "parameters"),
-    *("protected", "reason", "says", "source", "title", "warnings", "class", "of_class"),
+    *("attribute", "check", "file", "group", "groups", "hidden", "meaning", "parameters"),
+    *("protected", "reason", "says", "source", "title", "class", "of_class"),
 }
 """Keys of the JSON form whose texts come from data, users or sentences."""
 
@@ -360,7 +360,7 @@ def test_pictures_need_no_matplotlib(saved: dict[str, Any], monkeypatch: pytest.
 
 def test_a_comparison_without_points_says_so(saved: dict[str, Any]) -> None:
     """Every method failed: the page has no picture and no empty table."""
-    parts = dict.fromkeys(("front", "people", "messages", "notes"), ())
+    parts = dict.fromkeys(("front", "people", "messages"), ())
     failed = [{"title": "ramp", "slack": 0.0, "failure": "no solution", **parts}]
     page = assert_sound(rendered("html", {**saved["compare"], "points": failed}))
 

@@ -192,7 +192,7 @@ def test_a_rule_that_decides_the_same_for_everybody_is_called_out() -> None:
     )
     rows = read(data)
 
-    assert any("for all rows" in note for note in repair_table(rows, Ramp()).warnings)
+    assert any("for all rows" in str(note) for note in repair_table(rows, Ramp()).messages)
 
 
 def test_whatever_method_decides_the_same_for_everybody_says_so() -> None:

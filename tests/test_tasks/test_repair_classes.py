@@ -28,7 +28,7 @@ from fairfix.schema import json_schema
 from scipy.stats import beta
 
 from tests.conftest import Call
-from tests.results import rendered
+from tests.results import rendered, texts_of
 
 WAYS: dict[str, dict[str, Any]] = {
     "merge": {},
@@ -145,7 +145,9 @@ def test_copies_are_heeded_and_told_of() -> None:
     assert far["after"]["value"] == pytest.approx(((here - there) ** 2).sum(axis=1).mean(), abs=1e-12)
     assert far["before"]["value"] > far["after"]["value"]
     assert result.to_dict()["criterion"] == name
-    assert any("another predicted class for one of them" in note for note in result.to_dict()["notes"])
+    assert any(
+        "another predicted class for one of them" in note for note in texts_of(result.to_dict(), "note")
+    )
 
 
 def fitted(data: pd.DataFrame, **more: Any) -> np.ndarray[Any, Any]:
@@ -213,7 +215,7 @@ def test_a_class_that_only_held_out_rows_have_counts_as_wrong() -> None:
     data.loc[7, "job"] = "rare"
     result = repaired(data, holdout=0.6)
     assert "rare" not in result.outcome.predictor.classes
-    assert any("'rare'" in text for text in result.to_dict()["warnings"])
+    assert any("'rare'" in text for text in texts_of(result.to_dict(), "warning"))
 
 
 @pytest.mark.parametrize(
@@ -363,7 +365,7 @@ def test_people_without_a_group_count_among_those_whose_class_changes(rho: float
         told = repaired(data, rho=rho, **{**given, "slack": 0.9}, guarantee=0.95).to_dict()["guarantee"]
         assert told["measured"] > 0.2
         return
-    (note,) = (one for one in result.to_dict()["notes"] if "smallest of the grid" in one)
+    (note,) = (one for one in texts_of(result.to_dict(), "note") if "smallest of the grid" in one)
     assert float(note.split("at most ")[1].split()[0]) >= truth.mean() - 0.05
 
 
