@@ -1033,8 +1033,8 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
     shown, out = call("inspect", "a.fairfix")[1], " ".join(out.split())
 
     for kind in ("warning", "note"):
-        assert result[f"{kind}s"]
-        for text in result[f"{kind}s"]:
+        assert texts_of(result, kind)
+        for text in texts_of(result, kind):
             assert any(line.startswith(f"fairfix: {kind}: {text} [") for line in err.splitlines())
             assert f"{kind}: {text}" in out
             assert f"{kind:<18}{text}" in shown.splitlines()
