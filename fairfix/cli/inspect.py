@@ -157,8 +157,8 @@ def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
         yield from (
             f"  {titled(row.name)}: {interval(row.before)} -> {interval(row.after)}" for row in held.table
         )
-        for kind in ("warning", "note"):
-            yield from (f"{kind:<18}{as_options(text)}" for text in facts.get(f"{kind}s", ()))
+        said = sorted(facts.get("messages", ()), key=lambda one: one["severity"] == "note")
+        yield from (f"{one['severity']:<18}{as_options(one['text'])}" for one in said)
     if detail:
         yield from _parts(manifest)
     yield f"file              {manifest['sha256']}"
