@@ -157,8 +157,8 @@ def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
         yield from (
             f"  {titled(row.name)}: {interval(row.before)} -> {interval(row.after)}" for row in held.table
         )
-        said = sorted(facts.get("messages", ()), key=lambda one: one["severity"] == "note")
-        yield from (f"{one['severity']:<18}{as_options(one['text'])}" for one in said)
+        messages = sorted(facts.get("messages", ()), key=lambda one: one["severity"] == "note")
+        yield from (f"{one['severity']:<18}{as_options(one['text'])}" for one in messages)
     if detail:
         yield from _parts(manifest)
     yield f"file              {manifest['sha256']}"
