@@ -328,23 +328,23 @@ def _at_scores(
     assert counts.grid is not None
     weights, chosen = _weights(counts, view), candidate_bins(counts, view)
     totals = weights.sum(axis=1)
-    own = np.flatnonzero(chosen[counts.grid.index(kept.score)] & (view.group_of_cell[kept.cell] >= 0))
-    kept = kept.take(own)
-    score, weight, group = kept.score, kept.mass, view.group_of_cell[kept.cell]
-    bins = counts.grid.index(score)
+    own = np.flatnonzero(kept.in_bins(counts.grid, chosen) & (view.group_of_cell[kept.cell] >= 0))
+    kept = kept if own.size == kept.score.size else kept.take(own)
+    score = kept.score
     weights[:, chosen] = 0.0  # whose rows are kept
     before = np.cumsum(weights, axis=1, out=weights)
     running = np.zeros(view.size)
     for start, stop in _blocks_of_ties(score, max(BLOCK // max(view.size, 1), 1)):
         new = np.concatenate([[True], score[start + 1 : stop] != score[start : stop - 1]])
         place = np.cumsum(new) - 1
-        many = int(place[-1]) + 1
-        table = np.bincount(group[start:stop] * many + place, weight[start:stop], view.size * many)
+        many, inside = int(place[-1]) + 1, kept.take(slice(start, stop))
+        group = view.group_of_cell[inside.cell]
+        table = np.bincount(group * many + place, inside.mass, view.size * many)
         table = table.reshape(view.size, many)
         cumulated = np.cumsum(table, axis=1) + running[:, None]
         running = cumulated[:, -1].copy()
         at = np.flatnonzero(new) + start
-        mass = cumulated + before[:, bins[at]]
+        mass = cumulated + before[:, counts.grid.index(score[at])]
         below, upto = (
             (one / totals[:, None], one.sum(axis=0) / totals.sum()) for one in (mass - table, mass)
         )
@@ -472,7 +472,7 @@ def scoring_counts(counts: Counts, kept: KeptRows) -> tuple[float, Floats]:
     """
     assert counts.grid is not None
     chosen = median_bins(counts)
-    kept = kept.take(chosen[counts.grid.index(kept.score)])
+    kept = kept.take(kept.in_bins(counts.grid, chosen))
     weight, square = kept.mass, kept.square_weight
     if square is None:
         square = weight * weight if counts.weighted else weight

@@ -64,7 +64,7 @@ def candidates(
     bins = median_bins(counts)
     whole = np.any([bins, *every.values()], axis=0)
     if isinstance(source, KeptRows):
-        return Candidates(source.take(whole[counts.grid.index(source.score)]).by_score())
+        return Candidates(source.take(source.in_bins(counts.grid, whole)).by_score())
     if not source.answers and (last := slice_of(counts, whole)).rows <= MOST_SCORES:
         return Candidates(collect(source, reading, counts, [last]).by_score())
     ask = source.collected if source.answers else partial(collect, source)

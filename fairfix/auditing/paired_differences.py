@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, permutations
 from typing import NamedTuple
 
@@ -25,14 +26,13 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import Ruling, ruled
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import EQUALIZED_ODDS, EntryMean, Mean, Metric, Rate, metrics_for
+from fairfix.auditing.metrics import EQUALIZED_ODDS, EntryMean, Mean, Rate, metrics_for
 from fairfix.auditing.sufficient_statistics import (
     entry_estimates,
     entry_size,
     entry_sums,
     means,
     proportions,
-    rate_sums,
 )
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Bools, Floats, Ints
@@ -228,55 +228,84 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     weighted |= isinstance(metric, EntryMean) and len({*metric.below} - {0.0}) > 1
     least, span = (metric.bounds[0], metric.bounds[1] - metric.bounds[0]) if own and rate else (0.0, 1.0)
 
-    def by(summands: Floats) -> Floats:
-        return np.asarray(np.bincount(code, summands, count), dtype=np.float64)
+    pieces = list(zip(old.pieces(), new.pieces(), strict=True))
+    codes = np.split(code, np.cumsum([len(one) for one, _ in pieces])[:-1])
+
+    @lru_cache(maxsize=2)  # few rows are one piece, which is looked at twice
+    def rows_of(i: int, side: int) -> tuple[Floats, Floats] | None:
+        table = pieces[i][side]
+        return _of_mean(metric, table) if isinstance(metric, Mean) else _of_entries(metric, table)
+
+    def by(i: int, summands: Floats) -> Floats:
+        return np.asarray(np.bincount(codes[i], summands, count), dtype=np.float64)
 
     estimates: list[Estimates] = []
-    parts, places, sizes, shares = [], [], [], []
-    for table in (old, new):
-        rows = _of_mean(metric, table) if isinstance(metric, Mean) else _of_entries(metric, table)
-        if rows is None:
-            return None
-        value, base = rows
-        weight, square = table.weight, table.square_weight
-        mass = weight * base
-        total = by(mass)
+    totals, sizes, shares = [], [], []
+    for side, table in enumerate((old, new)):
+        total, spread, sums = np.zeros(count), np.zeros(count), list[Floats]()
+        for i, pair in enumerate(pieces):
+            piece, rows = pair[side], rows_of(i, side)
+            if rows is None:
+                return None
+            value, base = rows
+            weight, square = piece.weight, piece.square_weight
+            mass = weight * base
+            total += by(i, mass)
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                spread += by(i, weight * mass * piece.spread)
+                if isinstance(metric, EntryMean):
+                    entries = _entries(metric, piece, weight)
+                    assert entries is not None  # as the rows are there
+                    each = [by(i, column) for column in entry_sums(metric, entries).T]
+                elif isinstance(metric, Rate):
+                    yes, no = base * value, base * (1 - value)
+                    each = [by(i, w * part) for part in (yes, no) for w in (weight, square)]
+                else:
+                    each = [by(i, part) for part in powers(weight, value, square)]
+            sums = [one + more for one, more in zip(sums, each, strict=True)] if sums else each
+        of_units = np.stack(sums)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             if isinstance(metric, EntryMean):
-                entries = _entries(metric, table, weight)
-                assert entries is not None  # as the rows are there
-                of_units = np.stack([by(column) for column in entry_sums(metric, entries).T], axis=-1)
-                estimates.append(entry_estimates(metric, of_units, weighted))
+                estimates.append(entry_estimates(metric, of_units.T, weighted))
             elif isinstance(metric, Rate):
-                sums = [
-                    np.stack([by(weight * part), by(square * part)], axis=-1)
-                    for part in (base * value, base * (1 - value))
-                ]
-                estimates.append(proportions(sums[0], sums[1], weighted))
+                estimates.append(proportions(of_units[:2].T, of_units[2:].T, weighted))
             else:
-                sums = [by(part) for part in powers(weight, value, square)]
-                estimates.append(means(metric, table.reading, np.stack(sums)))
-            place = mass / total[code]
-            sizes.append(np.nan_to_num(total**2 / by(weight * mass * table.spread)))
+                estimates.append(means(metric, table.reading, of_units))
+            sizes.append(np.nan_to_num(total**2 / spread))
             shares.append(np.nan_to_num(total / total.sum()))
-            centre = (estimates[-1].value - least) / span
-            parts.append(np.nan_to_num(place * (value - centre[code]), nan=0.0, posinf=0.0))
-        places.append(np.nan_to_num(place))
-    d, v = parts[1] - parts[0], (places[0] + places[1]) / 2
+        totals.append(total)
     with np.errstate(invalid="ignore"):
         change = np.nan_to_num(estimates[1].value - estimates[0].value) / span
-    e = d + v * change[code]
-    rise, fall = by(np.maximum(e, 0.0)), by(np.maximum(-e, 0.0))
-    variance = by(d * d * new.spread)
-    apart = by(parts[0] ** 2 * old.spread) + by(parts[1] ** 2 * new.spread)
+    centres = [(one.value - least) / span for one in estimates]
+    rise, fall, variance, apart, moved, spread = np.zeros((6, count))
+    for i, pair in enumerate(pieces):
+        places, parts = [], []
+        for side, piece in enumerate(pair):
+            rows = rows_of(i, side)
+            assert rows is not None
+            value, base = rows
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                place = piece.weight * base / totals[side][codes[i]]
+                part = np.nan_to_num(place * (value - centres[side][codes[i]]), nan=0.0, posinf=0.0)
+            places.append(np.nan_to_num(place))
+            parts.append(part)
+        d, v = parts[1] - parts[0], (places[0] + places[1]) / 2
+        e = d + v * change[codes[i]]
+        rise += by(i, np.maximum(e, 0.0))
+        fall += by(i, np.maximum(-e, 0.0))
+        square = d * d * pair[1].spread
+        variance += by(i, square)
+        apart += by(i, parts[0] ** 2 * pair[0].spread) + by(i, parts[1] ** 2 * pair[1].spread)
+        if rate:
+            moved += by(i, np.abs(places[1] - places[0]))
+        elif weighted:
+            spread += by(i, np.divide(square, v, out=np.zeros_like(d), where=v > 0))
     size = np.minimum(*sizes)
     if rate:
-        alike = by(np.abs(places[1] - places[0])) < 1e-9
         ratio = ((rise + fall) * size + 1) / (variance * size**2 + 1)
-        size = size * np.minimum(ratio, np.where(alike | weighted, 1.0, 2.0))
+        size = size * np.minimum(ratio, np.where((moved < 1e-9) | weighted, 1.0, 2.0))
     elif weighted:  # a few light rows must not make the variance small by luck
-        spread = np.divide(d * d * new.spread, v, out=np.zeros_like(d), where=v > 0)
-        variance = np.maximum(variance, np.divide(by(spread), size, out=np.zeros_like(size), where=size > 0))
+        variance = np.maximum(variance, np.divide(spread, size, out=np.zeros_like(size), where=size > 0))
     (before, after), (share_before, share_after) = estimates, shares
     return Units(before, after, rate, share_before, share_after, rise, fall, size, variance, apart)
 
@@ -295,19 +324,39 @@ def _of_entries(metric: Rate | EntryMean, table: Table) -> tuple[Floats, Floats]
 
     A metric of one's own with two values is a rate of the larger one.
     """
-    entries = _entries(metric, table, np.ones(len(table)))
-    if entries is None:
-        return None
     if isinstance(metric, EntryMean):
+        entries = _entries(metric, table, np.ones(len(table)))
+        if entries is None:
+            return None
         sums = entry_sums(metric, entries)
         base, above = entry_size(metric, sums), sums[:, 0 if metric.has_two_values else 1]
     else:
-        success, failure = rate_sums(metric, entries)
-        base, above = (success + failure)[:, 0], success[:, 0]
+        parts = _of_rate(metric, table)
+        if parts is None:
+            return None
+        above, base = parts[0], parts[0] + parts[1]
     return np.divide(above, base, out=np.zeros_like(base), where=base > 0), base
 
 
-def _entries(metric: Metric, table: Table, weight: Floats) -> Floats | None:
+def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
+    """Return (success, failure) of each row, as a rate sums those of groups, with a weight of 1."""
+    label = table.rows.label if table.reading.binary else None
+    chance = table.chance if "decision" in rate.needs else np.zeros(len(table))
+    if chance is None or ("label" in rate.needs and label is None):
+        return None
+    decided = 1 - chance, chance
+    if label is None or "label" not in rate.needs:
+        decision = rate.success[0][1]
+        return decided[decision], decided[1 - decision]
+    has = [label == one for one in (0, 1)]
+    success, failure = (
+        sum((has[of] * decided[decision] for of, decision in entries), np.zeros(len(table)))
+        for entries in (rate.success, rate.failure)
+    )
+    return success, failure
+
+
+def _entries(metric: EntryMean, table: Table, weight: Floats) -> Floats | None:
     """Return a confusion table per row, shape (n, L, 2, 2), as of groups; None where something is missing."""
     label = table.rows.label if table.reading.binary else None
     chance = table.chance if "decision" in metric.needs else np.zeros(len(table))

@@ -39,10 +39,17 @@ class PairedDifference:
 
 def change_of(name: str, old: Table, new: Table, confidence: float, support: Range) -> Value | None:
     """Return the change of an overall metric on the same rows; None where a row lacks a value that it needs."""
-    before, after = (quantity_of_rows(name, one) for one in (old, new))
-    if before is None or after is None:
-        return None
-    return PairedDifference(before, after, old).mean(confidence, support)
+    sums = RowSums()
+    for was, now in zip(old.pieces(), new.pieces(), strict=True):
+        before, after = (quantity_of_rows(name, one) for one in (was, now))
+        if before is None or after is None:
+            return None
+        with np.errstate(invalid="ignore"):  # both may be infinite
+            change = after - before
+        if not np.isfinite(change).all():
+            return None
+        sums.add(change, was)
+    return sums.mean(confidence, support)
 
 
 def quantity_of_rows(name: str, table: Table) -> Floats | None:
@@ -66,13 +73,31 @@ def loss_of_rows(name: str, table: Table) -> Floats:
     return np.asarray(np.abs(u - y) if name == "absolute_loss" else (u - y) ** 2)
 
 
+class RowSums:
+    """Sums of a number of each row, by which its mean and its limits are known; rows are added in their order."""
+
+    def __init__(self) -> None:
+        self._sums: Floats | float = 0.0
+        self._sizes = 0.0
+
+    def add(self, each: Floats, rows: Table) -> None:
+        """Add a number of each of some rows, shape (n,)."""
+        weight = rows.weight
+        self._sums = self._sums + powers(weight, each, rows.square_weight).sum(axis=1, keepdims=True)
+        self._sizes += float((weight * np.abs(each)).sum())
+
+    def mean(self, confidence: float, support: Range) -> Value:
+        """Return the weighted mean of the number, whose smallest and largest possible value are ``support``."""
+        estimate = Means.from_sums(self._sums, support, [self._sizes])
+        low, high = estimate.limits(1.0 - confidence)
+        return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
+
+
 def mean_of_rows(each: Floats, table: Table, confidence: float, support: Range) -> Value:
-    """Return the weighted mean of a number of each row, whose smallest and largest possible value are ``support``."""
-    weight = table.weight
-    sums = powers(weight, each, table.square_weight).sum(axis=1, keepdims=True)
-    estimate = Means.from_sums(sums, support, [float((weight * np.abs(each)).sum())])
-    low, high = estimate.limits(1.0 - confidence)
-    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
+    """Return the weighted mean of a number of each row, shape (n,), as :meth:`RowSums.mean` does."""
+    sums = RowSums()
+    sums.add(each, table)
+    return sums.mean(confidence, support)
 
 
 def between_limits(old: Value, new: Value) -> Value:

@@ -383,6 +383,7 @@ class Counts:
 
 def code_of(cell: Ints, label: npt.NDArray[Any] | None, labels: int = 2) -> Ints:
     """Return ``cell * labels + label``, shape (n,): the cell itself where labels are not binary or not known."""
+    cell = cell.astype(np.int64, copy=False)
     return cell if labels == 1 or label is None else cell * labels + label
 
 
@@ -415,6 +416,28 @@ def rows_of_levels(
         if many:
             for own, level in zip(out.values(), cell, strict=True):
                 own[level] = own.get(level, 0) + int(many)
+    return out
+
+
+PIECE_ROWS = 1 << 17
+"""Rows that a sum over a table looks at together: what it makes of them stays small, whatever the table holds."""
+
+
+def spans(many: int) -> Iterator[slice]:
+    """Yield slices of :data:`PIECE_ROWS` rows that make up ``many``; one at least."""
+    for start in range(0, max(many, 1), PIECE_ROWS):
+        yield slice(start, min(start + PIECE_ROWS, many))
+
+
+def tallied(codes: npt.NDArray[Any], many: int, times: Ints | None = None) -> Ints:
+    """Return how often each of the codes 0 to ``many - 1`` is there, shape (many,); each row ``times`` its number.
+
+    ``numpy.bincount`` would copy codes of few bytes, all at once.
+    """
+    out = np.zeros(many, dtype=np.int64)
+    for inside in spans(codes.size):
+        own = np.bincount(codes[inside], None if times is None else times[inside], many)
+        out += own.astype(np.int64)
     return out
 
 

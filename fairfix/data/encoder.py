@@ -45,6 +45,10 @@ LARGEST = 1 << 62
 """Codes of crossed columns stay below it, so that an integer holds them."""
 
 
+COLUMNS = ("cell", "label", "score", "decision", "weight")
+"""Names of the arrays of rows."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """Validated rows; arrays of equal length n, ``None`` where there is no such column."""
@@ -72,7 +76,7 @@ class Rows:
 
     def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Rows:
         """Return the rows with every array changed."""
-        arrays = {name: getattr(self, name) for name in ("cell", "label", "score", "decision", "weight")}
+        arrays = {name: getattr(self, name) for name in COLUMNS}
         changed: dict[str, Any] = {name: change(array) for name, array in arrays.items() if array is not None}
         if self.entries is not None:
             changed["entries"] = self.entries.mapped(change)

@@ -31,6 +31,7 @@ from fairfix.data.counts import (
     code_of,
     groups_of_cells,
     moved_bins,
+    spans,
 )
 from fairfix.data.encoder import (
     Encoder,
@@ -112,10 +113,26 @@ class KeptRows:
 
         return cls(*(column(one.name) for one in fields(cls)))
 
-    def take(self, rows: Ints | Bools) -> KeptRows:
-        """Return some of the rows, by number or by mask."""
+    def take(self, rows: Ints | Bools | slice) -> KeptRows:
+        """Return some of the rows, by number, by mask or by place."""
         taken: Any = {name: column[rows] for name, column in vars(self).items() if column is not None}
         return replace(self, **taken)
+
+    def in_cells(
+        self, keys: Sequence[str], cells: tuple[tuple[str, ...], ...], now: tuple[tuple[str, ...], ...]
+    ) -> KeptRows:
+        """Return the rows, whose cells are numbered as in ``cells``, numbered as in ``now``."""
+        if cells == now:
+            return self
+        _, into = groups_of_cells(keys, cells, keys, now)
+        return replace(self, cell=into.astype(self.cell.dtype)[self.cell])
+
+    def in_bins(self, grid: Grid, chosen: Bools) -> Bools:
+        """Return which rows lie in chosen bins, (B,), without a table of the bins of all."""
+        out = np.empty(self.score.size, dtype=bool)
+        for inside in spans(out.size):
+            out[inside] = chosen[grid.index(self.score[inside])]
+        return out
 
     def merged(self) -> KeptRows:
         """Return the rows with those of equal score, cell and label merged and their weights added."""
@@ -156,10 +173,7 @@ class Scan:
     def _kept_in(self, counts: Counts) -> KeptRows:
         """Return the kept rows with the cells of other counts."""
         assert self.kept is not None
-        if counts.cells == self.counts.cells:
-            return self.kept
-        _, into = groups_of_cells(self.counts.keys, self.counts.cells, counts.keys, counts.cells)
-        return replace(self.kept, cell=into[self.kept.cell])
+        return self.kept.in_cells(counts.keys, self.counts.cells, counts.cells)
 
 
 class Tally:
@@ -230,8 +244,7 @@ class Tally:
         """Return the grid, made to cover the batch's scores; a fixed one always does."""
         grid = self.grid
         if grid is None or not self.fixed:
-            low, high = float(score.min()), float(score.max())
-            ours = Grid.over(low, high, bins=self.bins // 2, thresholds=self.reading.thresholds)
+            ours = self._grid_over(score)
             if grid is None:
                 grid = ours
             elif (wider := grid.covering(ours, most=2 * self.bins)) != grid:
@@ -240,6 +253,15 @@ class Tally:
             grid = grid.halved_to(max(2 * BINS, self.room // (8 * len(self.cells) * self.labels)))
         self.grid = grid
         return grid
+
+    def cover(self, score: Floats) -> None:
+        """Take the grid that these scores want, as that of all rows that come."""
+        if score.size:
+            self.grid, self.fixed = self._grid_over(score), True
+
+    def _grid_over(self, score: Floats) -> Grid:
+        low, high = float(score.min()), float(score.max())
+        return Grid.over(low, high, bins=self.bins // 2, thresholds=self.reading.thresholds)
 
     def _regrid(self, old: Grid, grid: Grid) -> Grid:
         """Move what was counted onto a coarser or wider grid."""
@@ -284,9 +306,8 @@ class Tally:
             label = none.astype(np.uint8) if self.labels == 2 else None
             weight = none if self.reading.columns.weight else None
             return Scan(counts, KeptRows(none, none.astype(np.int32), label, weight), self.reading)
-        rows = KeptRows.joined(self.kept)
-        _, into = groups_of_cells(counts.keys, self.cells, counts.keys, counts.cells)
-        return Scan(counts, replace(rows, cell=into[rows.cell]), self.reading)
+        rows = self.kept[0] if len(self.kept) == 1 else KeptRows.joined(self.kept)
+        return Scan(counts, rows.in_cells(counts.keys, self.cells, counts.cells), self.reading)
 
 
 def tabulated(
@@ -462,7 +483,7 @@ def read_table(
     source.require(reading.columns.counted)
     raw = raw or {}
     wanted = source.columns if columns is None else columns
-    batches = [batch for _, _, batch in stream_batches(source, reading, raw, wanted)]
+    batches = (batch for _, _, batch in stream_batches(source, reading, raw, wanted))
     with proposing_bands(source):
         return assemble(batches, reading, source.name, tuple(raw))
 
@@ -536,9 +557,12 @@ def count_table(table: Table) -> Scan:
     """Count a table in memory, decisions and losses included."""
     if table.rows.entries is not None:
         return _count_entries(table)
-    tally = Tally(table.reading, BINS)
-    tally.add(table.rows)
-    rows = table.rows
+    tally, rows = Tally(table.reading, BINS), table.rows
+    if rows.score is not None and not tally.fixed:
+        tally.cover(rows.score)
+    for piece in table.pieces():
+        tally.add(piece.rows)
+    tally.read, tally.excluded = rows.read, Counter(rows.excluded)
     if rows.score is not None:  # all of them, however many
         label = rows.label if table.reading.binary else None
         tally.kept = [KeptRows(rows.score, rows.cell, label, rows.weight)]

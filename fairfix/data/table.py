@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,8 +15,18 @@ import pyarrow as pa
 
 from fairfix.data.arrow_normalize import entries_of, widened_batch
 from fairfix.data.binned import divided
-from fairfix.data.counts import Floats, Ints, groups_of_cells, rows_of_each, rows_of_levels
+from fairfix.data.counts import (
+    Bools,
+    Floats,
+    Ints,
+    groups_of_cells,
+    rows_of_each,
+    rows_of_levels,
+    spans,
+    tallied,
+)
 from fairfix.data.encoder import (
+    COLUMNS,
     Encoder,
     Rows,
     arrow_array,
@@ -44,13 +54,30 @@ class Groups:
     """Columns whose levels, taken together, make a group."""
     levels: tuple[tuple[str, ...], ...]
     """One tuple of column levels per group, in order."""
-    codes: Ints
-    """Index into ``levels``, shape (n,)."""
+    of_rows: Callable[[], Ints]
+    """Makes the codes of the rows."""
+
+    @cached_property
+    def codes(self) -> Ints:
+        """Index into ``levels``, shape (n,); made when it is first asked for."""
+        return _frozen(self.of_rows())
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Printable names, in the order of ``levels``."""
         return tuple(group_name(level) for level in self.levels)
+
+    @cached_property
+    def first(self) -> Ints:
+        """Number of the first row of each group, shape (K,)."""
+        out = np.full(len(self.levels), -1, dtype=np.int64)
+        for inside in spans(self.codes.size):
+            group, row = np.unique(self.codes[inside], return_index=True)
+            new = out[group] < 0
+            out[group[new]] = inside.start + row[new]
+            if (out >= 0).all():
+                break
+        return out
 
     @cached_property
     def rows(self) -> list[Ints]:
@@ -78,32 +105,53 @@ class Table:
     def groups(self, columns: Sequence[str] | None = None) -> Groups:
         """Return the groups of some cell columns (default: the cells of all protected columns)."""
         names = tuple(self.reading.columns.protected if columns is None else columns)
-        present = [self.rows.cells[c] for c in np.flatnonzero(np.bincount(self.rows.cell))]
+        present = [self.rows.cells[c] for c in np.flatnonzero(tallied(self.rows.cell, len(self.rows.cells)))]
         levels, _ = groups_of_cells(self.reading.columns.cell_keys, present, names, bands=self.reading.bands)
-        return Groups(names, levels, _frozen(self.codes(names, levels)))
+        return Groups(names, levels, lambda: self.codes(names, levels))
 
     def cell_codes(self, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
         """Return the index of each cell's group among ``levels``, shape (C,), -1 for a group that is not there."""
-        return groups_of_cells(self.reading.columns.cell_keys, self.rows.cells, columns, levels)[1]
+        codes = groups_of_cells(self.reading.columns.cell_keys, self.rows.cells, columns, levels)[1]
+        return codes.astype(np.int32)
 
     def codes(self, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
         """Return the index of each row's group among ``levels``, shape (n,), -1 for a group that is not there."""
         return self.cell_codes(columns, levels)[self.rows.cell]
 
-    def take(self, rows: Ints) -> Table:
-        """Return the table of the given row numbers, in that order."""
-        taken = self.rows.mapped(lambda array: _frozen(array[rows]))
-        features = self.features.take(arrow_array(rows)) if self.features.num_columns else self.features
-        whole = self.draw
-        own = getattr(whole, "take", None)
-        draw = own(rows) if own else None if whole is None else lambda numbers: whole(rows[numbers])
-        taken = replace(taken, read=rows.size, excluded={}, kept=None)
+    def take(self, rows: Ints | Bools) -> Table:
+        """Return the table of the given row numbers, in that order, or of the rows in a mask, shape (n,)."""
+        return self._beside(rows, self.rows.mapped(lambda array: _frozen(array[rows])))
+
+    def _beside(self, rows: Ints | Bools, taken: Rows) -> Table:
+        """Return the table of some rows, which are taken already."""
+        features, draw, whole = self.features, None, self.draw
+        if features.num_columns or whole is not None:
+            at = np.flatnonzero(rows) if rows.dtype == bool else np.asarray(rows, dtype=np.int64)
+            features = features.take(arrow_array(at)) if features.num_columns else features
+            own = getattr(whole, "take", None)
+            draw = own(at) if own else None if whole is None else lambda numbers: whole(at[numbers])
+        taken = replace(taken, read=len(taken), excluded={}, kept=None)
         return replace(self, rows=taken, features=features, draw=draw)
+
+    def pieces(self) -> Iterator[Table]:
+        """Yield the rows in their order, some at a time without a copy; few rows, or entries of counts, at once.
+
+        A piece has no draws.
+        """
+        parts = [*spans(len(self))]
+        if len(parts) == 1 or self.rows.entries is not None:
+            yield self
+            return
+        for inside in parts:
+            rows = self.rows.mapped(lambda array, inside=inside: array[inside])  # type: ignore[misc]
+            rows = replace(rows, read=len(rows), excluded={}, kept=None)
+            yield replace(self, rows=rows, features=self.features.slice(inside.start, len(rows)), draw=None)
 
     @property
     def level_rows(self) -> dict[str, dict[str, int]]:
         """Column of a cell -> level -> its rows."""
-        rows = np.bincount(self.rows.cell, self.stands_for, len(self.rows.cells))
+        own = self.rows.entries
+        rows = tallied(self.rows.cell, len(self.rows.cells), None if own is None else own.rows)
         return rows_of_levels(self.reading.columns.cell_keys, self.rows.cells, rows)
 
     @property
@@ -157,7 +205,7 @@ class Table:
         return replace(
             self,
             reading=replace(self.reading, columns=columns),
-            rows=replace(self.rows, decision=_frozen(np.array(decision, dtype=np.float64))),
+            rows=replace(self.rows, decision=_own(decision)),
         )
 
     def with_score(self, score: Floats) -> Table:
@@ -171,9 +219,8 @@ class Table:
         reading = replace(self.reading, columns=columns, score_scale="probability", thresholds=cuts)
         own = self.rows.entries
         entries = None if own is None else replace(own, sums={}, exact=True)
-        score = _frozen(np.array(score, dtype=np.float64))
         return replace(
-            self, reading=reading, rows=replace(self.rows, score=score, decision=None, entries=entries)
+            self, reading=reading, rows=replace(self.rows, score=_own(score), decision=None, entries=entries)
         )
 
     @cached_property
@@ -324,29 +371,36 @@ def _hashable(column: pa.ChunkedArray) -> Any:
 
 
 def assemble(
-    batches: Sequence[pa.RecordBatch], reading: Reading, where: str = "", raw: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch], reading: Reading, where: str = "", raw: Sequence[str] = ()
 ) -> Table:
     """Return one table of all batches, with every policy on missing values applied.
 
-    ``raw`` names columns with a role that are kept among the features as they come.
+    Cells are numbered below :data:`~fairfix.data.counts.MOST_CELLS`, so two bytes hold a row's.
+    A batch is let go of once it is encoded, but for its features. ``raw`` names columns with a role that are kept among
+    the features as they come.
     """
-    if batches:
-        reading = reading.in_type_of(batches[0].schema)
-    encoder = Encoder(reading, where)
-    parts = [encoder.encode(batch) for batch in batches]
+    encoder: Encoder | None = None
     excluded: Counter[str] = Counter()
-    for part in parts:
+    read = 0
+    columns = {name: _Column() for name in COLUMNS}
+    features = []
+    for batch in batches:
+        if encoder is None:
+            reading = reading.in_type_of(batch.schema)
+            encoder = Encoder(reading, where)
+        part = encoder.encode(batch)
         excluded.update(part.excluded)
-    read = sum(part.read for part in parts)
+        read += part.read
+        for name, own in columns.items():
+            own.add(getattr(part, name), np.int16 if name == "cell" else None)
+        roles = set(reading.columns.roles) - set(raw)
+        kept = widened_batch(batch.select([name for name in batch.schema.names if name not in roles]))
+        features.append(kept if part.kept is None else kept.filter(arrow_array(part.kept)))
+    release()
     check_excluded(excluded, read, reading)
-    if not sum(len(part) for part in parts):
+    arrays = {name: own.done() for name, own in columns.items()}
+    if encoder is None or not arrays["cell"].size:
         raise DataError("no rows are left to work with" if read else "the data has no rows")
-
-    def joined(name: str) -> Any:
-        columns = [getattr(part, name) for part in parts]
-        return None if columns[0] is None else _frozen(np.concatenate(columns))
-
-    arrays = {name: joined(name) for name in ("cell", "label", "score", "decision", "weight")}
     for place, name in enumerate(encoder.reading.columns.cell_keys):
         levels = [cell[place] for cell in encoder.cells]
         if name in encoder.reading.columns.protected and len(set(levels)) > MOST_SINGLE:
@@ -355,18 +409,74 @@ def assemble(
             check_sizes(name, sizes[sizes > 0].tolist(), reading.bands)
     rows = Rows(cells=encoder.cells, read=read, excluded=dict(excluded), **arrays)
     check_positive(rows.label, reading, rows.decision)
-    roles = set(reading.columns.roles) - set(raw)
-    names = [name for name in batches[0].schema.names if name not in roles]
-    features = [widened_batch(batch.select(names)) for batch in batches]
-    features = [
-        own if part.kept is None else own.filter(arrow_array(part.kept))
-        for own, part in zip(features, parts, strict=True)
-    ]
     try:
         return Table(reading, rows, pa.Table.from_batches(features))
     except pa.ArrowInvalid as error:
         reason = " ".join(str(error).split())
         raise DataError(f"the feature columns differ in type from file to file: {reason}") from error
+
+
+def _own(array: npt.ArrayLike) -> Floats:
+    """Return numbers that nobody changes: the very array where it is read-only, else a copy."""
+    own = np.asarray(array, dtype=np.float64)
+    return own if not own.flags.writeable else _frozen(own.copy())
+
+
+def parted(whole: list[Table], inside: Bools) -> tuple[Table, Table]:
+    """Return the rows of a table outside and inside a mask, shape (n,).
+
+    The table is taken out of a list. Its columns are parted one by one, so that where nobody else holds it, there is
+    never more than one of them twice.
+    """
+    table = whole.pop()
+    if table.rows.entries is not None:
+        return table.take(~inside), table.take(inside)
+    columns = {name: getattr(table.rows, name) for name in COLUMNS}
+    bare = replace(table, rows=table.rows.mapped(lambda array: array[:0].copy()))
+    del table
+    masks = ~inside, inside
+    parts: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    for name in COLUMNS:
+        column = columns.pop(name)
+        for part, mask in zip(parts, masks, strict=True):
+            part[name] = None if column is None else _frozen(column[mask])
+    outside, within = (
+        bare._beside(mask, replace(bare.rows, **part)) for part, mask in zip(parts, masks, strict=True)
+    )
+    return outside, within
+
+
+def release() -> None:
+    """Give the system back memory of batches and arrays that are gone, which allocators keep for later ones."""
+    for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
+        pool.release_unused()
+
+
+class _Column:
+    """A column that grows at its end, where most allocators only move pages, so that no second copy is made."""
+
+    def __init__(self) -> None:
+        self._array: npt.NDArray[Any] | None = None
+        self._size = 0
+
+    def add(self, more: npt.NDArray[Any] | None, kind: Any = None) -> None:
+        """Append the entries of more rows, which all or none have."""
+        if more is None:
+            return
+        if self._array is None:
+            self._array = np.empty(more.size, dtype=kind or more.dtype)
+        end = self._size + more.size
+        if end > self._array.size:
+            self._array.resize(max(end, self._array.size * 9 // 8), refcheck=False)
+        self._array[self._size : end] = more
+        self._size = end
+
+    def done(self) -> Any:
+        """Return the whole column, read-only; None where no rows have one."""
+        if self._array is None:
+            return None
+        self._array.resize(self._size, refcheck=False)
+        return _frozen(self._array)
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -110,7 +110,7 @@ class Counterfactuals:
                 cell[at] = levels[number]
         place = dict[tuple[str, ...], int]()
         codes = [place.setdefault(tuple(cell), len(place)) for cell in cells]
-        return replace(rows, cell=np.array(codes, dtype=rows.cell.dtype), cells=tuple(place))
+        return replace(rows, cell=np.array(codes, dtype=np.int64), cells=tuple(place))
 
 
 def read_counterfactuals(

@@ -310,8 +310,14 @@ def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> f
 
     A ``threshold`` c on the probability weighs the two kinds by 2 (1 - c) and 2 c, as it does in a decision.
     """
-    label, weight = table.rows.label, table.rows.weight
-    if label is None:
+    if table.rows.label is None:
         raise DataError("choosing among parameter values needs labels; name the column with `label`")
-    right = np.where(label == 1, 2.0 * (1.0 - threshold) * chance, 2.0 * threshold * (1.0 - chance))
-    return float(np.average(right, weights=weight))
+    right = mass = 0.0
+    start = 0
+    for piece in table.pieces():
+        own, weight = chance[start : start + len(piece)], piece.rows.weight
+        start += len(piece)
+        each = np.where(piece.rows.label == 1, 2.0 * (1.0 - threshold) * own, 2.0 * threshold * (1.0 - own))
+        right += float(each.sum() if weight is None else (each * weight).sum())
+        mass += len(piece) if weight is None else float(weight.sum())
+    return right / mass

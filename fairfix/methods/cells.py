@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.counts import Floats, Ints, rows_of_each
+from fairfix.data.counts import Floats, Ints, rows_of_each, tallied
 from fairfix.data.names import group_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
@@ -102,20 +102,57 @@ def cells_of(problem: RepairProblem) -> GroupScores:
     """Return the rows by cell; DataError where unlabelled rows are of a cell that no labelled row has."""
     table, (groups, stratum) = problem.table, within_strata(problem)
     columns, levels = groups.columns, groups.levels
-    parts = [(groups.codes, table.ranking, table.rows.weight)]
-    if problem.unlabelled is not None:
-        parts.append(_more(problem.unlabelled, columns, levels))
-        if (parts[0][2] is None) != (parts[1][2] is None):
-            parts = [(c, f, np.ones(f.size) if w is None else w) for c, f, w in parts]
-    rows = [rows_of_each(c, len(levels)) for c, _, _ in parts]
-    cells = []
-    for k, level in enumerate(levels):
-        score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
-        heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
-        labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
-        square = None if table.rows.entries is None else table.square_weight[rows[0][k]]
-        cells.append(CellScores(group_name(level), score, _joined(heavy) if heavy else None, labels, square))
-    return GroupScores(columns, levels, tuple(cells), tuple(stratum.tolist()))
+    parts = [(table, groups.codes)]
+    if (more := problem.unlabelled) is not None:
+        parts.append((more, _codes_of_more(more, columns, levels)))
+    weighted = any(part.rows.weight is not None for part, _ in parts)
+    scores = _by_cell(parts, lambda rows: rows.ranking, len(levels))
+    weights = _by_cell(parts, lambda rows: rows.weight, len(levels)) if weighted else None
+    squares = None
+    if table.rows.entries is not None:
+        squares = _by_cell(parts[:1], lambda rows: rows.square_weight, len(levels))
+
+    @cache
+    def rows() -> list[Ints]:
+        return rows_of_each(groups.codes, len(levels))
+
+    def labels_of(k: int) -> npt.NDArray[np.generic]:
+        assert table.rows.label is not None
+        return np.asarray(table.rows.label[rows()[k]])
+
+    cells = tuple(
+        CellScores(
+            group_name(level),
+            scores[k],
+            None if weights is None else weights[k],
+            None if table.rows.label is None else partial(labels_of, k),
+            None if squares is None else squares[k],
+        )
+        for k, level in enumerate(levels)
+    )
+    return GroupScores(columns, levels, cells, tuple(stratum.tolist()))
+
+
+def _by_cell(
+    parts: Sequence[tuple[Table, Ints]], value: Callable[[Table], Floats], many: int
+) -> list[Floats]:
+    """Return a number of each row by cell, in the order of the rows, without an array of it for all rows.
+
+    ``parts``: tables, and the cell of each of their rows.
+    """
+    sizes = np.sum([tallied(codes, many) for _, codes in parts], axis=0)
+    out, begun = [np.empty(size) for size in sizes.tolist()], [0] * many
+    for table, codes in parts:
+        start = 0
+        for piece in table.pieces():
+            each = value(piece)
+            inside = rows_of_each(codes[start : start + len(piece)], many)
+            start += len(piece)
+            for k, rows in enumerate(inside):
+                if rows.size:
+                    out[k][begun[k] : begun[k] + rows.size] = each[rows]
+                    begun[k] += rows.size
+    return out
 
 
 @once_per_problem
@@ -132,13 +169,11 @@ def within_strata(problem: RepairProblem) -> tuple[Groups, Ints]:
     levels = tuple(
         (*strata.levels[s], *groups.levels[g]) for s, g in zip(seen // many, seen % many, strict=True)
     )
-    return Groups((*strata.columns, *groups.columns), levels, code.astype(np.int64)), seen // many
+    return Groups((*strata.columns, *groups.columns), levels, lambda: code), seen // many
 
 
-def _more(
-    table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]
-) -> tuple[Ints, Floats, Floats | None]:
-    """Return cell, score and weight of unlabelled rows."""
+def _codes_of_more(table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
+    """Return the cell of each unlabelled row, shape (n,)."""
     code = table.codes(columns, levels)
     if (code < 0).any():
         groups = table.groups(columns)
@@ -147,11 +182,7 @@ def _more(
             f"unlabelled rows belong to the group {name!r} of {' x '.join(columns)!r}, which no labelled row has; "
             "leave these rows out"
         )
-    return code, table.ranking, table.rows.weight
-
-
-def _joined(parts: Sequence[Floats]) -> Floats:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return code
 
 
 # ---------------------------------------------------------------------- calibrated points

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fairfix.data.choices import Asked
 from fairfix.data.classes import classes_of_rows
-from fairfix.data.counts import Floats, Ints
+from fairfix.data.counts import Floats, Ints, tallied
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
@@ -137,7 +137,9 @@ def once_per_problem(
 def group_masses(problem: RepairProblem) -> Floats:
     """Return the weight of each group, shape (K,)."""
     groups = problem.groups
-    return np.bincount(groups.codes, problem.table.rows.weight, len(groups.levels)).astype(np.float64)
+    if (weight := problem.table.rows.weight) is None:
+        return tallied(groups.codes, len(groups.levels)).astype(np.float64)
+    return np.bincount(groups.codes, weight, len(groups.levels)).astype(np.float64)
 
 
 def require_rows(problem: RepairProblem) -> None:

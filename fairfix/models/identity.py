@@ -128,9 +128,16 @@ class RowDraws:
         """Return what makes the draws from fewer columns."""
         return replace(self, identity=identity)
 
-    def repeated(self, rows: Ints) -> int:
-        """Return how many of some rows have the identity of another one of them."""
-        many = np.unique(row_hashes(self._columns_of(rows), {}), return_counts=True)[1]
+    @classmethod
+    def joined(cls, parts: Sequence[RowDraws]) -> RowDraws:
+        """Return what makes the draws of the rows of all parts, which are numbered parts of the same columns."""
+        return replace(parts[0], rows=np.concatenate([one.rows for one in parts if one.rows is not None]))
+
+    def repeated(self) -> int:
+        """Return how many of the numbered rows have the identity of another one of them."""
+        assert self.rows is not None
+        columns = self.columns.select(list(self.identity)).take(arrow_array(self.rows))
+        many = np.unique(row_hashes(columns, {}), return_counts=True)[1]
         return int(many[many > 1].sum())
 
     def _identities(self, rows: Ints) -> Iterator[bytes]:

@@ -26,9 +26,9 @@ from fairfix.auditing.row_differences import (
     ANY,
     DECIDED,
     SHARE,
+    RowSums,
     between_limits,
     change_of,
-    mean_of_rows,
 )
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
@@ -463,17 +463,23 @@ def _overall_rows(
 
 def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[MetricChange]:
     """Yield log loss and square loss of the decision probabilities, after those of the base score."""
-    chance = table.rows.decision
-    assert chance is not None
-    right = np.where(table.rows.label == 1, chance, 1 - chance)
-    if wrong := int(table.stands_for[right == 0].sum()):
+    logs, squares, wrong = RowSums(), RowSums(), 0
+    for piece in table.pieces():
+        chance = piece.rows.decision
+        assert chance is not None
+        right = np.where(piece.rows.label == 1, chance, 1 - chance)
+        wrong += int(piece.stands_for[right == 0].sum())
+        if not wrong:
+            logs.add(-np.log(right), piece)
+        squares.add((1 - right) ** 2, piece)
+    if wrong:
         why = f"infinite: {wrong:,} hard yes/no decisions are wrong, which is true of any threshold rule"
         loss = Value(math.nan, math.nan, math.nan, why)
     else:
-        loss = mean_of_rows(-np.log(right), table, settings.confidence, (0.0, math.inf))
+        loss = logs.mean(settings.confidence, (0.0, math.inf))
     was = before.overall.metrics
     yield MetricChange("log_loss", was.get("log_loss", NO_CHANCE), loss)
-    square = mean_of_rows((1 - right) ** 2, table, settings.confidence, (0.0, 1.0))
+    square = squares.mean(settings.confidence, (0.0, 1.0))
     yield MetricChange("square_loss", was.get("square_loss", NO_CHANCE), square)
 
 

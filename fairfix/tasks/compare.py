@@ -50,7 +50,15 @@ from fairfix.tasks.dataset import (
     said_of_unused,
 )
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
-from fairfix.tasks.fit_and_evaluate import Split, assess, check_split, read_rows, recorded, split_rows
+from fairfix.tasks.fit_and_evaluate import (
+    HOLDOUT,
+    Split,
+    assess,
+    check_split,
+    read_rows,
+    recorded,
+    split_rows,
+)
 from fairfix.tasks.group_changes import GroupChange, changes_of
 from fairfix.tasks.messages import of_names, of_source, with_messages
 from fairfix.tasks.repaired_rows import RepairedRows
@@ -193,7 +201,8 @@ def compare_table(
     shown = {one.title: one.repairer.parameters for one in contenders}
     points = list(_with_fronts(points))
     advice = tuple(advice_of(points, slacks))
-    return ComparisonOutcome(tuple(points), split.fit.size, split.holdout.size, shown, table.reading, advice)
+    sizes = split.sizes
+    return ComparisonOutcome(tuple(points), sizes["fit"], sizes["holdout"], shown, table.reading, advice)
 
 
 def fits(
@@ -227,8 +236,8 @@ def _point(
             predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
         whole, own = (with_draws_of(one, predictor, model) for one in (whole, judge.held))
         problem = replace(problem, table=with_draws_of(problem.table, predictor, model))
-        parts = split.fit, split.holdout
-        result = assess(whole, parts, problem, repairer, predictor, caught, settings, seed=seed, brief=True)
+        held_out = whole.take(split.part == HOLDOUT)
+        result = assess(held_out, problem, repairer, predictor, caught, settings, seed=seed, brief=True)
     except FairfixError as error:
         return Point(contender.title, slack, failure=str(error).removeprefix(f"{repairer.name}: "))
     selected = next((row for row in result.proof.table if row.name == "selection_rate"), None)

@@ -16,11 +16,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.auditing.continuous_attribute import fifths_of
 from fairfix.auditing.results import CheckResult, Settings
-from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_levels
+from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_levels, spans, tallied
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
@@ -28,7 +29,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.row_hash import GOLDEN, mixed
 from fairfix.data.scales import complete
 from fairfix.data.scan import Scan, count_table, read_table, scan, stream_batches
-from fairfix.data.table import PLAIN_SCORE, Table, assemble
+from fairfix.data.table import PLAIN_SCORE, Table, assemble, parted, release
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.methods.base import Repairer, StreamSolver, warn_unconverged
@@ -61,14 +62,37 @@ from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.unproven_groups import Gap, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.warnings import of_directions
 
+FIT, VALIDATION, HOLDOUT = range(3)
+"""Parts of the rows."""
+
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of the parts, sorted."""
+    """Parts of the rows."""
 
-    fit: Ints
-    validation: Ints
-    holdout: Ints
+    part: npt.NDArray[np.uint8]
+    """Part of each row, shape (n,): 0 fit, 1 validation, 2 holdout."""
+
+    @property
+    def fit(self) -> Ints:
+        """Row numbers of the part that makes the predictor, sorted."""
+        return np.flatnonzero(self.part == FIT)
+
+    @property
+    def validation(self) -> Ints:
+        """Row numbers of the part that chooses among parameter values, sorted."""
+        return np.flatnonzero(self.part == VALIDATION)
+
+    @property
+    def holdout(self) -> Ints:
+        """Row numbers of the part that judges, sorted."""
+        return np.flatnonzero(self.part == HOLDOUT)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of rows of each part, by its name."""
+        fit, validation, holdout = tallied(self.part, 3).tolist()
+        return {"fit": fit, "validation": validation, "holdout": holdout}
 
 
 @dataclass(frozen=True)
@@ -133,31 +157,40 @@ def split_rows(
             f"`validation={validation:g}` and `holdout={holdout:g}` must be fractions that leave rows to fit on; "
             "0.2 and 0.3 are usual"
         )
-    stratum = table.rows.cell if alike is None else alike
+    many, labels = len(table), 1
+    stratum: npt.NDArray[Any] = table.rows.cell if alike is None else alike
     if alike is None and table.reading.binary and table.rows.label is not None:
-        stratum = stratum * 2 + table.rows.label
-    order = rng.permutation(len(table))
-    order = order[np.argsort(stratum[order], kind="stable")]
-    sizes = np.unique(stratum, return_counts=True)[1]
-    first = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    rank, size = np.arange(len(table)) - first, np.repeat(sizes, sizes)
-    held = np.round(size * holdout)
-    chosen = held + np.round(size * validation)
-    return Split(
-        np.sort(order[rank >= chosen]),
-        np.sort(order[(rank >= held) & (rank < chosen)]),
-        np.sort(order[rank < held]),
-    )
+        labels = 2
+    most = labels * (int(stratum.max(initial=0)) + 1)
+    stratum = stratum.astype(np.uint16 if most <= 1 << 16 else np.int64)  # few bytes: a radix sort
+    if labels == 2:
+        stratum *= 2
+        stratum += table.rows.label
+    order = np.arange(many, dtype=np.int32 if many < 1 << 31 else np.int64)
+    rng.shuffle(order)
+    sizes = tallied(stratum, most)
+    held = np.round(sizes * holdout)
+    chosen = held + np.round(sizes * validation)
+    part, before = np.full(many, FIT, dtype=np.uint8), np.zeros(sizes.size, dtype=np.int64)
+    for inside in spans(many):
+        rows = order[inside]
+        rows = rows[np.argsort(stratum[rows], kind="stable")]
+        own = stratum[rows]
+        seen = np.bincount(own, minlength=sizes.size)
+        # the rank of each row among those of its stratum, in the shuffled order
+        rank = np.arange(rows.size) + (before - (np.cumsum(seen) - seen))[own]
+        part[rows] = np.where(rank < held[own], HOLDOUT, np.where(rank < chosen[own], VALIDATION, FIT))
+        before += seen
+    return Split(part)
 
 
 def check_split(table: Table, split: Split) -> None:
     """Raise a DataError where no rows are held out, or a group has none to fit on: before anything is fitted."""
-    if not split.holdout.size:
+    if not split.sizes["holdout"]:
         raise DataError(f"{len(table)} rows are too few to hold some out for the evaluation; raise `holdout`")
     groups = table.groups()
-    has, fitted = (
-        np.bincount(codes, minlength=len(groups.levels)) for codes in (groups.codes, groups.codes[split.fit])
-    )
+    many = len(groups.levels)
+    has, fitted = (tallied(codes, many) for codes in (groups.codes, groups.codes[split.part == FIT]))
     without = np.flatnonzero((has > 0) & (fitted == 0))
     if without.size:
         k = int(without[0])
@@ -175,7 +208,7 @@ def _check_choice(table: Table, split: Split, parameter: str, validation: float)
         raise DataError(
             f"choosing among values of `{parameter}` needs labels; name the column with `label`, or give one value"
         )
-    if not split.validation.size:
+    if not split.sizes["validation"]:
         raise DataError(
             f"`validation={validation:g}` of {len(table):,} rows leaves no row in any group to choose among values of "
             f"`{parameter}`; raise `validation`, or give one value"
@@ -237,7 +270,7 @@ def read_rows(
 
 
 def repair_table(
-    table: Table,
+    table: Table | Callable[[], Table],
     repairer: Repairer,
     *,
     choices: Mapping[str, tuple[Any, ...]] | None = None,
@@ -259,7 +292,8 @@ def repair_table(
     Parameters
     ----------
     table
-        Rows with scores and, to evaluate accuracy, labels.
+        Rows with scores and, to evaluate accuracy, labels; or what gives them, which keeps no reference to them, so
+        that only the parts stay in memory.
     choices
         Parameter name -> values; the validation part chooses the combination with the highest expected
         accuracy; the chosen one is then fitted to the validation part as well. Without any, no rows are set aside.
@@ -278,8 +312,10 @@ def repair_table(
     DataError, UsageError
         The data or the shares do not allow the repair.
     """
+    table = table() if callable(table) else table
     settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
     table = replace(table, reading=table.reading.with_threshold(learned=True))
+    reading, level_rows = table.reading, table.level_rows
     repairer = repairer if copies is None else with_counterfactuals(repairer)
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     promise = None
@@ -293,7 +329,14 @@ def repair_table(
     check_split(table, split)
     if choices:
         _check_choice(table, split, next(iter(choices)), validation)
-    fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
+    inside = split.part == HOLDOUT
+    whole = [table]
+    del table
+    fitted, held = parted(whole, inside)
+    first, validated = fitted, held  # without choices, neither is looked at
+    if choices:
+        of_fit = split.part[~inside]
+        first, validated = fitted.take(of_fit == FIT), fitted.take(of_fit == VALIDATION)
     learned = (
         unlabelled,
         features,
@@ -305,8 +348,7 @@ def repair_table(
         copies,
     )
     with recorded() as caught:
-        problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
-        validated = table.take(split.validation)
+        problem = RepairProblem(first, *learned, many_fits=bool(choices))
         best, selection = select(
             variants_of(repairer, choices or {}),
             choices or {},
@@ -321,20 +363,20 @@ def repair_table(
             promise = replace(promise, repairer=best)
             fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
             made, predictor = promise.fitted(fit, fitted, split.holdout)
-    table = with_draws_of(table, predictor, seen_by_model)
-    of_fit = np.sort(np.concatenate([split.fit, split.validation]))
-    problem = replace(problem, table=table.take(of_fit))
-    parts = of_fit, split.holdout
-    assessment = assess(table, parts, problem, best, predictor, caught, settings, seed=seed, made=made)
-    notes = messages((*of_names(table.level_rows, table.reading), *assessment.messages))
+    fitted, held = (with_draws_of(one, predictor, seen_by_model) for one in (fitted, held))
+    problem = replace(problem, table=fitted)  # without what the fit has made of the first one
+    release()
+    assessment = assess(held, problem, best, predictor, caught, settings, seed=seed, made=made)
+    notes = messages((*of_names(level_rows, reading), *assessment.messages))
     promised = None
     if promise is not None:
         promised = promise.judged(made, predictor, fitted, assessment.held.table)
         notes = messages((*promised.messages, *notes))
-    sizes = {name: part.size for name, part in vars(split).items()}
     rule = acceptance_curves(assessment.held.table, predictor)
-    facts = notes, table.reading, rule, promised, "" if copies is None else copies.source
-    return Outcome(best, predictor, split, sizes, selection, assessment.of_fit, assessment.proof, *facts)
+    facts = notes, reading, rule, promised, "" if copies is None else copies.source
+    return Outcome(
+        best, predictor, split, split.sizes, selection, assessment.of_fit, assessment.proof, *facts
+    )
 
 
 @dataclass(frozen=True)
@@ -350,8 +392,7 @@ class Assessment:
 
 
 def assess(
-    table: Table,
-    parts: tuple[Ints, Ints],
+    held_out: Table,
     problem: RepairProblem,
     repairer: Repairer,
     predictor: RepairedPredictor,
@@ -368,10 +409,10 @@ def assess(
 
     Parameters
     ----------
-    table, parts
-        All rows, and the numbers of those of the fit and of those that are held out.
+    held_out
+        The rows that are held out.
     problem
-        What the repair was fitted to.
+        What the repair was fitted to; its rows and those held out are all there are.
     repairer, made
         The method as it was asked for, and as it was fitted where a promise made that another one.
     caught
@@ -385,25 +426,26 @@ def assess(
     """
     noise, plain = problem.noise, replace(settings, checks=())
     made = repairer if made is None else made
-    fitted, kept = RepairedRows(problem.table, predictor), RepairedRows(table.take(parts[1]), predictor)
-    held, gaps = _answered(kept)
-    gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept.table))
+    fitted, kept = RepairedRows(problem.table, predictor), RepairedRows(held_out, predictor)
+    reading = held_out.reading
     claim = repairer.claim(noise)
     more: Any = {
-        "also": comparisons_of(repairer, table.reading),
+        "also": comparisons_of(repairer, reading),
         "comparable": repairer.comparable_values,
         "copies": problem.copies,
         "claim": claim,
         "fifths": fifths_of(fitted.table, predictor.scales),
         "brief": brief,
     }
-    proof = without_passes(evaluate(held, settings, **more), gaps)
     of_fit = evaluate(fitted, plain, **more, of_fit=True)
+    held, gaps = _answered(kept)
+    gaps += unproven(reading.columns.protected, levels_of(problem.table), levels_of(held_out))
+    proof = without_passes(evaluate(held, settings, **more), gaps)
     drawn = rounded_from(repairer, held, plain)
     notes = [
         *warned(caught),
         *predictor.trace.notes,
-        *ties(table, [*zip(parts, (fitted, kept), strict=True)]),
+        *ties((fitted, kept)),
     ]
     notes += cost_of_rounding(repairer, held, proof, drawn)
     if predictor.trace.of_held_out is not None:

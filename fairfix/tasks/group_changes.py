@@ -78,10 +78,8 @@ def changes_of(
 
 
 def _of_block(base: Table, repaired: Table, was: Block, now: Block) -> Iterator[GroupChange]:
-    groups = repaired.groups(now.columns)
-    then, chance, weight = base.chance, repaired.chance, repaired.weight
     before = {one.levels: one for one in was.groups}
-    rows = dict(zip(groups.levels, groups.rows, strict=True))
+    moved = _moved(base, repaired, now.columns)
     for one in now.groups:
         old = before[one.levels]
         metrics = {
@@ -89,13 +87,23 @@ def _of_block(base: Table, repaired: Table, was: Block, now: Block) -> Iterator[
             for name in SHOWN
             if name in old.metrics and name in one.metrics
         }
-        inside = rows[one.levels]
-        if then is None or chance is None or not weight[inside].any():
-            yield GroupChange(one.name, one.rows, metrics)
-            continue
-        p, q, w = then[inside], chance[inside], weight[inside]
-        up, down = (float(np.average(part, weights=w)) for part in ((1 - p) * q, p * (1 - q)))
-        yield GroupChange(one.name, one.rows, metrics, up, down)
+        yield GroupChange(one.name, one.rows, metrics, *moved.get(one.levels, ()))
+
+
+def _moved(
+    base: Table, repaired: Table, columns: tuple[str, ...]
+) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Return levels -> weighted shares of decisions that go up and down; of the groups that have any such share."""
+    groups = repaired.groups(columns)
+    of_cell, sums = repaired.cell_codes(columns, groups.levels), np.zeros((3, len(groups.levels)))
+    for was, now in zip(base.pieces(), repaired.pieces(), strict=True):
+        p, q, w = was.chance, now.chance, now.weight
+        if p is None or q is None:
+            return {}
+        code = of_cell[now.rows.cell]
+        sums += [np.bincount(code, part, sums.shape[1]) for part in (w, w * ((1 - p) * q), w * (p * (1 - q)))]
+    some = np.flatnonzero(sums[0])
+    return {groups.levels[k]: (float(sums[1, k] / sums[0, k]), float(sums[2, k] / sums[0, k])) for k in some}
 
 
 # ---------------------------------------------------------------------- the rule
@@ -110,23 +118,28 @@ def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[Accep
     if predictor.gives != "decision" or predictor.features or not predictor.needs_score:
         return ()
     assert table.rows.score is not None
-    scores = np.unique(table.rows.score)
-    low, high = (0.0, 1.0) if table.reading.score_scale == "probability" else (scores[0], scores[-1])
+    ends = float(table.rows.score.min()), float(table.rows.score.max())
+    low, high = (0.0, 1.0) if table.reading.score_scale == "probability" else ends
     grid = np.linspace(low, high, GRID)
+    scores = np.zeros(0)
+    for piece in table.pieces():
+        assert piece.rows.score is not None
+        if scores.size <= GRID:
+            scores = np.union1d(scores, piece.rows.score)
     if scores.size <= GRID:
         grid = np.concatenate([grid, scores])
     names: tuple[str, ...] = ("everybody",)
     rows = np.zeros(1, dtype=np.int64)
     if predictor.inputs:
         groups = table.groups(predictor.inputs)
-        names, rows = groups.names, np.unique(groups.codes, return_index=True)[1]
+        names, rows = groups.names, groups.first
         seen = np.flatnonzero(~predictor.unseen(table.take(rows)))
         names, rows = tuple(names[k] for k in seen), rows[seen]
     knots, beside = predictor.knots(table.reading), BESIDE * (high - low) * np.arange(-1, 2)
     if knots is None or not isinstance(predictor, OfGroups):
         drawn = _zoomed(table, predictor, rows, np.unique(grid))
     else:
-        own = [knots[k] for k in table.codes(predictor.columns, predictor.levels)[rows]]
+        own = [knots[k] for k in table.cell_codes(predictor.columns, predictor.levels)[table.rows.cell[rows]]]
         near = [(x[(x >= low) & (x <= high)][:, None] + beside).ravel() for x in own]
         drawn = _asked(table, predictor, rows, [np.unique(np.append(grid, x).clip(low, high)) for x in near])
     return tuple(

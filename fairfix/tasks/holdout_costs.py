@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from fairfix.auditing.audit import audit
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.auditing.row_differences import ANY, loss_of_rows, mean_of_rows
 from fairfix.data.arrow_normalize import texts_of
-from fairfix.data.counts import Bools, Ints
+from fairfix.data.counts import Bools
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
@@ -234,22 +235,25 @@ MANY_EQUAL = 0.05
 """Least fraction of the randomized rows that equal another row for a warning."""
 
 
-def ties(table: Table, parts: Sequence[tuple[Ints, RepairedRows]]) -> Iterator[Note]:
+def ties(parts: Sequence[RepairedRows]) -> Iterator[Note]:
     """Yield what is to be said where nothing, or an id that repeats, tells rows apart whose result is drawn.
 
-    ``parts``: numbers of rows of the table, and these rows repaired.
+    ``parts``: all rows, in several parts.
     """
-    name = table.reading.columns.id
-    if table.draw is None or not parts[0][1].rule.randomized:
+    reading, draws = parts[0].table.reading, [one.table.draw for one in parts]
+    name = reading.columns.id
+    if any(one is None for one in draws) or not parts[0].rule.randomized:
         return
-    drawn = np.zeros(len(table), dtype=bool)
-    for numbers, rows in parts:
-        drawn[numbers] = rows.drawn
-    many = int(drawn.sum())
-    alike = table.draw.repeated(np.flatnonzero(drawn)) if isinstance(table.draw, RowDraws) else 0
+    many = sum(int(np.count_nonzero(one.drawn)) for one in parts)
+    drawn = [
+        own.take(np.flatnonzero(one.drawn))
+        for one, own in zip(parts, draws, strict=True)
+        if isinstance(own, RowDraws)
+    ]
+    alike = RowDraws.joined(drawn).repeated() if len(drawn) == len(parts) else 0
     if name is None and alike:
         remedy = "name an ID column with `id`"
-        if table.reading.columns.count:
+        if reading.columns.count:
             remedy = f"leave out `count`, give one row per person, and {remedy}"
         kind = Caution if alike >= MANY_EQUAL * many else Note
         yield kind(
@@ -258,11 +262,8 @@ def ties(table: Table, parts: Sequence[tuple[Ints, RepairedRows]]) -> Iterator[N
             f"Predicted one at a time, they all get the same result. To randomize for each person, {remedy}",
             "equal_rows",
         )
-    if name is not None and name in table.features.column_names:
-        again = (
-            texts_of(table.features.column(name).combine_chunks())
-            .to_pandas()
-            .duplicated(keep=False)
-            .to_numpy()
-        )
-        yield from of_shared_ids(name, int(np.count_nonzero(drawn & again)), many)
+    if name is not None and name in parts[0].table.features.column_names:
+        ids = [chunk for one in parts for chunk in one.table.features.column(name).chunks]
+        again = texts_of(pa.chunked_array(ids).combine_chunks()).to_pandas().duplicated(keep=False).to_numpy()
+        both = np.concatenate([one.drawn for one in parts]) & again
+        yield from of_shared_ids(name, int(np.count_nonzero(both)), many)

@@ -192,9 +192,8 @@ def repair_classes(
     promised = None if promise is None else promise.judged(made, predictor, fitted, kept)
     if promised is not None:
         notes = [*promised.messages, *notes]
-    sizes = {name: part.size for name, part in vars(split).items()}
     facts = messages(notes), table.reading, (), promised, "" if copies is None else copies.source
-    return Outcome(best, predictor, split, sizes, selection, of_fit, proof, *facts)
+    return Outcome(best, predictor, split, split.sizes, selection, of_fit, proof, *facts)
 
 
 def _named(table: Table, predictor: RepairedPredictor) -> list[str]:

@@ -199,6 +199,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         choice, table = choice.screened(table)
         _tell(choice, request, repairer, data)
         rows = rows_struct(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
+        given = [table]
         common: dict[str, Any] = {
             "choices": choices,
             "settings": asked,
@@ -206,15 +207,16 @@ def run_repair(request: RepairRequest) -> RepairResult:
             "validation": request.validation,
             "holdout": request.holdout,
             "features": choice.names,
-            **_people(files, data, lambda: table),
+            **_people(files, data, lambda: given[0]),
             "guarantee": request.guarantee,
         }
+        del table  # only its parts are kept while these are repaired
         with threads_of_fits(request.threads):
             if many:
-                outcome = repair_classes(table, repairer, **common)
+                outcome = repair_classes(given.pop(), repairer, **common)
             else:
                 outcome = repair_table(
-                    table,
+                    given.pop,
                     repairer,
                     unlabelled=_unlabelled(request, data),
                     noise=noise,

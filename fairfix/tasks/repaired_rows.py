@@ -34,7 +34,9 @@ class RepairedRows:
     @cached_property
     def predicted(self) -> Floats:
         """Output of the rule for each row, shape (n,); NaN for rows without one."""
-        return self.rule.predict(self.table)
+        predicted = self.rule.predict(self.table)
+        predicted.setflags(write=False)  # so that tables need no copy
+        return predicted
 
     @cached_property
     def plain(self) -> Floats:

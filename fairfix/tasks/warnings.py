@@ -229,9 +229,16 @@ def of_constant(
 
 def _constant(table: Table, decides: bool) -> float | None:
     """Return the result that all rows have; None where they differ."""
-    results = table.chance if decides else table.rows.score
-    assert results is not None
-    return float(results[0]) if results.size and (results == results[0]).all() else None
+    first: float | None = None
+    for piece in table.pieces():
+        results = piece.chance if decides else piece.rows.score
+        assert results is not None
+        if not results.size:
+            return None
+        first = float(results[0]) if first is None else first
+        if not (results == first).all():
+            return None
+    return first
 
 
 def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Caution]:
@@ -239,20 +246,25 @@ def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Ca
 
     A group loses where all of the interval of its change is below 0; the intervals hold for all groups at once.
     """
-    before, after = base.chance, repaired.chance
-    if before is None or after is None:
-        return
-    change, weight, losses = after - before, base.weight, []
-    attributes = [base.groups([name]) for name in base.reading.columns.protected]
-    many = sum(len(groups.levels) for groups in attributes)
-    for groups in attributes:
-        by_row = powers(weight, change, base.square_weight)
-        sums = np.stack([np.bincount(groups.codes, part, len(groups.levels)) for part in by_row])
-        n, total = sums[:2]
+    losses = []
+    attributes = {name: base.groups([name]) for name in base.reading.columns.protected}
+    sums = {name: np.zeros((7, len(groups.levels))) for name, groups in attributes.items()}
+    for old, new in zip(base.pieces(), repaired.pieces(), strict=True):
+        before, after = old.chance, new.chance
+        if before is None or after is None:
+            return
+        by_row = [*powers(old.weight, after - before, old.square_weight), old.weight * before]
+        for name, groups in attributes.items():
+            code = old.codes([name], groups.levels)
+            for place, part in enumerate(by_row):
+                sums[name][place] += np.bincount(code, part, len(groups.levels))
+    many = sum(len(groups.levels) for groups in attributes.values())
+    for name, groups in attributes.items():
+        n, total = sums[name][:2]
         if (total > ROUNDED * n).any():
             return
-        high = Means.from_sums(sums, (-1.0, 1.0)).limits((1.0 - confidence) / many)[1]
-        was = np.bincount(groups.codes, weight * before, n.size)
+        high = Means.from_sums(sums[name][:6], (-1.0, 1.0)).limits((1.0 - confidence) / many)[1]
+        was = sums[name][6]
         for k in np.flatnonzero(high < 0):
             rates = f"from {was[k] / n[k]:.1%} to {(was[k] + total[k]) / n[k]:.1%}"
             losses.append((total[k] / n[k], f"of {groups.names[k]!r} falls {rates}"))
@@ -293,11 +305,15 @@ def one_row(table: Table, groups: Groups, metric: str) -> float:
     """Return the largest share that one row has in a rate of a group, shape-free; 1 where a rate has no rows."""
     out = 0.0
     for label in EVENTS.get(metric, (None,)):
-        inside, weight = _event(table, label)
-        mass = np.bincount(groups.codes[inside], weight[inside], len(groups.levels))
+        mass, most = np.zeros((2, len(groups.levels)))
+        for piece in table.pieces():
+            inside, weight = _event(piece, label)
+            code, own = piece.codes(groups.columns, groups.levels)[inside], weight[inside]
+            mass += np.bincount(code, own, mass.size)
+            np.maximum.at(most, code, own)
         if not mass.all():
             return 1.0
-        out = max(out, float((weight / mass[groups.codes])[inside].max()))
+        out = max(out, float((most / mass).max()))
     return out
 
 
@@ -399,10 +415,13 @@ def of_small_groups(
     groups, names = fit.groups((*columns.strata, *columns.protected)), {}
     small = np.zeros(len(groups.levels), dtype=bool)
     for label in EVENTS.get(metric, ()):
-        inside, weight = _event(fit, label)
-        codes = groups.codes[inside]
-        mass, squares = (np.bincount(codes, w[inside], small.size) for w in (weight, fit.square_weight))
-        rows = np.bincount(codes, fit.stands_for[inside], small.size)
+        mass, squares, rows = np.zeros((3, small.size))
+        for piece in fit.pieces():
+            inside, weight = _event(piece, label)
+            codes = piece.codes(groups.columns, groups.levels)[inside]
+            mass += np.bincount(codes, weight[inside], small.size)
+            squares += np.bincount(codes, piece.square_weight[inside], small.size)
+            rows += np.bincount(codes, piece.stands_for[inside], small.size)
         with np.errstate(invalid="ignore", divide="ignore"):
             few = np.nan_to_num(mass**2 / squares) < FEW
         for k in np.flatnonzero(few & ~small):

@@ -10,7 +10,7 @@ from fairfix.data.table import Groups
 from fairfix.methods import available
 from fairfix.methods.guarantee import adapter_of
 
-GROUPS = Groups(("race",), (("g0",), ("g1",), ("g2",)), np.arange(3))
+GROUPS = Groups(("race",), (("g0",), ("g1",), ("g2",)), lambda: np.arange(3))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,136 @@
+"""Rows are looked at some at a time: how many makes no difference to a repair, and every row is in one part."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import fairfix
+import numpy as np
+import pyarrow as pa
+import pytest
+from fairfix.data import counts
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.data.table import parted
+from fairfix.errors import FairfixError
+from fairfix.tasks.fit_and_evaluate import split_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.data import people, scored
+from tests.strategies import examples
+
+METHODS: tuple[dict[str, Any], ...] = (
+    {"method": "ramp", "slack": 0.02},
+    {"method": "ramp", "gamma": 0},
+    {"method": "ramp", "gamma": [0.05, 0.2], "validation": 0.3},
+    {"method": "ramp", "constraint": "equalized_odds", "slack": 0.05},
+    {"method": "ramp", "constraint": "tpr.difference<=0.05", "decisions": "deterministic"},
+    {"method": "ramp", "calibrate": "sigmoid"},
+    {"method": "ramp", "score": "raw", "score_scale": "raw", "threshold": 0.0},
+    {"method": "ramp", "constraint": "covariance[real]<=0.3", "protected": None},
+    {"method": "fair-regression", "task": "regression", "label": "real", "score": "score"},
+    {"method": "robust", "noise": "radius:a=0.02,b=0.02,c=0.1"},
+)
+
+MORE: tuple[dict[str, Any], ...] = (
+    {},
+    {"weight": "weight"},
+    {"id": "id"},
+    {"strata": "town"},
+    {"protected": ["race", "sex"]},
+    {"guarantee": 0.95},
+    {"missing": "race=group"},
+    {"check": ["selection_rate.difference<=0.2", "ks<=0.3"], "weight": "weight", "id": "id"},
+)
+
+
+READING = Reading(Columns(("race",), label="label", score="score"))
+
+
+def differ(one: Any, other: Any, path: str = "") -> list[str]:
+    """Return where two results differ by more than the rounding of their sums."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return [found for key in one for found in differ(one[key], other[key], f"{path}/{key}")]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [
+            found
+            for i, parts in enumerate(zip(one, other, strict=True))
+            for found in differ(*parts, f"{path}/{i}")
+        ]
+    if isinstance(one, float) and isinstance(other, float):
+        return [] if math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) else [f"{path}: {one} {other}"]
+    return [] if one == other else [f"{path}: {one} {other}"]
+
+
+@given(
+    st.integers(0, 99),
+    st.sampled_from(METHODS),
+    st.sampled_from(MORE),
+    st.sampled_from([1, 7, 64]),
+    st.booleans(),
+)
+@settings(max_examples=examples(24))
+def test_the_rows_that_are_looked_at_together_make_no_difference(
+    seed: int, method: dict[str, Any], more: dict[str, Any], together: int, tied: bool
+) -> None:
+    rows = people(150, seed, (0.5, 0.4, 0.1))
+    if tied:
+        rows["score"] = rows["score"].round(1)
+    if "missing" in more:
+        rows.loc[rows.index % 7 == 0, "race"] = None
+    asked = {"protected": "race", "label": "label", "score": "score", **more, **method}
+    made: list[Any] = []
+    for size in (counts.PIECE_ROWS, together):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(counts, "PIECE_ROWS", size)
+            try:
+                result = fairfix.repair(rows, **asked)
+                made.append((result.to_dict(), result.predict(rows)))
+            except FairfixError as error:
+                made.append(str(error))
+    one, other = made
+    if isinstance(one, str) or isinstance(other, str):
+        assert one == other
+        return
+    assert not differ(one[0], other[0])
+    decided = [name for name in one[1].columns if name in ("decision", "prediction")]
+    assert decided
+    for name in decided:
+        np.testing.assert_array_equal(one[1][name].to_numpy(), other[1][name].to_numpy())
+
+
+@pytest.mark.parametrize("together", [3, 1 << 17])
+def test_of_each_group_and_label_the_first_shuffled_rows_are_held_out(
+    monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(counts, "PIECE_ROWS", together)
+    table = read_table(scored(3, 500), READING)
+    split = split_rows(table, np.random.default_rng(5), validation=0.2, holdout=0.3)
+    order = np.random.default_rng(5).permutation(len(table))
+    assert table.rows.label is not None
+    for cell in range(len(table.rows.cells)):
+        for label in (0, 1):
+            own = order[(table.rows.cell[order] == cell) & (table.rows.label[order] == label)]
+            held, chosen = (round(own.size * share) for share in (0.3, 0.2))
+            assert {*own[:held]} <= {*split.holdout}
+            assert {*own[held : held + chosen]} <= {*split.validation}
+            assert {*own[held + chosen :]} <= {*split.fit}
+    assert sum(split.sizes.values()) == len(table)
+
+
+def test_a_table_is_parted_as_by_its_row_numbers() -> None:
+    table = read_table(scored(1, 200), READING, columns=["x"])
+    inside = np.random.default_rng(0).random(len(table)) < 0.4
+    for part, mask in zip(parted([table], inside), (~inside, inside), strict=True):
+        own = table.take(np.flatnonzero(mask))
+        assert part.features.equals(own.features)
+        assert len(part) == part.rows.read == mask.sum()
+        for name in ("cell", "label", "score"):
+            np.testing.assert_array_equal(getattr(part.rows, name), getattr(own.rows, name))
+
+
+def test_cells_of_two_bytes_hold_as_many_as_there_may_be() -> None:
+    table = read_table(pa.table({"race": ["a"], "label": [1], "score": [0.5]}), READING)
+    assert np.iinfo(table.rows.cell.dtype).max >= counts.MOST_CELLS - 1
