@@ -15,13 +15,16 @@ from functools import cache, cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.counts import Floats, Ints, rows_of_each, tallied
+from fairfix.data.counts import Floats, Ints, rows_of_each, spans, tallied
 from fairfix.data.names import group_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.solvers.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.solvers.piecewise import Piecewise
+
+FEW = 8
+"""Number of cells up to which the labels of each are found by a mask. For more cells, one sort finds all of them."""
 
 
 class Weighted:
@@ -118,7 +121,8 @@ def cells_of(problem: RepairProblem) -> GroupScores:
 
     def labels_of(k: int) -> npt.NDArray[np.generic]:
         assert table.rows.label is not None
-        return np.asarray(table.rows.label[rows()[k]])
+        inside = groups.codes == k if len(levels) <= FEW else rows()[k]
+        return np.asarray(table.rows.label[inside])
 
     cells = tuple(
         CellScores(
@@ -271,17 +275,21 @@ def miscalibration(cells: Sequence[CellScores]) -> tuple[float, float]:
         if cell.label is None:
             continue
         score, label, weight = cell.labelled
-        w = np.ones(score.size) if weight is None else weight
-        bin_ = np.searchsorted(np.quantile(score, np.arange(0.1, 1.0, 0.1)), score, side="right")
-        mass = np.bincount(bin_, w, 10)
-        p, y = (
-            np.bincount(bin_, w * part, 10) for part in ((1 + score) / 2, (label == 1).astype(np.float64))
-        )
+        cuts = np.quantile(score, np.arange(0.1, 1.0, 0.1))
+        mass, p, y, squares = np.zeros((4, 10))
+        for inside in spans(score.size):
+            own = score[inside]
+            w = np.ones(own.size) if weight is None else weight[inside]
+            square = w * w if cell.square_weight is None else cell.square_weight[inside]
+            bin_ = np.searchsorted(cuts, own, side="right")
+            mass += np.bincount(bin_, w, 10)
+            p += np.bincount(bin_, w * ((1 + own) / 2), 10)
+            y += np.bincount(bin_, w * (label[inside] == 1).astype(np.float64), 10)
+            squares += np.bincount(bin_, square, 10)
         full = mass > 0
         mean = p[full] / mass[full]
         off += float(np.abs(p - y).sum())
-        square = w * w if cell.square_weight is None else cell.square_weight
-        spread = np.bincount(bin_, square, 10)[full] * mean * (1 - mean)
+        spread = squares[full] * mean * (1 - mean)
         chance += float(np.sqrt(2 / math.pi * spread).sum())
         total += float(mass.sum())
     return (off / total, chance / total) if total else (0.0, 0.0)

@@ -50,21 +50,14 @@ from fairfix.tasks.dataset import (
     said_of_unused,
 )
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
-from fairfix.tasks.fit_and_evaluate import (
-    HOLDOUT,
-    Split,
-    assess,
-    check_split,
-    read_rows,
-    recorded,
-    split_rows,
-)
+from fairfix.tasks.fit_and_evaluate import assess, read_rows, recorded
 from fairfix.tasks.group_changes import GroupChange, changes_of
 from fairfix.tasks.messages import of_names, of_source, with_messages
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
 from fairfix.tasks.result_structs import compare_struct, data_struct
+from fairfix.tasks.row_split import HOLDOUT, Split, check_split, split_rows
 from fairfix.tasks.run_metadata import with_record
 from fairfix.tasks.warnings import of_directions
 

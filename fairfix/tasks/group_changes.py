@@ -102,8 +102,10 @@ def _moved(
             return {}
         code = of_cell[now.rows.cell]
         sums += [np.bincount(code, part, sums.shape[1]) for part in (w, w * ((1 - p) * q), w * (p * (1 - q)))]
-    some = np.flatnonzero(sums[0])
-    return {groups.levels[k]: (float(sums[1, k] / sums[0, k]), float(sums[2, k] / sums[0, k])) for k in some}
+    inhabited = np.flatnonzero(sums[0])
+    return {
+        groups.levels[k]: (float(sums[1, k] / sums[0, k]), float(sums[2, k] / sums[0, k])) for k in inhabited
+    }
 
 
 # ---------------------------------------------------------------------- the rule

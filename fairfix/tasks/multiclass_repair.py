@@ -37,18 +37,10 @@ from fairfix.methods.sensei import with_counterfactuals
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.tasks.before_after import BeforeAfter, MetricChange
-from fairfix.tasks.fit_and_evaluate import (
-    Outcome,
-    check_split,
-    fit_again,
-    recorded,
-    select,
-    split_rows,
-    variants_of,
-    warned,
-)
+from fairfix.tasks.fit_and_evaluate import Outcome, fit_again, recorded, select, variants_of, warned
 from fairfix.tasks.guarantee import guarantee_problem
 from fairfix.tasks.messages import of_names
+from fairfix.tasks.row_split import check_split, split_rows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_slack
 
 GAPS = tuple(

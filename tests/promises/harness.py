@@ -24,7 +24,7 @@ import pandas as pd
 from fairfix.cli import run
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
-from fairfix.tasks.fit_and_evaluate import split_rows
+from fairfix.tasks.row_split import split_rows
 from scipy import stats
 
 from tests.strategies import examples

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.tasks.fit_and_evaluate import split_rows
+from fairfix.tasks.row_split import split_rows
 from scipy.interpolate import CubicSpline
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise

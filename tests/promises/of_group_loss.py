@@ -18,7 +18,7 @@ from fairfix.data.choices import Task
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.models.mixtures import ModelMixture
-from fairfix.tasks.fit_and_evaluate import split_rows
+from fairfix.tasks.row_split import split_rows
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
 

@@ -14,7 +14,7 @@ import pandas as pd
 import scipy.sparse as sp
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.tasks.fit_and_evaluate import split_rows
+from fairfix.tasks.row_split import split_rows
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise

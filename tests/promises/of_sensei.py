@@ -14,7 +14,7 @@ from fairfix.data.scan import read_table
 from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.sensei.regularized import MEASURED, FlippedRows, Training, set_aside
 from fairfix.models.repaired import Repaired
-from fairfix.tasks.fit_and_evaluate import split_rows
+from fairfix.tasks.row_split import split_rows
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise

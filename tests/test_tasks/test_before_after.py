@@ -24,7 +24,8 @@ from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
 from fairfix.models.score_models import Scorer
-from fairfix.tasks.fit_and_evaluate import repair_table, split_rows
+from fairfix.tasks.fit_and_evaluate import repair_table
+from fairfix.tasks.row_split import split_rows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_rounding, of_slack
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -27,7 +27,7 @@ from fairfix.report.comparisons import named
 from fairfix.report.layout import layout
 from fairfix.schema import json_schema
 from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, compare_table, fits
-from fairfix.tasks.fit_and_evaluate import split_rows
+from fairfix.tasks.row_split import split_rows
 
 from tests.conftest import Call
 from tests.results import rendered, struct

@@ -14,7 +14,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import parted
 from fairfix.errors import FairfixError
-from fairfix.tasks.fit_and_evaluate import split_rows
+from fairfix.tasks.row_split import split_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
