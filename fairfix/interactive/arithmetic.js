@@ -197,6 +197,13 @@ function largest(places, f) {
   return best;
 }
 
+/** The largest of x(i) + y(j) over pairs of two places: the best two of each are enough. */
+function largestSum(places, x, y) {
+  const best = (f) => [...places].sort((i, j) => f(j) - f(i)).slice(0, 2);
+  const other = best(y);
+  return Math.max(...best(x).flatMap((i) => other.flatMap((j) => (i === j ? [] : [x(i) + y(j)]))));
+}
+
 /** The groups with the largest and the smallest value; the first two where all are equal. */
 function attained(values, there) {
   const pick = (better) => there.reduce((best, k) => (better(values[k], values[best]) ? k : best));
@@ -249,13 +256,14 @@ function gapsWithin(values, limits) {
   if (there.length < 2) return { difference: none, ratio: none };
   const groups = attained(values, there);
   const [top, bottom] = [Math.max, Math.min].map((pick) => pick(...there.map((k) => values[k])));
-  const apart = largest(there, (i, j) => limits[i][0] - limits[j][1]);
-  const reach = largest(there, (i, j) => limits[i][1] - limits[j][0]);
+  const [low, high] = [0, 1].map((end) => (k) => limits[k][end]);
+  const apart = largestSum(there, low, (k) => -high(k));
+  const reach = largestSum(there, high, (k) => -low(k));
   const difference = { value: top - bottom, low: Math.max(apart, 0), high: complete ? Math.min(reach, 1) : 1, groups, complete };
   if (!(top > 0)) return { difference, ratio: { ...none, complete: false } };
-  const low = -largest(there, (i, j) => -limits[j][0] / limits[i][1]);
-  const high = -largest(there, (i, j) => (limits[i][0] > 0 ? -limits[j][1] / limits[i][0] : -1));
-  return { difference, ratio: { value: bottom / top, low: complete ? low : 0, high: Math.min(high, 1), groups, complete } };
+  const least = Math.exp(-largestSum(there, (k) => Math.log(high(k)), (k) => -Math.log(low(k))));
+  const most = Math.exp(-Math.max(largestSum(there, (k) => Math.log(low(k)), (k) => -Math.log(high(k))), 0));
+  return { difference, ratio: { value: bottom / top, low: complete ? least : 0, high: most, groups, complete } };
 }
 
 /** gaps.combine of two gaps, each at half the miscoverage. */
@@ -449,6 +457,12 @@ const AXES = {
   predictive_equality: (point) => point.neg,
 };
 
+const NEEDED = { equal_opportunity: [1], predictive_equality: [0], equalized_odds: [0, 1] };
+
+/** Whether every group has the rates that a constraint makes alike. */
+const isDefined = (counts, constraint) =>
+  counts.every((one) => (NEEDED[constraint] ?? []).every((label) => one.mass[label].some((mass) => mass > 0)));
+
 /** The optimum where one rate of every group is within a band of a width, wherever the band is. */
 function oneBand(hulls, axis, gap, costs, bins) {
   const lines = hulls.map((points) => lineOf(points, axis, costs));
@@ -482,7 +496,7 @@ function concaveMaximum(f, low, high) {
   const golden = (Math.sqrt(5) - 1) / 2;
   let [a, b] = [high - golden * (high - low), low + golden * (high - low)];
   let [fa, fb] = [f(a), f(b)];
-  while (high - low > 1e-13) {
+  while (high - low > 1e-12) {
     if (fa < fb) {
       [low, a, fa] = [a, b, fb];
       b = low + golden * (high - low);
@@ -571,14 +585,12 @@ function mixture(points, group, [x, y], bins) {
 function optimum(content, counts, constraint, gap, costs) {
   const bins = content.edges.length;
   const hulls = counts.map(hull);
-  const lacks = (part) => hulls.some((points) => !(points.at(-1)[part] > 0));
   if (gap === Infinity || !(costs.fp > 0 || costs.fn > 0))
     return hulls.map((points) => {
       const values = points.map(({ pos, neg }) => costs.fn * pos - costs.fp * neg);
       return between(points, values.indexOf(Math.max(...values)), 0, bins);
     });
-  if (constraint !== "demographic_parity" && constraint !== "predictive_equality" && lacks("pos")) return null;
-  if (constraint !== "demographic_parity" && constraint !== "equal_opportunity" && lacks("neg")) return null;
+  if (!isDefined(counts, constraint)) return null;
   if (constraint === "equalized_odds") {
     const free = optimum(content, counts, constraint, Infinity, costs);
     const rates = ["pos", "neg"].map((part) => counts.map((one, k) => {

@@ -1,7 +1,7 @@
 "use strict";
 // What is drawn: controls, tables and pictures of the numbers of arithmetic.js. No number is computed here.
 
-/* global above, audit, changes, frontier, grouped, optimum, overall, verdict */
+/* global above, audit, changes, frontier, grouped, isDefined, optimum, overall, verdict */
 
 const content = JSON.parse(document.getElementById("content").textContent);
 const at = (id) => document.getElementById(id);
@@ -11,6 +11,7 @@ const MOST_SHOWN = 60;
 const SIGNS = { pass: "✔", fail: "✖", undecided: "?" };
 const { ink, quiet, faint, cut, mark } = content.colours;
 const GAP_STEPS = 20;
+const MANY = 200; // groups for which a browser computes equalized odds, and frontiers, in seconds
 
 const state = { attribute: 0, metric: "selection_rate", mode: "one", places: [], gap: NO_LIMIT, fp: 1, fn: 1 };
 let counts = []; // of the groups of the attribute
@@ -26,6 +27,7 @@ const whole = (x) => Math.round(x).toLocaleString("en");
 const attribute = () => content.attributes[state.attribute];
 const title = () => (state.metric === "equalized_odds" ? content.odds_title : rateOf(state.metric).title);
 const rateOf = (name) => content.rates.find((rate) => rate.name === name);
+const named = () => (state.metric === "equalized_odds" ? [...content.odds, "equalized_odds"] : [state.metric]);
 const rateNames = () => (state.metric === "equalized_odds" ? content.odds : [state.metric]);
 const constraint = () => (content.labelled ? content.constraints[state.metric] : undefined);
 const limit = () => (state.gap === NO_LIMIT ? Infinity : state.gap / 200);
@@ -51,6 +53,13 @@ function rule() {
 }
 
 const isMoved = (chances) => chances.some((own) => own.some((one, b) => one !== (b >= ORIGINAL ? 1 : 0)));
+
+/** Whether thresholds can be set to the best for the allowed gap in the metric. */
+const isAble = () =>
+  Boolean(constraint()) && isDefined(counts, constraint()) && (state.metric !== "equalized_odds" || counts.length <= MANY);
+
+/** The largest difference between groups that a rule has in the metric. */
+const gapOf = (chances) => audit(content, counts, chances, true, named()).gaps[state.metric].difference.value;
 
 /** A rule of one group in words. */
 function inWords(chance) {
@@ -282,24 +291,31 @@ function fillAll(chances, result, first) {
 }
 
 let key = "";
+let waiting = 0;
 
+/** The lowest cost at each gap: computed when the controls rest, since it is the work of many optima. */
 function fillFrontier(result, first, [here, there]) {
-  const able = constraint() && optimum(content, counts, constraint(), 0, costs());
-  at("frontier").hidden = !able;
-  if (!able) return;
+  clearTimeout(waiting);
+  at("frontier").hidden = !isAble() || counts.length > MANY;
+  if (at("frontier").hidden) return;
+  at("frontier-note").textContent = `The line is the lowest cost that thresholds of each group have on these rows, with a gap in ${title()} of at most that many points.`;
+  const draw = () =>
+    drawFrontier(
+      { gap: result.gaps[state.metric].difference.value, cost: here.cost },
+      { gap: first.gaps[state.metric].difference.value, cost: there.cost },
+    );
   const now = `${state.attribute} ${state.metric} ${state.fp} ${state.fn}`;
-  if (now !== key) {
-    const gapAt = (chances) => audit(content, counts, chances, true, [state.metric]).gaps[state.metric].difference.value;
-    const widest = gapAt(optimum(content, counts, constraint(), Infinity, costs()));
+  if (now === key) {
+    draw();
+    return;
+  }
+  waiting = setTimeout(() => {
+    const widest = gapOf(optimum(content, counts, constraint(), Infinity, costs()));
     const gaps = Array.from({ length: GAP_STEPS + 1 }, (_, k) => (widest * k) / GAP_STEPS);
     line = frontier(content, counts, constraint(), gaps, costs());
     key = now;
-  }
-  at("frontier-note").textContent = `The line is the lowest cost that thresholds of each group have on these rows, with a gap in ${title()} of at most that many points.`;
-  drawFrontier(
-    { gap: result.gaps[state.metric].difference.value, cost: here.cost },
-    { gap: first.gaps[state.metric].difference.value, cost: there.cost },
-  );
+    draw();
+  }, 30);
 }
 
 /** The threshold, in units of the score, at which the costs of the two errors are equal; null where it has none. */
@@ -323,13 +339,13 @@ function command() {
     const check = limit() === Infinity ? "" : `${before}${limit()}${after}`;
     return [`${content.audit}${option("threshold", content.edges[state.places[0]])}${check}${end}`, "Its rates and gaps are those shown. Its intervals are those of a threshold that was set before the data were seen."];
   }
-  if (!constraint()) return ["", "No command has a threshold for each group with this metric; choose selection rate, TPR, FPR or equalized odds."];
+  if (!isAble()) return ["", "No command has a threshold for each group with this metric and these groups; choose selection rate, TPR, FPR or equalized odds, of groups that have these rates."];
   if (own.no_repair) return ["", own.no_repair];
   const threshold = fairThreshold();
   if (threshold === null || !Number.isFinite(threshold)) return ["", "The command line has no such costs for this score."];
   if (content.exponent !== null && threshold !== content.start && !Number.isInteger(threshold * 2 ** content.exponent))
     return ["", `These costs mean a threshold of ${threshold}, which is no edge of the score bins of these counts; count the rows again with that threshold.`];
-  const wanted = state.mode === "best" ? limit() : audit(content, counts, rule(), true, [state.metric]).gaps[state.metric].difference.value;
+  const wanted = state.mode === "best" ? limit() : gapOf(rule());
   const slack = Number.isFinite(wanted) ? Math.min(Math.ceil(wanted * 1e6) / 1e6, 1) : 1;
   const line = own.repair + option("constraint", constraint()) + option("slack", slack) + option("threshold", threshold) + option("output", "repaired.fairfix") + end;
   const other = state.mode === "best" ? "It finds these thresholds" : "An audit has one threshold for all groups. This repair finds the best thresholds with the gap that is shown";
@@ -358,8 +374,17 @@ function settings() {
   return `Groups by ${attribute().name}; ${title()}; ${how}; allowed gap: ${gap}; cost of a false positive ${state.fp}, of a false negative ${state.fn}.`;
 }
 
+const audits = new Map();
+
+/** The audit of the original decisions, kept: its exact intervals take longest. */
+function firstAudit() {
+  const now = `${state.attribute} ${state.metric}`;
+  if (!audits.has(now)) audits.set(now, audit(content, counts, original(), false, named()));
+  return audits.get(now);
+}
+
 function update() {
-  const able = Boolean(constraint()) && optimum(content, counts, constraint(), 0, costs()) !== null;
+  const able = isAble();
   at("best").querySelector("input").disabled = !able;
   if (!able && state.mode === "best") {
     state.mode = "one";
@@ -367,9 +392,8 @@ function update() {
   }
   const chances = rule();
   const moved = isMoved(chances);
-  const names = state.metric === "equalized_odds" ? [...content.odds, "equalized_odds"] : [state.metric];
-  const first = audit(content, counts, original(), false, names);
-  const result = moved ? audit(content, counts, chances, true, names) : first;
+  const first = firstAudit();
+  const result = moved ? audit(content, counts, chances, true, named()) : first;
   at("one").hidden = state.mode !== "one";
   at("threshold").value = state.places[0];
   at("threshold").setAttribute("aria-valuetext", String(content.edges[state.places[0]]));
