@@ -334,7 +334,8 @@ const option = (name, value) => {
 function command() {
   const end = content.call ? ")" : "";
   const own = attribute();
-  if (state.mode === "one") {
+  const same = state.places.every((one) => one === state.places[0]);
+  if (state.mode === "one" || (state.mode === "each" && same)) {
     const [before, after] = own.checks[state.metric];
     const check = limit() === Infinity ? "" : `${before}${limit()}${after}`;
     return [`${content.audit}${option("threshold", content.edges[state.places[0]])}${check}${end}`, "Its rates and gaps are those shown. Its intervals are those of a threshold that was set before the data were seen."];

@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "what glossary docs man",
     "init": "new setup configure",
     "compare": "benchmark tradeoff pareto frontier",
+    "explore": "interactive dashboard whatif what-if sliders thresholds",
     "count": "merge sum add aggregate tally",
     "help": "usage",
 }
