@@ -52,6 +52,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "methods",
             "slack",
             "slacks",
+            "quality",
             "group",
             "unlabelled",
             "set_",

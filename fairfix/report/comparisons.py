@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
+from fairfix.report.frontier import quality_of
 from fairfix.report.layout import (
     Columns,
     Grid,
@@ -20,11 +21,15 @@ from fairfix.report.layout import (
     message_lines,
     pairs,
     parted,
+    show,
     signed,
     titled,
 )
 from fairfix.schema.common import Estimate, Number
 from fairfix.schema.compare import Compare, Point
+
+COST = "cost"
+"""The quality that has costs of its own."""
 
 LEADING = (
     "selection_rate.difference.between_groups",
@@ -43,7 +48,7 @@ def sections(result: Compare, *, detail: bool) -> Iterator[Section]:
     yield Section(f"fairfix comparison on {result.data.source}", opening, kind="answer")
     points = [point for point in result.points if not point.failure]
     qualities = dict.fromkeys(name for point in points for name in point.qualities)
-    main = next((name for name in MAIN if name in qualities), None)
+    main = _main(result, qualities)
     gaps = dict.fromkeys(name for point in points for name in point.gaps)
     leading = _leading(result)
     for gap in sorted(gaps, key=lambda one: one not in leading):
@@ -82,8 +87,8 @@ def _of_gap(
         "gap, points": _shortly(lambda point: point.gaps[gap]),
     }
     if main:
-        write = _shortly if main == "accuracy" else _plainly
-        columns["accuracy, %" if main == "accuracy" else main] = write(
+        percent = METRICS[main].percent
+        columns[f"{METRICS[main].title}, %" if percent else main] = (_shortly if percent else _plainly)(
             lambda point: point.qualities.get(main, NONE)
         )
     columns |= {
@@ -121,16 +126,19 @@ def _of_gap(
 def answer(result: Compare) -> Iterator[str]:
     """Yield the advice for the leading gap of every attribute, and what it rests on."""
     leading = _leading(result)
+    main = _main(result, dict.fromkeys(one.quality for one in result.advice)) or MAIN[0]
     base: Point | None = next((one for one in result.points if one.title == ORIGINAL), None)
     lines = [
         line
         for gap in leading
-        for line in (*(() if base is None else (_as_is(base, gap),)), *advised(result, gap))
+        for line in (*(() if base is None else (_as_is(base, gap, main),)), *advised(result, gap))
     ]
     lines += _of_advised(result, leading)
     if lines and base is None:
         yield "There is no original model to compare with, so changes are not shown."
     yield from lines
+    if lines and main == COST:
+        yield "Candidates are only chosen by this cost: no method minimizes it."
     if lines:
         many = sum(not point.failure for point in result.points)
         confidence = in_percent(result.settings.confidence)
@@ -153,15 +161,22 @@ def _leading(result: Compare) -> list[str]:
     return out
 
 
-def _as_is(base: Point, gap: str) -> str:
-    """Return the gap and the accuracy of the model as it is."""
+def _main(result: Compare, qualities: Iterable[str]) -> str | None:
+    """Return the quality next to a gap: the one that was asked for, or the first of :data:`MAIN` that there is."""
+    return next((name for name in (quality_of(result), *MAIN) if name in qualities), None)
+
+
+def _as_is(base: Point, gap: str, main: str) -> str:
+    """Return the gap and the quality of the model as it is."""
     name, attribute = parted(gap)
     title = f"By {attribute[1:-1]}, the {titled(name)} of the original model"
     value = base.gaps.get(gap, NONE)
     if value.value is None:
         return f"{title} is undefined on held-out rows."
-    quality = base.qualities.get("accuracy", NONE)
-    also = "" if quality.value is None else f", with an accuracy of {100 * quality.value:.1f}%"
+    quality, metric, also = base.qualities.get(main, NONE), METRICS[main], ""
+    if quality.value is not None:
+        number = f"{100 * quality.value:.1f}%" if metric.percent else show(quality.value)
+        also = f", with {'an' if main[0] == 'a' else 'a'} {metric.title} of {number}"
     return f"{title} is {_ends(value)} on held-out rows{also}."
 
 
@@ -193,7 +208,7 @@ def advised(result: Compare, gap: str) -> Iterator[str]:
             better = f"no repair within that gap has a better {title_of} on these rows"
             text += "; no repair is needed" if shown else f"; {better}"
         elif cost is not None and cost.value is not None:
-            written = _ends(cost, sign=True) if one.quality == "accuracy" else signed(cost)
+            written = _ends(cost, sign=True) if METRICS[one.quality].percent else signed(cost)
             text += f"; {title_of} changes by {written}"
         text += "; it uses the protected attribute." if point.protected_at_predict else "."
         if refused is not None:

@@ -11,7 +11,7 @@ from fairfix.report import svg
 from fairfix.report.audits import GROUP, group_metrics
 from fairfix.report.classes import by_gap, gap_id, gap_metrics, gap_of
 from fairfix.report.comparisons import slack_of
-from fairfix.report.frontier import NOTHING, Panel, panels
+from fairfix.report.frontier import NOTHING, Panel, panels, quality_of
 from fairfix.report.layout import (
     GROUP_METRICS,
     Columns,
@@ -451,7 +451,7 @@ PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[Part]]] = dict.
 
 def frontier(result: Compare) -> Part:
     """Return a picture for each gap of a comparison of methods."""
-    drawn = panels(result.points)
+    drawn = panels(result.points, quality_of(result))
     if not drawn:
         return Part(text=(NOTHING,))
     text = (

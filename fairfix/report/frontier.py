@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.report.svg import Place, Spread
-from fairfix.schema.compare import Point
+from fairfix.schema.compare import Compare, Point
 
 NOTHING = "There are no candidates to show: no method has both a gap and a quality."
 
@@ -59,15 +59,22 @@ class Panel:
         return clouds
 
 
-def panels(points: Sequence[Point]) -> list[Panel]:
-    """Return what is drawn: accuracy against the selection rate, the loss against KS, per attribute."""
+def quality_of(result: Compare) -> str:
+    """Return the quality that a comparison was asked for; empty where none was."""
+    return (result.settings.quality or "").partition("(")[0].strip()
+
+
+def panels(points: Sequence[Point], asked: str = "") -> list[Panel]:
+    """Return what is drawn: ``asked``, or accuracy against the selection rate, the loss against KS, per attribute."""
     points = [point for point in points if not point.failure]
     titles = tuple(dict.fromkeys(point.title for point in points))
     qualities = {quality for point in points for quality in point.qualities}
     loss = next((name for name in ("log_loss", "square_loss") if name in qualities), None)
     out = []
     for gap in dict.fromkeys(gap for point in points for gap in point.gaps):
-        quality = {"selection_rate": "accuracy", "ks": loss}.get(Comparison.parse(gap).metric)
+        quality = {"selection_rate": asked or "accuracy", "ks": asked or loss}.get(
+            Comparison.parse(gap).metric
+        )
         if quality in qualities:
             shown = tuple(p for p in points if gap in p.gaps and quality in p.qualities)
             out.append(Panel(gap, str(quality), shown, titles))

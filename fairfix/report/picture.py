@@ -11,7 +11,6 @@ from fairfix.report import figures, repair_figures
 from fairfix.report.figures import Figure, Part
 from fairfix.report.layout import layout
 from fairfix.report.words import readable
-from fairfix.schema.audit import Audit
 from fairfix.schema.common import SavedResult
 from fairfix.schema.compare import Compare
 
@@ -59,7 +58,7 @@ def picture_of(result: SavedResult, about: str = "") -> Picture:
     UsageError
         The result has no picture, or none of these words.
     """
-    with added(result.own_metrics if isinstance(result, Audit) else ()):
+    with added(getattr(result, "own_metrics", ())):
         parts = list(_parts(readable(result)))
     every = [figure for part in parts for figure in part.figures]
     shown = [figure for part in parts for figure in part.figures if not part.folded]

@@ -8,6 +8,7 @@ from msgspec import Meta, field
 
 from fairfix.data.choices import GroupUse
 from fairfix.schema import schema_id
+from fairfix.schema.audit import OwnMetric
 from fairfix.schema.common import (
     BeforeAfter,
     Count,
@@ -41,6 +42,8 @@ class CompareSettings(Settings, frozen=True, kw_only=True):
     group: GroupUse | None = None
     """Whether only rules that use the protected group, or do not, are compared."""
     noise: CompareNoise | None = None
+    quality: str | None = None
+    """Quality by which points are recommended, such as ``cost(fp=1,fn=9)``, if one was asked for."""
 
 
 class CompareSplit(Part, frozen=True, kw_only=True):
@@ -105,6 +108,7 @@ class Compare(SavedResult, frozen=True, kw_only=True, tag_field="schema", tag=sc
     contenders: tuple[Contender, ...]
     points: tuple[Point, ...]
     features: Features | None = None
+    own_metrics: tuple[OwnMetric, ...] = ()
     advice: tuple[Advice, ...] = ()
 
     def __post_init__(self) -> None:

@@ -36,12 +36,23 @@ REFUSED = frozenset(
 """Codes of warnings that a repair does not what it is for, or does it at a price that nobody asked for."""
 
 
-def advice_of(points: Sequence[Point], limits: Sequence[float]) -> Iterator[Advice]:
-    """Yield for every gap and limit, in order, the point of the best quality; the first of equals."""
+def advice_of(points: Sequence[Point], limits: Sequence[float], asked: str | None = None) -> Iterator[Advice]:
+    """Yield for every gap and limit, in order, the point of the best quality; the first of equals.
+
+    ``asked`` is the quality; points without it are not compared. By default it is the first of :data:`MAIN`.
+    """
     gaps = dict.fromkeys(name for point in points for name in point.surer)
     for gap in gaps:
         having = [i for i, point in enumerate(points) if gap in point.surer and point.title != TRIVIAL]
-        quality = next((name for name in MAIN if all(name in points[i].qualities for i in having)), None)
+        having = [i for i in having if asked is None or asked in points[i].qualities]
+        quality = next(
+            (
+                name
+                for name in ((asked,) if asked else MAIN)
+                if all(name in points[i].qualities for i in having)
+            ),
+            None,
+        )
         if quality is None or not having:
             continue
         sign = -1.0 if METRICS[quality].better == "larger" else 1.0

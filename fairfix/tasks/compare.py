@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from fairfix.auditing.audit import More, audit
-from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.custom_metrics import added, own_struct
+from fairfix.auditing.metrics import METRICS, EntryMean
 from fairfix.auditing.result_structs import reading_fields, rows_struct
 from fairfix.auditing.results import Settings, Value
-from fairfix.auditing.row_differences import ANY, SHARE, change_of
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
@@ -53,6 +53,7 @@ from fairfix.tasks.feature_choice import FeatureChoice, learned_features
 from fairfix.tasks.fit_and_evaluate import assess, read_rows, recorded
 from fairfix.tasks.group_changes import GroupChange, changes_of
 from fairfix.tasks.messages import of_names, of_source, with_messages
+from fairfix.tasks.quality import OF_DECISIONS, Quality
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
@@ -157,6 +158,7 @@ def compare_table(
     features: tuple[str, ...] | None = None,
     noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
+    quality: Quality | None = None,
     done: Callable[[int], None] = lambda fits: None,
     begin: Callable[[str], None] = lambda fit: None,
 ) -> ComparisonOutcome:
@@ -164,7 +166,8 @@ def compare_table(
 
     Methods are given ``features``, ``noise`` and ``seen_by_model`` as far as they know them
     (:class:`~fairfix.methods.problem.RepairProblem`). ``begin`` is called before every fit of :func:`fits` with its
-    name, ``done`` after it with 1. A method that cannot be fitted is a point with its failure.
+    name, ``done`` after it with 1. A method that cannot be fitted is a point with its failure. ``quality`` decides what
+    is advised; by default the accuracy or the square loss.
     """
     table = replace(table, reading=table.reading.with_threshold(learned=True))
     if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
@@ -181,7 +184,7 @@ def compare_table(
         return replace(problem, noise=noise, seen_by_model=seen_by_model) if noisy else problem
 
     planned = fits(contenders, slacks)
-    judge = _HoldoutEvaluator(table.take(split.holdout), noise, confidence, len(planned) + BASELINES)
+    judge = _HoldoutEvaluator(table.take(split.holdout), noise, confidence, len(planned) + BASELINES, quality)
     points = [*_baselines(fitted, judge)]
     for contender, slack in planned:
         begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
@@ -192,8 +195,9 @@ def compare_table(
         points.append(_point(contender, slack, problem, table, split, judge, fit_rng, seed, seen_by_model))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
-    points = list(_with_fronts(points))
-    advice = tuple(advice_of(points, slacks))
+    with added(judge.own_metrics):
+        points = list(_with_fronts(points))
+        advice = tuple(advice_of(points, slacks, None if quality is None else quality.name))
     sizes = split.sizes
     return ComparisonOutcome(tuple(points), sizes["fit"], sizes["holdout"], shown, table.reading, advice)
 
@@ -253,6 +257,13 @@ class _HoldoutEvaluator:
     confidence: float
     points: int = 1
     """Number of candidates, whose intervals have to hold at once for advice."""
+    quality: Quality | None = None
+    """The quality that was asked for."""
+
+    @property
+    def own_metrics(self) -> tuple[EntryMean, ...]:
+        """The metric of a quality that is in no catalogue."""
+        return () if self.quality is None else self.quality.own_metrics
 
     @property
     def base(self) -> Table | None:
@@ -266,17 +277,17 @@ class _HoldoutEvaluator:
     @property
     def surest(self) -> _HoldoutEvaluator:
         """The judge of recorded groups whose intervals hold for a gap and a cost of all points at once."""
-        return _HoldoutEvaluator(self.held, None, 1.0 - (1.0 - self.confidence) / (2 * self.points))
+        return replace(
+            self, noise=None, confidence=1.0 - (1.0 - self.confidence) / (2 * self.points), points=1
+        )
 
     def with_costs(self, point: Point, again: Point, table: Table) -> Point:
         """Return the point with the gaps of ``again``, by the surest judge, and what ``table`` costs."""
-        base, settings = self.base, Settings(confidence=self.surest.confidence)
-        label, costs = self.held.rows.label, {}
-        binary = self.held.reading.binary
-        if base is not None and label is not None and (binary or self.held.reading.task == "regression"):
-            name, support = ("accuracy", SHARE) if binary else ("square_loss", ANY)
-            if (cost := change_of(name, base, table, settings.confidence, support)) is not None:
-                costs[name] = cost
+        base, costs = self.base, {}
+        quality = self.quality or Quality("accuracy" if self.held.reading.binary else "square_loss")
+        if base is not None and (self.quality is None or quality.name in point.qualities):
+            cost = quality.change(base, table, self.surest.confidence)
+            costs = {} if cost is None else {quality.name: cost}
         return replace(point, surer=again.gaps, costs=costs)
 
     def repaired(self, rows: RepairedRows, comparable: Comparable) -> Point:
@@ -315,7 +326,8 @@ class _HoldoutEvaluator:
         """Return the numbers of an audit; for decisions, without those about the score."""
         crossed = len(table.reading.columns.protected) > 1
         settings = Settings(confidence=self.confidence, intersect=crossed, only=GAPS)
-        report = audit(table, table.reading, settings, flips)
+        with added(self.own_metrics):
+            report = audit(table, table.reading, settings, flips)
         gaps = {
             f"{name} [{block.attribute}]": block.comparisons[name].value
             for block in report.blocks
@@ -324,8 +336,9 @@ class _HoldoutEvaluator:
             if name in block.comparisons and not (decided and name.startswith("ks"))
         }
         metrics = report.overall.metrics
-        shown = [name for name in QUALITIES[: 1 if decided else None] if name in metrics]
-        return Point("", None, gaps, {name: metrics[name] for name in shown})
+        asked = () if self.quality is None else (self.quality.name,)
+        shown = [name for name in dict.fromkeys((*QUALITIES, *asked)) if not decided or name in OF_DECISIONS]
+        return Point("", None, gaps, {name: metrics[name] for name in shown if name in metrics})
 
     def with_people(self, point: Point, base: Table, table: Table) -> Point:
         """Return the point with what it changes for groups against the base, and how many it selects."""
@@ -440,6 +453,7 @@ class Plan:
                 features=choice.names,
                 noise=self.noise,
                 seen_by_model=data.seen_by_model,
+                quality=request.chosen_quality,
                 done=done,
                 begin=begin,
             )
@@ -459,9 +473,11 @@ class Plan:
             features="score" if choice.names is None else choice.names,
             group=request.group,
             noise=noise,
+            quality=request.quality,
         )
         read = data_struct(data.source.name, rows, outcome.reading, data.inferred)
-        content = compare_struct(outcome, read, settings, choice.struct)
+        own = () if request.chosen_quality is None else request.chosen_quality.own_metrics
+        content = compare_struct(outcome, read, settings, choice.struct, tuple(map(own_struct, own)))
         notes = (*of_names(table.level_rows, table.reading), *of_source(data.source))
         content = with_messages(content, notes, choice.notes)
         return CompareResult(with_record(content, request, data.source), outcome)
@@ -484,6 +500,8 @@ def plan_of(request: CompareRequest) -> Plan:
         raise UsageError("a comparison needs labels; name the column with `label`")
     if data.reading.columns.prediction:
         raise UsageError("a comparison needs scores or features, not decisions; leave out `prediction`")
+    if request.chosen_quality is not None:
+        request.chosen_quality.check(data.reading.task)
     noise = noise_of(request)
     features = learned_features(request, data, noise)
     contenders = chosen(request.methods, data.reading, learned=features.names is not None, noise=noise)

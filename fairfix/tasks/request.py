@@ -35,6 +35,8 @@ from fairfix.data.choices import (
 from fairfix.data.names import did_you_mean, joined_names, quoted_name, with_values
 from fairfix.data.noise_spec import NoiseSpec
 from fairfix.errors import UsageError
+from fairfix.tasks.quality import FORMS as QUALITIES
+from fairfix.tasks.quality import Quality
 from fairfix.tasks.synonyms import PARAMETERS, ours
 
 R = TypeVar("R")
@@ -583,7 +585,7 @@ class AuditRequest(GateRequest):
     )
 
 
-FITTED = ("methods", "slacks", "holdout", "group", "exclude", "threads")
+FITTED = ("methods", "slacks", "quality", "holdout", "group", "exclude", "threads")
 """Parameters of a fit."""
 
 EXCLUDE = "Columns not to learn from; a pattern such as 'c_*' names several."
@@ -673,6 +675,13 @@ class CompareRequest(ReportRequest):
         finite=False,
         common=True,
     )
+    quality: str | None = parameter(
+        None,
+        f"Quality by which candidates are recommended: {', '.join(QUALITIES)}; 'cost(fp=1,fn=9)' has the cost of a "
+        "false positive and of a false negative.  [default: accuracy, or square_loss of real-valued labels]",
+        "QUALITY",
+        common=True,
+    )
     exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
     group: GroupUse | None = parameter(
         None,
@@ -682,6 +691,15 @@ class CompareRequest(ReportRequest):
     holdout: float = parameter(0.3, "Fraction of rows held out for evaluation.")
     confidence: float = parameter(0.95, CONFIDENCE, at_least=0.5, below=1)
     threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.chosen_quality  # which is checked before any data is read
+
+    @cached_property
+    def chosen_quality(self) -> Quality | None:
+        """Quality that was asked for."""
+        return None if self.quality is None else Quality.parse(self.quality)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from fairfix.models.trace import FitTrace
 from fairfix.schema import common
 from fairfix.schema import compare as of_compare
 from fairfix.schema import repair as of_repair
+from fairfix.schema.audit import OwnMetric
 from fairfix.schema.common import number
 from fairfix.schema.written import to_dict
 from fairfix.tasks.before_after import BeforeAfter, MetricChange
@@ -271,6 +272,7 @@ def compare_struct(
     data: common.Data,
     settings: of_compare.CompareSettings,
     features: common.Features | None,
+    own_metrics: tuple[OwnMetric, ...] = (),
 ) -> of_compare.Compare:
     """Return the result of a comparison of methods."""
     return of_compare.Compare(
@@ -286,5 +288,6 @@ def compare_struct(
         ),
         points=tuple(map(_point, outcome.points)),
         advice=tuple(outcome.advice),
+        own_metrics=own_metrics,
         features=features,
     )

@@ -31,6 +31,7 @@ from fairfix.methods import available as found_methods
 from fairfix.methods.learned import LearnerSpec
 from fairfix.report import FORMATS
 from fairfix.report.words import SETTINGS
+from fairfix.tasks.quality import FORMS as QUALITIES
 from fairfix.tasks.request import EXCLUDES, MULTICLASS, REQUIRES
 
 from tests.fuzz import files
@@ -514,6 +515,11 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "validation": lambda d: d.number(0.2, 0.5),
     "method": lambda d: d.draw.choice([*available(), *(["", "rampe"] if d.wild() else [])]),
     "methods": lambda d: ",".join(d.draw.sample(list(available()), d.draw.randint(1, 2))),
+    "quality": lambda d: (
+        d.draw.choice((*QUALITIES, "cost(fp=1,fn=9)", "cost(fp=0)"))
+        if not d.wild()
+        else d.draw.choice(("", "cost(", "cost(fp=nan)", "cost(fp=0,fn=0)", "f1", "cost(fp=1e308)"))
+    ),
     "slacks": lambda d: ",".join(d.number(0.0, 0.05, 0.2) for _ in range(d.draw.randint(1, 2))),
     "encoding": lambda d: d.draw.choice(("utf-8", "cp1252", "utf-16", "x", "", "rot13")),
     "delimiter": lambda d: d.draw.choice((",", ";", "\t", "|", "x", "", ",,", "é")),

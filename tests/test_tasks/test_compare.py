@@ -26,8 +26,11 @@ from fairfix.noise.true_groups import audit_noisy
 from fairfix.report.comparisons import named
 from fairfix.report.layout import layout
 from fairfix.schema import json_schema
+from fairfix.tasks.advice import REFUSED
 from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, compare_table, fits
+from fairfix.tasks.quality import Quality
 from fairfix.tasks.row_split import split_rows
+from sklearn.metrics import balanced_accuracy_score
 
 from tests.conftest import Call
 from tests.results import rendered, struct
@@ -218,6 +221,10 @@ def test_features_are_learned_from_when_asked(call: Call) -> None:
     ("options", "said"),
     [
         (["--slacks", "0.1,x"], "--slacks: 'x' is not a number"),
+        (["--quality", "accuraci"], "accuracy"),
+        (["--quality", "cost(fp=-1)"], "fp must be at least 0, got -1"),
+        (["--quality", "cost(fp=0,fn=0)"], "set one above 0"),
+        (["--quality", "absolute_loss"], "balanced_accuracy"),
         (["--slacks=-1"], "--slacks: -1 is below 0"),
         (["--methods", "magic"], "--methods magic"),
         (["--methods", "ramp", "--task", "regression"], "not regression"),
@@ -330,6 +337,97 @@ def test_intervals_of_advice_are_wider_and_costs_are_against_the_base(outcome: C
             assert point.costs["accuracy"].value == pytest.approx(change, abs=1e-9)
             assert point.costs["accuracy"].low <= change <= point.costs["accuracy"].high
     assert wider > len(outcome.points)
+
+
+@pytest.mark.parametrize("text", ["cost(fp=1,fn=3)", "balanced_accuracy"])
+def test_a_quality_that_is_asked_for_decides(text: str, tmp_path: Path) -> None:
+    """Values by hand, the best within the gap by it, changes within their limits, and pages from the saved result."""
+    data, saved = tmp_path / "people.parquet", tmp_path / "r.json"
+    pq.write_table(frame(), data)
+    options = ["--protected", "sex", "--slacks", "0.05,0.1", "--methods", "ramp", "--quality", text]
+    assert run(["compare", str(data), *options, f"--out=json={saved}", "--config", "none"]) == 0
+    result, name = json.loads(saved.read_text()), text.partition("(")[0]
+    jsonschema.validate(result, json_schema("compare"), jsonschema.Draft202012Validator)
+    assert {one["quality"] for one in result["advice"]} == {name}
+    sign = 1 if name == "balanced_accuracy" else -1
+    taken = [one for one in result["advice"] if one["point"] is not None]
+    assert taken
+    for one in taken:
+        numbers = [
+            sign * point["qualities"][name]["value"]
+            for point in result["points"]
+            if point["title"] != "constant"
+            and point["gaps"][one["gap"]]["value"] <= one["at_most"]
+            and not {message["code"] for message in point["messages"]} & REFUSED
+        ]
+        assert sign * result["points"][one["point"]]["qualities"][name]["value"] == max(numbers)
+
+    whole = read_table(frame(), DECIDED)
+    held = whole.take(
+        split_rows(whole, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=0.3).holdout
+    )
+    y, d = np.asarray(held.rows.label), np.asarray(held.chance)
+    cost = np.mean(np.where(y > d, 3, np.where(y < d, 1, 0)))
+    base = result["points"][0]["qualities"][name]["value"]
+    assert base == pytest.approx(cost if name == "cost" else balanced_accuracy_score(y, d), abs=1e-9)
+    for point in result["points"]:
+        change = point["costs"][name]
+        assert change["value"] == pytest.approx(point["qualities"][name]["value"] - base, abs=1e-9)
+        assert change["low"] <= change["value"] <= change["high"]
+    for kind in ("text", "html"):
+        assert run(["report", str(saved), "--out", f"{kind}={tmp_path / kind}"]) == 0
+        assert name.replace("_", " ") in " ".join((tmp_path / kind).read_text().split())
+
+
+DECIDED = replace(READING, thresholds=(0.5,))
+
+
+def test_costs_of_one_are_errors() -> None:
+    """The cost is then 1 - accuracy, and its change that of the accuracy with the limits exchanged."""
+    old = read_table(frame(), DECIDED)
+    new = old.with_score(np.asarray(old.rows.score) ** 1.5)
+    cost, right = (Quality.parse(text).change(old, new, 0.95) for text in ("cost", "accuracy"))
+    assert cost is not None
+    assert right is not None
+    assert (cost.value, cost.low, cost.high) == pytest.approx(
+        (-right.value, -right.high, -right.low), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
+def test_no_repair_is_advised_that_would_warn_of_itself(seed: int, tmp_path: Path) -> None:
+    """The printed command is run: its warnings are those in the row of the candidate, and none that forbid it."""
+    data, saved, made = (tmp_path / name for name in ("people.parquet", "r.json", "repair.json"))
+    people, rng = frame(900).to_pandas(), np.random.default_rng(seed)
+    people["score"] = np.clip(people.score + rng.choice([-0.1, 0.0, 0.2]) * (people.sex == "1"), 0, 1)
+    people.assign(label=(rng.random(900) < people.score).astype(int), who=range(900)).to_parquet(data)
+    options = [
+        "--protected",
+        "sex",
+        "--id",
+        "who",
+        "--slacks",
+        "0.02,0.1",
+        "--methods",
+        "ramp",
+        "--seed",
+        str(seed),
+    ]
+    assert run(["compare", str(data), *options, "--out", f"json={saved}", "--config", "none"]) == 0
+    result = json.loads(saved.read_text())
+    places = {one["point"] for one in result["advice"]} - {None, 0}
+    assert places
+    for place in places:
+        point = result["points"][place]
+        words = shlex.split(point["command"])[1:]
+        assert run([*words, "--out", f"json={made}", "--config", "none"]) == 0
+        codes = {
+            one["code"] for one in json.loads(made.read_text())["messages"] if one["severity"] == "warning"
+        }
+        assert not codes & REFUSED
+        assert codes <= {one["code"] for one in point["messages"]}
 
 
 def test_a_comparison_without_a_score_says_that_there_is_no_base(runs: tuple[Path, Path]) -> None:
