@@ -107,6 +107,8 @@ def judge(
     but ``more`` and ``true_groups``.
     """
     counts, reading = scanned.counts, scanned.reading
+    if settings.always_valid:
+        require_equal_weights(counts)
     views, left_out = _shown(list(_views(counts, reading, settings)), settings.suppress_below)
     evidence = _evidence(scanned, settings, views, source)
     computed = [_block(view, evidence) for view in views]
@@ -412,6 +414,18 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
     elif of.exists:
         remedy = REMEDIES.get(of.scope, remedy)
     raise UsageError(f"check {check.text!r}: there is no {of.id}; {remedy}")
+
+
+def require_equal_weights(counts: Counts) -> None:
+    """Raise a UsageError where rows weigh differently: sums of them have no always-valid intervals."""
+    mass, squares, rows = (
+        float(table.sum()) for table in (counts.held_weights, counts.held_square_weights, counts.rows)
+    )
+    if abs(mass**2 - rows * squares) > 1e-9 * mass**2:
+        raise UsageError(
+            "`always_valid`: rows have different weights, and weighted rates have no interval that holds at all looks; "
+            "leave out `weight` or `always_valid`"
+        )
 
 
 def joined(one: More, other: More) -> More:

@@ -124,7 +124,15 @@ def require_comparable(old: Any, new: Audit, name: str) -> Audit:
         )
     if not is_of("audit", old):
         raise DataError(f"{name} is not a JSON result of 'fairfix audit'; write one with `out=json=FILE`")
-    keys = ("task", "score_scale", "confidence", "positive_label", "positive_prediction", "label_threshold")
+    keys = (
+        "task",
+        "score_scale",
+        "confidence",
+        "always_valid",
+        "positive_label",
+        "positive_prediction",
+        "label_threshold",
+    )
     out = require_alike(old, new, name, keys)
     assert isinstance(out, Audit)
     return out

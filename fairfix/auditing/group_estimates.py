@@ -29,6 +29,7 @@ from fairfix.auditing.metrics import (
 )
 from fairfix.auditing.results import ComparisonReport, GroupReport, Settings, Value
 from fairfix.auditing.sufficient_statistics import (
+    bounds_of,
     confusion,
     entry_estimates,
     entry_size,
@@ -47,7 +48,8 @@ from fairfix.schema.common import Distribution, PairGap, number
 from fairfix.stats import gaps
 from fairfix.stats.estimates import Areas, BalancedAccuracies, Correlations, Estimates, simultaneous_limits
 from fairfix.stats.gaps import Contrasts, Gap, combine, worst
-from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
+from fairfix.stats.ks import ALWAYS, FIXED, ks_between_cdfs, ks_between_groups, ks_to_overall
+from fairfix.stats.sequences import Sequence
 
 ROUNDING = 1e-10
 """A variance that is a smaller part of the mean square may be nothing but rounding."""
@@ -144,9 +146,10 @@ class Evidence:
     def missing(self) -> dict[str, str]:
         """Metric -> reason for what this data cannot give."""
         counts, reading = self.counts, self.reading
-        out = {
-            name: why for name, metric in self.plain.items() if (why := unavailable(metric, counts, reading))
-        }
+        out = dict(self.unlimited)
+        for name, metric in self.plain.items():
+            if why := unavailable(metric, counts, reading):
+                out[name] = why
         for name in reversed(EQUALIZED_ODDS):
             if name in out:
                 out |= dict.fromkeys(("equalized_odds", *OF_TABLES), out[name])
@@ -160,10 +163,30 @@ class Evidence:
             out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, reading)
         elif reading.score_scale not in SCORE_RANGE:
             out["calibration_error"] = "calibration bins need scores in [0, 1]"
-        if self.above_median is None:
+        if self.above_median is None and not self.settings.always_valid:
             out["scoring_rate"] = "the exact pooled median needs rows, not only counts"
         return out
 
+    @cached_property
+    def unlimited(self) -> dict[str, str]:
+        """Metric -> reason for what has no always-valid interval, where that is asked for."""
+        if not self.settings.always_valid:
+            return {}
+        out = dict.fromkeys(("auc", "calibration_error", *OF_TABLES), NO_SEQUENCE)
+        out["scoring_rate"] = MOVING_MEDIAN
+        for name, metric in self.plain.items():
+            if isinstance(metric, EntryMean):
+                uneven = len({one for one in metric.below if one}) > 1
+                out |= {name: UNEVEN} if uneven else {}
+            elif isinstance(metric, Mean) and not all(map(math.isfinite, bounds_of(metric, self.reading))):
+                out[name] = UNBOUNDED
+        return out
+
+
+NO_SEQUENCE = "it has no always-valid interval; leave out `always_valid` for that of one look"
+MOVING_MEDIAN = "the pooled median moves as rows arrive, so it has no always-valid interval"
+UNBOUNDED = "a mean on an unbounded scale has no always-valid interval"
+UNEVEN = "its rows count differently, so it has no always-valid interval"
 
 PRIVATE = "private counts have rates of decisions and labels alone"
 NO_SCORE = "no score column (name one with `score`)"
@@ -245,7 +268,15 @@ class Measured:
             out["calibration_error"] = self._calibration.errors
         whys = metrics_for(self.evidence.reading.task)
         why_areas = {"auc": "needs positives and negatives"}
-        return {name: (of, why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
+        return {name: (self._kind(of), why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
+
+    def _kind(self, estimates: Estimates) -> Estimates:
+        """Return the estimates with the intervals that are asked for: of one look, or of all."""
+        if not self.evidence.settings.always_valid:
+            return estimates
+        sequence = Sequence.of(estimates)
+        assert sequence is not None  # else it is missing
+        return sequence
 
     def _of_tables(self) -> dict[str, Estimates]:
         names = ("base_rate", "true_positive_rate", "true_negative_rate")
@@ -372,13 +403,13 @@ class Measured:
         if isinstance(metric, Mean):
             weight = self.sizes[0]
             rest = np.stack([_rest(part) for part in mean_sums(metric, self.counts)])
-            return means(metric, self.evidence.reading, rest), weight / weight.sum()
+            return self._kind(means(metric, self.evidence.reading, rest)), weight / weight.sum()
         if isinstance(metric, EntryMean):
             sums = entry_sums(metric, self.table)
             size = entry_size(metric, sums)
             with np.errstate(invalid="ignore", divide="ignore"):
                 shares = np.nan_to_num(size / size.sum())
-            return entry_estimates(metric, _rest(sums), self.counts.weighted), shares
+            return self._kind(entry_estimates(metric, _rest(sums), self.counts.weighted)), shares
         if isinstance(metric, Rate):
             success, failure = rate_sums(metric, self.table)
         elif name == "scoring_rate":
@@ -388,7 +419,7 @@ class Measured:
         base = success[:, 0] + failure[:, 0]
         with np.errstate(invalid="ignore", divide="ignore"):
             shares = np.nan_to_num(base / base.sum())
-        return proportions(_rest(success), _rest(failure), self.counts.weighted), shares
+        return self._kind(proportions(_rest(success), _rest(failure), self.counts.weighted)), shares
 
     def _equalized_odds(self) -> Iterator[ComparisonReport]:
         """Yield the worse of the two rates' gaps, each at half the miscoverage."""
@@ -415,23 +446,26 @@ class Measured:
     def _ks(self) -> Iterator[ComparisonReport]:
         """Yield the largest distance to all rows, and between two groups."""
         far, (weight, weight2), k = self._distances, self.sizes, self.view.size
+        margins = ALWAYS if self.evidence.settings.always_valid else FIXED
         sizes = weight**2 / weight2
         with np.errstate(invalid="ignore", divide="ignore"):
             rests = np.nan_to_num(_rest(weight) ** 2 / _rest(weight2))
         of, shares = Comparison("ks", "", "to_overall"), weight / weight.sum()
-        overall = ks_to_overall(far.to_overall, sizes, rests, shares, self.alpha, far.to_overall_slack)
+        overall = ks_to_overall(
+            far.to_overall, sizes, rests, shares, self.alpha, far.to_overall_slack, margins
+        )
         at, bound = far.to_overall_at[np.argmax(far.to_overall)], float(far.to_overall_slack.max())
         yield self._report(of, overall, "", at=at, bound=bound)
         of = of.to("between_groups")
         if k <= ALL_PAIRS:
             above = np.zeros((2, k, k))
             above[:, *far.pairs.T] = far.between, far.between_slack
-            gap = ks_between_groups(above[0], sizes, self.alpha, above[1])
+            gap = ks_between_groups(above[0], sizes, self.alpha, above[1], margins)
         else:
             weights = self.counts.weights.sum(axis=1)
             cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
             exact = float(far.between.max()) if self.evidence.candidates is not None else None
-            gap = ks_between_cdfs(cdfs, sizes, self.alpha, exact)
+            gap = ks_between_cdfs(cdfs, sizes, self.alpha, exact, margins)
         if k < 2:
             yield self._report(of, gap, of.entry.undefined)
             return

@@ -255,6 +255,7 @@ def audit_fields(report: AuditReport) -> dict[str, Any]:
             exact=settings.exact,
             reference=dict(settings.reference),
             suppress_below=below or None,
+            always_valid=settings.always_valid,
         ),
         "overall": group_struct(report.overall),
         "attributes": attributes,

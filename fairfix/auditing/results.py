@@ -35,6 +35,8 @@ class Settings:
     """Limits, and whether the interval or the point has to hold them."""
     suppress_below: int = 0
     """Hide groups with fewer rows, and others so that these cannot be computed; 0 hides none."""
+    always_valid: bool = False
+    """Whether intervals hold for all looks at growing data at once, instead of for one look."""
     only: Collection[str] | None = None
     """Comparisons to make, by their names, and nothing to draw; None makes all. Most of an audit's time is theirs."""
 

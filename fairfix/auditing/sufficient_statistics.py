@@ -32,10 +32,14 @@ def mean_sums(mean: Mean, counts: Counts) -> Floats:
 
 def means(mean: Mean, reading: Reading, sums: Floats) -> Means:
     """Return means from the sums of :func:`mean_sums`; undefined where one is too large for a float."""
-    probable = reading.task != "regression" and reading.score_scale != "raw"
-    bounds = (0.0, 1.0) if mean.name == "mean_score" and probable else mean.bounds
     finite = np.isfinite(sums).all(axis=0)
-    return Means.from_sums(np.where(finite, sums, np.nan), bounds)
+    return Means.from_sums(np.where(finite, sums, np.nan), bounds_of(mean, reading))
+
+
+def bounds_of(mean: Mean, reading: Reading) -> tuple[float, float]:
+    """Return the smallest and largest possible value of a row."""
+    probable = reading.task != "regression" and reading.score_scale != "raw"
+    return (0.0, 1.0) if mean.name == "mean_score" and probable else mean.bounds
 
 
 def confusion(counts: Counts, threshold: float | None) -> Floats | None:

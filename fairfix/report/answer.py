@@ -242,7 +242,8 @@ def statement(one: Stated, result: CheckedResult, *, check: Check | None = None)
     """
     of, number, where = one.of, one.number, one.where
     attribute, limit = of.attribute, None if check is None else check.limit
-    sure = f"{in_percent(result.settings.confidence)} CI "
+    always = isinstance(result, Audited) and result.settings.always_valid
+    sure = f"{in_percent(result.settings.confidence)} {'always-valid ' * always}CI "
     if check is not None and check.of == "change":
         return _change(check, of, sure)
     value, low, high = number.value, number.low, number.high

@@ -111,6 +111,11 @@ def _facts(result: Audit) -> Iterator[str]:
         f"{in_percent(settings.confidence)} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
     )
+    if settings.always_valid:
+        yield (
+            "always-valid intervals hold for all looks at growing data at once, however many, if each look contains "
+            "all rows of the earlier ones"
+        )
     losses = (one for block in (*result.attributes, *result.strata) for one in _losses(block))
     if any(one.given_scores is not None for one in losses):
         yield (

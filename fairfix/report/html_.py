@@ -280,7 +280,8 @@ def _section(section: Section, ident: str, result: SavedResult) -> Shown:
 
 def _definitions(result: SavedResult, *, detail: bool) -> Shown:
     """Return the definition of every number shown."""
-    intervals = f"{in_percent(result.settings.confidence)} intervals"
+    always = isinstance(result, Audit) and result.settings.always_valid
+    intervals = f"{in_percent(result.settings.confidence)} {'always-valid ' * always}intervals"
     text = (
         f"Numbers in brackets are {intervals}, simultaneous over the groups compared; – is undefined, which is never "
         "counted as 0. y is the label, p the score as a probability. P(A | B) is the fraction of the rows with B that "

@@ -46,6 +46,8 @@ class AuditSettings(Settings, frozen=True, kw_only=True):
     reference: dict[str, str]
     """Attribute -> its reference group."""
     suppress_below: Positive | None = None
+    always_valid: bool = False
+    """Whether intervals hold at all looks at growing data at once, or at one look."""
 
 
 class OwnMetric(Part, frozen=True, kw_only=True):

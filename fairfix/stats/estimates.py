@@ -35,6 +35,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairfix.stats.mover import largest_pair, log_mover, logarithm, mover
 from fairfix.stats.quantiles import beta_quantile, normal_quantile, student_quantile
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -108,6 +109,42 @@ class Estimates(ABC):
         low, high = self.sampling_limits(alpha)
         smallest, largest = self.support
         return np.maximum(low - self.slack, smallest), np.minimum(high + self.slack, largest)
+
+    def minus(
+        self, other: Estimates, alpha: float, at: int | slice = slice(None), *, logs: bool = False
+    ) -> Limits:
+        """Limits of the differences to another, independent sample, or of the logarithms of the ratios: (k,), (k,).
+
+        They hold for each alone, by MOVER. ``at`` takes one group of the other sample for all, and
+        ``other`` may be the same sample then. Differences are of values taken as exact; ratios have the numerical
+        error in their ends.
+        """
+        p, q = self.value, other.value[at]
+        ends, (low, high) = ((one.limits if logs else one.sampling_limits)(alpha) for one in (self, other))
+        return (log_mover if logs else mover)(p, ends, q, (low[at], high[at]))
+
+    def furthest(self, defined: NDArray[np.intp], alpha: float, sign: int, *, logs: bool = False) -> float:
+        """Return the largest lower (or, with a ``sign`` of 1, upper) limit of a difference of two ``defined`` groups.
+
+        With ``logs`` it is that of the logarithm of a ratio. Numerical errors are in it.
+        """
+        p, (least, most) = self.value[defined], (self.limits if logs else self.sampling_limits)(alpha)
+        least, most = least[defined], most[defined]
+        if not logs:
+            slack = sign * self.slack[defined]
+            up, down = (most - p, p - least) if sign > 0 else (p - least, most - p)
+            return largest_pair((p + slack, up), (slack - p, down), sign)
+        positive = p > 0
+        least, most, log_p = logarithm(least), logarithm(most), logarithm(p)
+        if sign > 0 and not positive.all():
+            return math.inf
+        if sign > 0:
+            return largest_pair((log_p, most - log_p), (-log_p, log_p - least), 1)
+        log_p, least_of, most_of = log_p[positive], least[positive], most[positive]
+        far = largest_pair((log_p, log_p - least_of), (-log_p, most_of - log_p), -1)
+        if not positive.all() and least.max() > -math.inf:  # 0 over what may be 0 as well says nothing
+            far = max(far, float(least.max() - most[~positive].min()))
+        return far
 
     def __len__(self) -> int:
         return len(self.value)

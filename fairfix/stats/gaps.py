@@ -1,6 +1,6 @@
 """Gaps: how far the numbers of groups lie apart, with limits of every comparison and of the largest one.
 
-With ``d = p_i - p_j`` and limits ``l, u`` of each group (MOVER, Newcombe's hybrid)::
+With ``d = p_i - p_j`` and limits ``l, u`` of each group (MOVER, Newcombe's hybrid, :meth:`Estimates.minus`)::
 
     low_ij  = d - sqrt((p_i - l_i)² + (u_j - p_j)²)          high_ij = d + sqrt((u_i - p_i)² + (p_j - l_j)²)
 
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairfix.stats.estimates import Estimates, Floats, Limits, frozen, sidak
+from fairfix.stats.mover import logarithm
 
 
 def bonferroni(alpha: float, directed: int) -> float:
@@ -95,34 +96,6 @@ def _defined(estimates: Estimates) -> tuple[NDArray[np.intp], tuple[int, ...]]:
 
 # ---------------------------------------------------------------------- all pairs of groups
 
-_CELLS = 1 << 17  # pairs held at once: 1 MB an array, so memory does not grow with the square of the groups
-
-
-def _largest_pair(plus: Limits, minus: Limits, sign: int) -> float:
-    """``max over i != j of  x_i + y_j + sign sqrt(a_i² + b_j²)`` for ``plus = x, a`` and ``minus = y, b``."""
-    (first, x, a), (second, y, b) = (_outermost(*limits, sign) for limits in (plus, minus))
-    best, step = -math.inf, max(1, _CELLS // len(y))
-    for start in range(0, len(x), step):
-        block = slice(start, start + step)
-        total = x[block, None] + y + sign * np.hypot(a[block, None], b)
-        total[first[block, None] == second] = -math.inf
-        best = max(best, float(total.max()))
-    return best
-
-
-def _outermost(x: Floats, a: Floats, sign: int) -> tuple[NDArray[np.intp], Floats, Floats]:
-    """Return the places, and the entries there, at which a sum that grows with ``x`` and ``sign a`` can be largest.
-
-    One that two others reach in both cannot be: one of the two is not the partner. Few are left, like the corners of
-    a cloud of points.
-    """
-    order = np.lexsort((-sign * a, -x))
-    reach = sign * a[order]
-    most = np.maximum.accumulate(reach)
-    second = np.maximum.accumulate(np.minimum(reach[1:], most[:-1]))
-    left = np.concatenate([order[:2], order[2:][reach[2:] > second[:-1]]])
-    return left, x[left], a[left]
-
 
 def attained(value: Floats, defined: NDArray[np.intp]) -> tuple[int, ...]:
     """Return the groups with the largest and the smallest value; the first two where all are equal."""
@@ -143,10 +116,8 @@ def difference_between_groups(estimates: Estimates, alpha: float) -> Gap:
     if len(defined) < 2:
         return Gap(math.nan, 0.0, width, (), undefined)
     p, slack = estimates.value[defined], estimates.slack[defined]
-    least, most = _take(estimates.sampling_limits(bonferroni(alpha, len(p) * (len(p) - 1))), defined)
-    low = _largest_pair((p - slack, p - least), (-p - slack, most - p), -1)
-    least, most = _take(estimates.sampling_limits(alpha), defined)
-    high = _largest_pair((p + slack, most - p), (slack - p, p - least), 1)
+    low = estimates.furthest(defined, bonferroni(alpha, len(p) * (len(p) - 1)), -1)
+    high = estimates.furthest(defined, alpha, 1)
     value = float(p.max() - p.min())
     high = width if undefined else min(high, width)
     bound = _error(value, (p - slack).max() - (p + slack).min(), (p + slack).max() - (p - slack).min())
@@ -169,19 +140,10 @@ def ratio_between_groups(estimates: Estimates, alpha: float) -> Gap:
     p = estimates.value[defined]
     if len(p) < 2 or not p.max() > 0:
         return Gap(math.nan, 0.0, 1.0, (), undefined)
-    strict = _take(estimates.limits(bonferroni(alpha, len(p) * (len(p) - 1))), defined)
-    loose = _take(estimates.limits(alpha), defined)
-    positive, log_p = p > 0, _logarithm(p)
-    low = 0.0
-    if not undefined and positive.all():
-        least, most = map(_logarithm, loose)
-        low = math.exp(-_largest_pair((log_p, most - log_p), (-log_p, log_p - least), 1))
-    least, most = map(_logarithm, strict)
-    log_p, least_of, most_of = log_p[positive], least[positive], most[positive]
-    far = _largest_pair((log_p, log_p - least_of), (-log_p, most_of - log_p), -1)
-    if not positive.all() and least.max() > -math.inf:  # 0 over what may be 0 as well says nothing
-        far = max(far, float(least.max() - most[~positive].min()))
-    high = math.exp(-max(far, 0.0))
+    low = 0.0 if undefined else math.exp(-estimates.furthest(defined, alpha, 1, logs=True))
+    high = math.exp(
+        -max(estimates.furthest(defined, bonferroni(alpha, len(p) * (len(p) - 1)), -1, logs=True), 0.0)
+    )
     value, slack = float(p.min() / p.max()), estimates.slack[defined]
     bound = 0.0
     if slack.any():
@@ -189,11 +151,6 @@ def ratio_between_groups(estimates: Estimates, alpha: float) -> Gap:
         far = 1.0 if not least.max() > 0 else min(float(most.min() / least.max()), 1.0)
         bound = _error(value, float(least.min() / most.max()), far)
     return Gap(value, low, min(high, 1.0), attained(p, defined), undefined, bound)
-
-
-def _logarithm(numbers: ArrayLike) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.log(np.asarray(numbers, dtype=np.float64))
 
 
 # ---------------------------------------------------------------------- a reference group, or everybody
@@ -228,24 +185,6 @@ def differences(
     return Contrasts(*contrasts, gap)
 
 
-def _mover(p: Floats, ends: Limits, q: Floats, other_ends: Limits) -> Limits:
-    """Limits of ``p - q`` from limits of each."""
-    (low, high), (other_low, other_high) = ends, other_ends
-    return p - q - np.hypot(p - low, other_high - q), p - q + np.hypot(high - p, q - other_low)
-
-
-def _log_mover(p: Floats, ends: Limits, q: Floats, other_ends: Limits) -> Limits:
-    """Limits of ``log(p/q)``: MOVER where both are positive, else the rectangle."""
-    low, high = (_logarithm(v) for v in ends)
-    other_low, other_high = (_logarithm(v) for v in other_ends)
-    positive = (p > 0) & (q > 0)
-    x, y = np.log(np.where(positive, p, 1.0)), np.log(np.where(positive, q, 1.0))
-    mover = _mover(x, (low, high), y, (other_low, other_high))
-    with np.errstate(invalid="ignore"):  # -inf - -inf where neither end says anything
-        low, high = low - other_high, high - other_low
-    return np.where(positive, mover[0], low), np.where(positive, mover[1], high)
-
-
 def difference_to_reference(estimates: Estimates, reference: int, alpha: float) -> Contrasts:
     """Return every group minus the group of index ``reference``, and the largest absolute difference.
 
@@ -255,8 +194,7 @@ def difference_to_reference(estimates: Estimates, reference: int, alpha: float) 
     error = slack + slack[reference]
 
     def limits(level: float) -> Limits:
-        ends = estimates.sampling_limits(level)
-        low, high = _mover(p, ends, p[reference], (ends[0][reference], ends[1][reference]))
+        low, high = estimates.minus(estimates, level, reference)
         low, high = np.maximum(low - error, -width), np.minimum(high + error, width)
         low[reference] = high[reference] = 0.0
         return low, high
@@ -301,7 +239,7 @@ def _to_rest(estimates: Estimates, rest: Estimates, away: Floats, alpha: float) 
     alone = (away <= 0) & ~np.isnan(p)  # the group is everybody
 
     def limits(level: float) -> Limits:
-        low, high = _mover(p, estimates.sampling_limits(level), q, rest.sampling_limits(level))
+        low, high = estimates.minus(rest, level)
         low, high = np.maximum(away * (low - error), -width), np.minimum(away * (high + error), width)
         return np.where(alone, 0.0, low), np.where(alone, 0.0, high)
 
@@ -319,7 +257,7 @@ def _exponential(logs: Contrasts) -> Contrasts:
 
 def _log_ratio(p: Floats, q: Floats) -> Floats:
     with np.errstate(invalid="ignore"):  # 0/0 is undefined
-        return np.asarray(_logarithm(p) - _logarithm(q))
+        return np.asarray(logarithm(p) - logarithm(q))
 
 
 def ratio_to_reference(estimates: Estimates, reference: int, alpha: float) -> Contrasts:
@@ -332,8 +270,7 @@ def ratio_to_reference(estimates: Estimates, reference: int, alpha: float) -> Co
     p = estimates.value
 
     def limits(level: float) -> Limits:
-        ends = estimates.limits(level)
-        low, high = _log_mover(p, ends, p[reference], (ends[0][reference], ends[1][reference]))
+        low, high = estimates.minus(estimates, level, reference, logs=True)
         low[reference] = high[reference] = 0.0
         return low, high
 
@@ -367,7 +304,7 @@ def ratio_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, al
     """
     assert estimates.support[0] >= 0
     p, q, share = estimates.value, rest.value, np.asarray(share, dtype=np.float64)
-    log_share, log_away = _logarithm(share), _logarithm(np.maximum(1 - share, 0.0))
+    log_share, log_away = logarithm(share), logarithm(np.maximum(1 - share, 0.0))
     alone = (share >= 1) & (p > 0)
 
     def of_everybody(log_ratio: Floats) -> Floats:
@@ -375,7 +312,7 @@ def ratio_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, al
             return np.where(alone, 0.0, -np.logaddexp(log_share, log_away - log_ratio))
 
     def limits(level: float) -> Limits:
-        low, high = _log_mover(p, estimates.limits(level), q, rest.limits(level))
+        low, high = estimates.minus(rest, level, logs=True)
         return of_everybody(low), of_everybody(high)
 
     return _exponential(differences(of_everybody(_log_ratio(p, q)), limits, alpha, math.inf))

@@ -2,13 +2,15 @@
 
 ``low`` must fear the largest fluctuation anywhere, so its margin is Kolmogorov's. ``high`` must fear only that
 at the one point where the true distance is attained, a plain difference of two proportions with variance at most
-``(1/n1 + 1/n2)/4``, so its margin is a normal one.
+``(1/n1 + 1/n2)/4``, so its margin is a normal one. At all numbers of rows at once (:data:`ALWAYS`) both have the margin
+of S. Howard and A. Ramdas (2022), *Sequential estimation of quantiles*, Bernoulli 28.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -64,7 +66,36 @@ def ks_shortfall(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:
     return np.minimum(normal, ks_margin(n1, n2, alpha))
 
 
-def ks_between_groups(distances: ArrayLike, sizes: ArrayLike, alpha: float, slack: ArrayLike = 0.0) -> Gap:
+def _always(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:
+    """Return by how much two empirical distribution functions ever differ by more than the true ones.
+
+    ``alpha / 2`` is the chance that they do at some numbers of rows; each sample has half of it (Howard and Ramdas,
+    corollary 2).
+    """
+
+    def margin(rows: ArrayLike) -> Floats:
+        n = np.maximum(np.asarray(rows, dtype=np.float64), 1e-300)
+        often = np.log(np.log(math.e * np.maximum(n, 1.0)))
+        return 0.85 * np.sqrt((often + 0.8 * math.log(1612 / (alpha / 4))) / n)
+
+    return np.asarray(margin(n1) + margin(n2))
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Distances of a limit to the estimate, each from the numbers of rows of both samples and a level."""
+
+    low: Callable[[ArrayLike, ArrayLike, float], Floats]
+    high: Callable[[ArrayLike, ArrayLike, float], Floats]
+
+
+FIXED, ALWAYS = Margins(ks_margin, ks_shortfall), Margins(_always, _always)
+"""Margins of one look, and of all looks at growing data at once."""
+
+
+def ks_between_groups(
+    distances: ArrayLike, sizes: ArrayLike, alpha: float, slack: ArrayLike = 0.0, margins: Margins = FIXED
+) -> Gap:
     """Return the largest KS distance between two groups, from the distances (K, K) of all pairs, above the diagonal.
 
     ``sizes`` (K,) are effective; a group of size 0 is undefined. A distance may be too small by ``slack`` (certified
@@ -80,14 +111,16 @@ def ks_between_groups(distances: ArrayLike, sizes: ArrayLike, alpha: float, slac
     d = np.asarray(distances, dtype=np.float64)[first, second]
     error = np.broadcast_to(np.asarray(slack, float), (len(sizes), len(sizes)))[first, second]
     n1, n2 = sizes[first], sizes[second]
-    low = float(np.max(d - ks_margin(n1, n2, bonferroni(alpha, 2 * len(d)))))
-    high = float(np.max(d + error + ks_shortfall(n1, n2, alpha)))
+    low = float(np.max(d - margins.low(n1, n2, bonferroni(alpha, 2 * len(d)))))
+    high = float(np.max(d + error + margins.high(n1, n2, alpha)))
     at = int(np.argmax(d))
     high = 1.0 if empty.any() else min(high, 1.0)
     return Gap(float(d[at]), max(low, 0.0), high, (int(first[at]), int(second[at])), indices(empty))
 
 
-def ks_between_cdfs(cdfs: ArrayLike, sizes: ArrayLike, alpha: float, value: float | None = None) -> Gap:
+def ks_between_cdfs(
+    cdfs: ArrayLike, sizes: ArrayLike, alpha: float, value: float | None = None, margins: Margins = FIXED
+) -> Gap:
     """Return the largest KS distance between two of many groups, from binned distribution functions (K, bins).
 
     The pairs are never formed. At one edge, the largest distance among groups of two size classes is the largest of one
@@ -103,12 +136,12 @@ def ks_between_cdfs(cdfs: ArrayLike, sizes: ArrayLike, alpha: float, value: floa
     upper = np.asarray(cdfs, dtype=np.float64)[defined]
     edge = int(np.argmax(upper.max(axis=0) - upper.min(axis=0)))
     exact = float(np.ptp(upper[:, edge])) if value is None else value
-    low, high = _class_bounds(upper, sizes[defined], alpha)
+    low, high = _class_bounds(upper, sizes[defined], alpha, margins)
     high = 1.0 if empty.any() else min(max(high, exact), 1.0)
     return Gap(exact, min(max(low, 0.0), exact), high, attained(upper[:, edge], defined), indices(empty))
 
 
-def _class_bounds(upper: Floats, sizes: Floats, alpha: float) -> tuple[float, float]:
+def _class_bounds(upper: Floats, sizes: Floats, alpha: float, margins: Margins) -> tuple[float, float]:
     """Largest distance minus, and plus, its margin over all pairs of size classes."""
     lower = np.concatenate([np.zeros((len(upper), 1)), upper[:, :-1]], axis=1)
     label = np.unique(np.floor(4 * np.log2(sizes)), return_inverse=True)[1]
@@ -123,8 +156,8 @@ def _class_bounds(upper: Floats, sizes: Floats, alpha: float) -> tuple[float, fl
     for c, group in enumerate(members):
         pairs = np.arange(len(members)) != c if len(group) == 1 else np.ones(len(members), dtype=bool)
         near, far = (top[c] - bottom).max(axis=1), (top[c] - floor).max(axis=1)
-        low = max(low, float((near - ks_margin(n[c], n, strict))[pairs].max(initial=-math.inf)))
-        high = max(high, float((far + ks_shortfall(n[c], n, alpha))[pairs].max(initial=-math.inf)))
+        low = max(low, float((near - margins.low(n[c], n, strict))[pairs].max(initial=-math.inf)))
+        high = max(high, float((far + margins.high(n[c], n, alpha))[pairs].max(initial=-math.inf)))
     return low, high
 
 
@@ -135,6 +168,7 @@ def ks_to_overall(
     shares: ArrayLike,
     alpha: float,
     slack: ArrayLike = 0.0,
+    margins: Margins = FIXED,
 ) -> Contrasts:
     """Return the KS distance of every group from all rows, and the largest.
 
@@ -149,8 +183,8 @@ def ks_to_overall(
 
     def limits(level: float) -> Limits:
         with np.errstate(invalid="ignore"):
-            low = value - away * ks_margin(sizes, rests, level)
-            high = value + error + away * ks_shortfall(sizes, rests, level)
+            low = value - away * margins.low(sizes, rests, level)
+            high = value + error + away * margins.high(sizes, rests, level)
         low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
         return np.where(alone, value, low), np.where(alone, value, high)
 

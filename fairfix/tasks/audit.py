@@ -312,6 +312,7 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
         checks=read_checks(request.check)[0],
         gate_on=request.gate_on,
         suppress_below=request.suppress_below,
+        always_valid=request.always_valid,
     )
 
 

@@ -530,6 +530,12 @@ class AuditRequest(GateRequest):
         (), "Reference group that every group is also compared with.", "ATTRIBUTE=GROUP", common=True
     )
     suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0)
+    always_valid: bool = parameter(
+        False,
+        "Make intervals that hold for all looks at once, for data that grow between audits: weekly, or at every "
+        "commit.",
+        common=True,
+    )
     profile: str | None = parameter(
         None,
         "Also print the tables of a rule or guidance: ll144, ugesp, lending or eu; it sets no limits. With "
@@ -786,6 +792,11 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         "which cells are left out depends on exact numbers of rows; the noise hides small groups too",
     ),
     ("count", ("id",), "an ID belongs to one person, and a row with a count represents many"),
+    (
+        "always_valid",
+        ("baseline", "noise", "similar", "slices", "profile", f"task={MULTICLASS}"),
+        "its intervals are for one look",
+    ),
     (
         "guarantee",
         ("unlabelled",),

@@ -29,7 +29,6 @@ from fairfix.stats.estimates import (
 )
 from fairfix.stats.gaps import (
     Gap,
-    _largest_pair,
     combine,
     difference_between_groups,
     difference_to_overall,
@@ -40,6 +39,7 @@ from fairfix.stats.gaps import (
     worst,
 )
 from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_margin, ks_shortfall, ks_to_overall
+from fairfix.stats.mover import largest_pair
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -1055,7 +1055,7 @@ def test_the_largest_pair_is_that_of_all_pairs(points: list[tuple[int, ...]], si
     pairs = ((i, j) for i in range(len(x)) for j in range(len(x)) if i != j)
     brute = max(x[i] + y[j] + sign * math.hypot(a[i], b[j]) for i, j in pairs)
 
-    assert _largest_pair((x, a), (y, b), sign) == pytest.approx(brute, abs=1e-12)
+    assert largest_pair((x, a), (y, b), sign) == pytest.approx(brute, abs=1e-12)
 
 
 def test_equal_quantiles_are_searched_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
