@@ -35,7 +35,11 @@ PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "frames.py": (),
     },
     "benchmarks/repair": {"ramp.py": (), "ramp_speed.py": (), "serving.py": ()},
-    "benchmarks/intervals": {"coverage.py": ("--simulations", "2000"), "gates.py": ("--sets", "1000")},
+    "benchmarks/intervals": {
+        "coverage.py": ("--simulations", "2000"),
+        "gates.py": ("--sets", "1000"),
+        "always_valid.py": (),
+    },
     "benchmarks/promises": {"promises.py": ()},
     "papers/ramp": {
         "ramp_accuracy.py": (),

@@ -85,6 +85,7 @@ PAPERS = {
 """Scripts of the pages of docs/papers/, which read data sets -> how they run small."""
 
 OTHERS = {
+    "always_valid.py": Small(("--streams", "3"), {"LOOKS": (1, 3)}),
     "coverage.py": Small(("--simulations", "2")),
     "edges.py": Small(
         ("groups",), {"CASES": lambda module: {"groups": replace(module.CASES["groups"], sizes=(20, 40))}}

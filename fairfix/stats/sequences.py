@@ -7,7 +7,7 @@ however often growing data are looked at, is at most the stated one. All rests o
 which it does. The upper limit is that of ``1 - x``. The wealth is a mixture, :math:`\sum_k w_k W_n^{(k)}(p)`, over bets
 that suit 10 rows to a billion:
 
-* rows in [0, 1], of which only the sum ``s`` is known: :math:`\exp(θ s) / (1 - p + p e^θ)^n`. For 0/1 rows this is the
+* rows in [0, 1], if only their sum ``s`` is known: :math:`\exp(θ s) / (1 - p + p e^θ)^n`. For 0/1 rows this is the
   likelihood ratio of the binomial with log-odds raised by :math:`θ`; for others it is at most fair, since
   :math:`e^{θx}` is convex. Where the expectation changes from row to row, its mean so far is covered.
 * rows in [0, 1] with sums ``s`` and squares ``q``: :math:`\exp(λ \sum ξ_i - ψ(λ) \sum ξ_i^2)`, with
@@ -16,8 +16,7 @@ that suit 10 rows to a billion:
 
 Both need nothing but sums, so that counts of batches can be added.
 
-Two independent samples have the product of their wealths, of which the limits of differences and ratios are the exact
-projection: with ``b`` of the evidence against one number, ``log(2/α) - b`` is left for the other. ``b`` runs over cells
+Two independent samples have the product of their wealths. The limits of differences and ratios are its projection: with ``b`` of the evidence against one number, ``log(2/α) - b`` is left for the other. ``b`` runs over cells
 of width :data:`STEP`, and each cell takes the outer end of both.
 
 References

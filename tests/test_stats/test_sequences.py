@@ -94,7 +94,7 @@ def test_limits_are_symmetric_and_hold_the_rate(n: int, part: float, alpha: floa
     assert wider[1][0] >= high[0]
 
 
-def test_widths_beside_one_look() -> None:
+def test_widths_as_multiples_of_one_look() -> None:
     """From 100 to a million rows intervals are at most 1.85 times as wide as of one look, of differences 2.15 times."""
     for n, p in product(10.0 ** np.arange(2, 7), (0.02, 0.2, 0.5)):
         once, always = (

@@ -1,0 +1,53 @@
+"""Promises about growing data that are looked at again and again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tests.promises.harness import Shell, Tried, judged, promise
+
+LOOKS = 7
+
+
+@promise(
+    "audit --always-valid: the intervals of a gap, a ratio, the smallest rate and the largest loss, at every look at "
+    "growing data at once",
+    level=0.05,
+    quick=3,
+    full=300,
+)
+def all_looks(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Each number is said once for all looks, and false if its interval misses the population value at any look."""
+    groups = int(rng.integers(2, 4))
+    rates, shares = rng.choice([0.1, 0.3, 0.5], groups), rng.dirichlet(np.full(groups, 3.0))
+    spread = rng.choice([2.0, 10.0])
+    rows = 4000
+    group = rng.choice(groups, rows, p=shares)
+    group[: 2 * groups] = np.repeat(np.arange(groups), 2)
+    score = rng.beta(spread * rates[group], spread * (1 - rates[group]))
+    frame = pd.DataFrame(
+        {
+            "group": group.astype(str),
+            "score": score,
+            "label": (rng.random(rows) < score).astype(int),
+            "prediction": (rng.random(rows) < rates[group]).astype(int),
+        }
+    )
+    losses = rates * (1 - rates) * spread / (spread + 1)  # E[s (1 - s)] of a beta distribution
+    truth = {
+        "selection_rate.difference.between_groups": rates.max() - rates.min(),
+        "selection_rate.ratio.between_groups": rates.min() / rates.max(),
+        "true_positive_rate.min": rates.min(),  # decisions do not look at labels
+        "square_loss.max": losses.max(),
+    }
+    missed = dict.fromkeys(truth, False)
+    for many in np.unique(np.geomspace(60, rows, LOOKS).astype(int)):
+        words = ["--protected", "group", "--label", "label", "--score", "score", "--prediction", "prediction"]
+        done = shell.run("audit", shell.write(frame.iloc[:many]), *words, "--always-valid")
+        assert done.status == 0, done.err
+        made = {one["id"]: one for one in done.result["attributes"][0]["comparisons"]}
+        for name, value in truth.items():
+            low, high = made[name]["low"], made[name]["high"]
+            missed[name] |= not low - 1e-12 <= value <= high + 1e-12
+    return sum((judged(not wrong, f"{name} {rates}") for name, wrong in missed.items()), Tried(0))

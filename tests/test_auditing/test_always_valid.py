@@ -1,0 +1,167 @@
+"""Audits with intervals that hold at all looks: which numbers have one, what reads it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.cli import run
+from fairfix.errors import UsageError
+from fairfix.stats.estimates import Proportions
+from fairfix.stats.gaps import difference_between_groups
+from fairfix.stats.sequences import Sequence
+
+
+ABOUT: dict[str, Any] = {"protected": "group", "score": "score", "label": "label", "prediction": "decision"}
+
+
+def people(rows: int = 1500, *, gap: float = 0.1, seed: int = 0) -> pd.DataFrame:
+    """Return rows of two groups with scores, labels and decisions."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 2, rows)
+    score = rng.random(rows)
+    return pd.DataFrame(
+        {
+            "group": np.array(["a", "b"])[group],
+            "label": (rng.random(rows) < score).astype(int),
+            "score": score,
+            "decision": (rng.random(rows) < 0.4 + gap * group).astype(int),
+        }
+    )
+
+
+def audited(frame: pd.DataFrame, **more: Any) -> dict[str, Any]:
+    """Return the JSON result of an audit with such intervals."""
+    made = fairfix.audit(frame, **ABOUT, always_valid=True, **more)
+    return dict(json.loads(made.to_json()))
+
+
+def comparisons(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the comparisons of the first attribute."""
+    return {one["id"]: one for one in result["attributes"][0]["comparisons"]}
+
+
+def test_numbers_have_the_limits_of_sequences() -> None:
+    """Rates of groups and their difference have them, the report says so, and each is wider than of one look."""
+    frame = people()
+    result, once = (
+        audited(frame),
+        json.loads(fairfix.audit(frame, **ABOUT).to_json()),
+    )
+    assert result["settings"]["always_valid"]
+    assert "always_valid" not in once["settings"]
+    totals = frame.groupby("group")["decision"].agg(["sum", "count"])
+    rates = Sequence.of(Proportions(totals["sum"], totals["count"]))
+    assert rates is not None
+    gap, made = difference_between_groups(rates, 0.05), comparisons(result)
+    own = made["selection_rate.difference.between_groups"]
+    assert (own["low"], own["high"]) == pytest.approx((gap.low, gap.high))
+    for name, one in made.items():
+        other = comparisons(once)[name]
+        assert one["value"] == other["value"]
+        assert one["low"] <= other["low"] + 1e-9, name
+        assert one["high"] >= other["high"] - 1e-9, name
+    assert {"square_loss.max", "ks.between_groups", "equalized_odds.ratio.between_groups"} <= set(made)
+
+
+def test_what_has_no_such_interval_is_left_out_with_the_reason() -> None:
+    """A check of it cannot pass, and real-valued predictions have their rates and means left out."""
+    result = audited(people(), check="auc.min>=0.1")
+    reasons = {one["metric"] for one in result["not_computed"]}
+    assert {"auc", "calibration_error", "scoring_rate", "log_loss"} <= reasons
+    assert [(one["verdict"], one["code"]) for one in result["checks"]] == [("undecided", "not_computed")]
+    frame = people().assign(label=lambda one: one["score"] * 100)
+    real = fairfix.audit(
+        frame, protected="group", task="regression", label="label", score="score", always_valid=True
+    )
+    assert {"mean_score", "mean_error", "absolute_loss", "square_loss"} <= set(real.report.not_computed)
+    assert "ks.between_groups" in real.report.block("group").comparisons
+
+
+def test_own_metrics_of_unequal_rows_are_left_out() -> None:
+    """A cost per row has an interval; one whose rows count differently has none."""
+    made = fairfix.audit(
+        people(),
+        protected="group",
+        prediction="decision",
+        always_valid=True,
+        metrics={
+            "cost": lambda c: (5 * c.false_negatives + c.false_positives) / c.rows,
+            "uneven": lambda c: c.true_positives / (c.positives + c.rows),
+        },
+    )
+    values = made.report.block("group").groups[0].metrics
+    assert 0 <= values["cost"].low < values["cost"].value < values["cost"].high <= 5
+    assert "uneven" in made.report.not_computed
+
+
+def test_verdicts_read_the_intervals(tmp_path: Path) -> None:
+    """A check that one look fails is undecided where all looks are to count, and fails with ten times the rows."""
+    few, many = tmp_path / "few.parquet", tmp_path / "many.parquet"
+    people(700, gap=0.1).to_parquet(few)
+    people(7000, gap=0.1).to_parquet(many)
+    words = ["--protected", "group", "--prediction", "decision", "--check", "dp.difference<=0.005", "-q"]
+    statuses = [
+        run(["audit", str(path), *words, *more])
+        for path, more in ((few, []), (few, ["--always-valid"]), (many, ["--always-valid"]))
+    ]
+    assert statuses == [1, 3, 1]
+
+
+def test_batches_add_up_to_the_whole(tmp_path: Path) -> None:
+    """Counts of batches have the intervals of a scan of all rows, strata and intersections too."""
+    frame = people().assign(sex=lambda one: np.where(one.index % 3 == 0, "f", "m"))
+    about: dict[str, Any] = {"protected": ["group", "sex"], "prediction": "decision"}
+    parts = [tmp_path / f"{i}.counts" for i in range(3)]
+    for path, rows in zip(parts, np.array_split(np.arange(len(frame)), 3), strict=True):
+        fairfix.count(frame.iloc[rows], **about).save(path)
+    whole = tmp_path / "whole.counts"
+    fairfix.count(frame, **about).save(whole)
+    one, other = (
+        json.loads(fairfix.audit(data, always_valid=True, intersect=True).to_json())
+        for data in (whole, list(parts))
+    )
+    for mine, theirs in zip(one["attributes"], other["attributes"], strict=True):
+        for a, b in zip(mine["comparisons"], theirs["comparisons"], strict=True):
+            assert (a["low"], a["value"], a["high"]) == pytest.approx((b["low"], b["value"], b["high"]))
+
+
+def test_equal_weights_are_none_and_unequal_ones_are_refused() -> None:
+    """Three times every row's weight changes nothing; weights that differ have no such limits."""
+    frame = people()
+    plain, weighted = audited(frame), audited(frame.assign(w=3.0), weight="w")
+    for name, one in comparisons(plain).items():
+        other = comparisons(weighted)[name]
+        assert (one["low"], one["high"]) == pytest.approx((other["low"], other["high"]), abs=1e-9)
+    with pytest.raises(UsageError, match="weight"):
+        audited(frame.assign(w=frame["score"]), weight="w")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"baseline": "old.json"},
+        {"noise": "radius:a=0.1,b=0.1"},
+        {"similar": "flips", "model": "m.skops"},
+        {"slices": ["score"]},
+        {"profile": "eu"},
+        {"task": "multiclass"},
+    ],
+)
+def test_what_is_of_one_look_is_refused(more: dict[str, Any]) -> None:
+    """Changes, true groups, flips, slices, templates and many classes have intervals for one look."""
+    with pytest.raises(UsageError, match="always_valid"):
+        fairfix.audit(people(), protected="group", always_valid=True, **more)
+
+
+def test_a_baseline_of_the_other_kind_is_refused(tmp_path: Path) -> None:
+    """A saved result with always-valid intervals is no baseline of an audit of one look."""
+    saved = tmp_path / "old.json"
+    saved.write_text(json.dumps(audited(people())))
+    with pytest.raises(fairfix.errors.DataError, match="always_valid"):
+        fairfix.audit(people(), **ABOUT, baseline=str(saved))
