@@ -16,8 +16,9 @@ that suit 10 rows to a billion:
 
 Both need nothing but sums, so that counts of batches can be added.
 
-Two independent samples have the product of their wealths. The limits of differences and ratios are its projection: with ``b`` of the evidence against one number, ``log(2/α) - b`` is left for the other. ``b`` runs over cells
-of width :data:`STEP`, and each cell takes the outer end of both.
+Two independent samples have the product of their wealths. The limits of differences and ratios are its projection: with
+``b`` of the evidence against one number, ``log(2/α) - b`` is left for the other. ``b`` runs over cells of width
+:data:`STEP`, and each cell takes the outer end of both.
 
 References
 ----------
