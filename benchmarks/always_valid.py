@@ -59,14 +59,11 @@ def first_alarms(
         rows += BATCH // len(rates)
         successes += rng.binomial(BATCH // len(rates), rates, successes.shape)
         # the other two are wider: what does not alarm at one look does not in these
-        near = np.flatnonzero(alarms(successes, rows, ALPHA))
-        here = {
-            "one look": np.ones(near.size, dtype=bool),
-            "always": alarms(successes[near], rows[near], ALPHA, always=True),
-            "Bonferroni": alarms(successes[near], rows[near], ALPHA / looks),
-        }
-        for kind, alarmed in here.items():
-            out[kind][near[alarmed]] = np.minimum(out[kind][near[alarmed]], look)
+        near = alarms(successes, rows, ALPHA)
+        out["one look"][near] = np.minimum(out["one look"][near], look)
+        for kind, always, level in (("always", True, ALPHA), ("Bonferroni", False, ALPHA / looks)):
+            still = np.flatnonzero(near & (out[kind] > looks))
+            out[kind][still[alarms(successes[still], rows[still], level, always=always)]] = look
     return out
 
 

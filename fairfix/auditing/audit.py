@@ -109,7 +109,7 @@ def judge(
     counts, reading = scanned.counts, scanned.reading
     if settings.always_valid:
         require_equal_weights(counts)
-    views, left_out = _shown(list(_views(counts, reading, settings)), settings.suppress_below)
+    views, left_out = _shown(list(views_of(counts, reading, settings)), settings.suppress_below)
     evidence = _evidence(scanned, settings, views, source)
     computed = [_block(view, evidence) for view in views]
     strata = [block for block in computed if block.stratum]
@@ -147,7 +147,7 @@ def judge(
 # ---------------------------------------------------------------------- views
 
 
-def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[GroupView]:
+def views_of(counts: Counts, reading: Reading, settings: Settings) -> Iterator[GroupView]:
     """Yield every attribute overall, then in each stratum."""
     columns = reading.columns
     chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
@@ -417,7 +417,11 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
 
 
 def require_equal_weights(counts: Counts) -> None:
-    """Raise a UsageError where rows weigh differently: sums of them have no always-valid intervals."""
+    """Raise a UsageError where rows weigh differently, or counts have noise: they have no always-valid intervals."""
+    if counts.private is not None:
+        raise UsageError(
+            "`always_valid`: private counts have noise, and their intervals hold for one look; leave it out"
+        )
     mass, squares, rows = (
         float(table.sum()) for table in (counts.held_weights, counts.held_square_weights, counts.rows)
     )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix import __version__
+from fairfix.auditing.batches import BATCHES, Batch
 from fairfix.data import codec
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
@@ -35,7 +35,7 @@ from fairfix.data.files import open_source
 from fairfix.data.hash_split import Share
 from fairfix.data.names import kept_threshold
 from fairfix.data.numeric_groups import described, rising
-from fairfix.data.quantities import range_of, summed
+from fairfix.data.quantities import LEAST, SUMMED, are_sums, range_of, summed
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.scan import BINS, fixed_grid, scan
@@ -49,12 +49,6 @@ MAX_ENTRIES = 1 << 26
 
 MAX_BINS = 4 * BINS
 """Score bins, which a scan lets become twice as many as it begins with; a table of them is in memory."""
-
-SUMMED = 1e-6
-"""By how much sums of the same numbers in another order may differ, as a share."""
-
-LEAST = 1e-300
-"""Below it squares have few digits."""
 
 MAX_ROWS = 1 << 53
 """Rows, so that their number is exact in floating point."""
@@ -123,6 +117,7 @@ MANIFEST = codec.record(
     pieces=codec.list_of(codec.record(**PIECE_PARTS)),
     share=codec.or_none(Share.of_state),
     private=codec.or_none(lambda value: budget_of(codec.text(value))),
+    batches=BATCHES,
 )
 """Manifest of a counts file, and its kind."""
 
@@ -216,13 +211,15 @@ class CountFile(SavedCounts):
     """Names of the data."""
     inferred: Mapping[str, str] = field(default_factory=dict)
     model: Mapping[str, str] = field(default_factory=dict)
-    """Columns found by name, and the name and hash of the model file, as in a report."""
+    """Columns found by name, and name and hash of the model file."""
     versions: tuple[str, ...] = (__version__,)
     """Versions of fairfix that counted."""
     share: Share | None = None
     """Which share of the data's rows was counted; None for all."""
     private: Fraction | None = None
     """Budget epsilon of the noise in every count (:mod:`fairfix.stats.geometric_noise`); None without noise."""
+    batches: tuple[Batch, ...] = ()
+    """Batches of a state, a piece each; empty for other counts."""
 
     @property
     def name(self) -> str:
@@ -293,11 +290,12 @@ class CountFile(SavedCounts):
             "fairfix": list(self.versions),
             **({} if self.share is None else {"share": str(self.share)}),
             **({} if self.private is None else {"private": self.privacy}),
+            **({"batches": len(self.batches)} if self.batches else {}),
         }
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write the file, whole or not at all, and return its hash; the same counts give the same bytes."""
-        return write(path, _packed(self), COUNTS)
+        return write(path, packed(self), COUNTS)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CountFile:
@@ -362,6 +360,7 @@ def merged(files: Sequence[tuple[str, CountFile]]) -> CountFile:
         tuple(sorted({version for content in contents for version in content.versions})),
         first.share,
         first.private,
+        () if others else first.batches,
     )
 
 
@@ -431,7 +430,8 @@ def _reading_state(reading: Reading) -> dict[str, Any]:
     return dict(plain(columns | {key: getattr(reading, key) for key in READING_PARTS}))
 
 
-def _packed(content: CountFile) -> Artifact:
+def packed(content: CountFile) -> Artifact:
+    """Return the file of counts."""
     pieces = content.pieces
     cells = sorted({cell for piece in pieces for cell in piece.cells})
     place = {cell: i for i, cell in enumerate(cells)}
@@ -462,12 +462,16 @@ def _packed(content: CountFile) -> Artifact:
         manifest["share"] = asdict(content.share)
     if content.private is not None:
         manifest["private"] = str(content.private)
+    if content.batches:
+        manifest["batches"] = list(map(asdict, content.batches))
     return Artifact(plain(manifest), arrays)
 
 
 def _unpacked(content: Artifact) -> CountFile:
     """Return what a file holds, all of it checked before counts are built of it; else a ValueError or UsageError."""
-    held = MANIFEST({"share": None, "private": None, **content.manifest})  # which files from before them lack
+    held = MANIFEST(
+        {"share": None, "private": None, "batches": [], **content.manifest}
+    )  # which most files lack
     columns = Columns(**{key: held["reading"][key] for key in COLUMN_PARTS})
     reading = Reading(columns, **{key: held["reading"][key] for key in READING_PARTS})
     reading.check()
@@ -479,6 +483,7 @@ def _unpacked(content: Artifact) -> CountFile:
     need(list(cells) == sorted(set(cells)), "the cells are not in order")
     cells = [tuple(map(canonical_text, cell)) for cell in cells]
     need(len(set(cells)) == len(cells), "it holds one group in two spellings, such as 1 and 1.0")
+    need(len(held["batches"]) in (0, len(pieces)), "its batches are not those of its counts")
     need(sum(piece["read"] for piece in pieces) <= MAX_ROWS, "it has more rows than can be counted exactly")
     ends = {axis: np.cumsum([0, *(piece[axis] for piece in pieces)]) for axis in ("cells", "entries")}
     state = State({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})
@@ -501,7 +506,9 @@ def _unpacked(content: Artifact) -> CountFile:
         places = {axis: slice(*sums[i : i + 2]) for axis, sums in ends.items()}
         own = {name: arrays[name][places[str(part.shape[0])]] for name, part in parts.items()}
         made.append(_piece(piece, own, cells, reading, private))
-    about = (held[part] for part in ("sources", "inferred", "model", "fairfix", "share", "private"))
+    about = (
+        held[part] for part in ("sources", "inferred", "model", "fairfix", "share", "private", "batches")
+    )
     return CountFile(reading, tuple(made), *about)
 
 
@@ -560,29 +567,12 @@ def _piece(
             else:
                 ends = range_of(name.removeprefix("sums."), reading)
                 need(
-                    _are_sums(pair, total, *ends),
+                    are_sums(pair, total, *ends),
                     f"array {name!r} contains values that are not sums of the rows",
                 )
     per_cell = () if many else ("decisions", *(name for name in arrays if name.startswith("sums.")))
     kept = {name: array for name, array in arrays.items() if name not in ("cell", *per_cell)}
     return Piece(held["read"], excluded, grid, tuple(cells[i] for i in own), kept)
-
-
-def _are_sums(pair: npt.NDArray[Any], total: npt.NDArray[Any], low: float, high: float) -> bool:
-    """Tell whether there are numbers from ``low`` to ``high`` of these total weights that have such sums and squares.
-
-    What is not finite is one, of losses without end.
-    """
-    if not pair.size:  # without weights there are no squared ones
-        return True
-    first, square = pair.T
-    with np.errstate(all="ignore"):
-        spread = np.sqrt(np.abs(square)) * np.sqrt(total) * (1 + SUMMED) + total * LEAST**0.5
-        fits = (square >= 0) & (np.abs(first) <= spread)
-        for end, sign in ((low, -1), (high, 1)):
-            fits &= sign * first <= sign * end * total + SUMMED * total if math.isfinite(end) else True
-    endless = not math.isfinite(high)
-    return bool((fits | (endless & ~np.isfinite(first + square))).all())
 
 
 def _increasing_below(places: npt.NDArray[Any], end: int) -> bool:

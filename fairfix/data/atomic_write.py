@@ -257,6 +257,18 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
         raise
 
 
+@contextmanager
+def exclusively(target: Path) -> Iterator[None]:
+    """Keep other processes that ask for the same file waiting, where the system has locks."""
+    with written(target):
+        handle = os.open(target, os.O_RDONLY)
+    try:
+        _locked(handle)
+        yield
+    finally:
+        os.close(handle)
+
+
 def created(target: Path, content: IO[bytes]) -> bool:
     """Write a file that is not there yet, whole; return whether it was not: else another process has made it."""
     with written(target):

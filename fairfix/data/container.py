@@ -27,11 +27,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fairfix.data.atomic_write import created, exclusively, replacing
 from fairfix.data.codec import json_of, need, shown
 from fairfix.data.files import atomic_output
 from fairfix.data.storage import content_of
 from fairfix.data.urls import name_of, scheme_of
-from fairfix.errors import ArtifactError
+from fairfix.errors import ArtifactError, DataError
 
 PROTOCOL = 1
 # To change the format: raise PROTOCOL; let `read` keep understanding the old number by a branch of its own, tested
@@ -81,6 +82,26 @@ def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) ->
     with atomic_output(path) as file:
         file.write(content)
     return digest(content)
+
+
+def write_over(path: Path, artifact: Artifact, kind: str, held: str | None) -> None:
+    """Write an artifact in place of a file that has the hash ``held``, or of none where that is None.
+
+    A DataError where another process has written the file since it was read: then nothing is.
+    """
+    content = _packed(artifact, kind)
+    other = DataError(
+        f"{path.name} was written by another run at the same time, so this one left it as it is; run it again"
+    )
+    if held is None:
+        if not created(path, io.BytesIO(content)):
+            raise other
+        return
+    with exclusively(path):
+        if digest(_content(path)) != held:
+            raise other
+        with replacing(path) as file:
+            file.write(content)
 
 
 def _packed(artifact: Artifact, kind: str) -> bytes:

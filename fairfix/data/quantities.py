@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fairfix.data.counts import Floats
 from fairfix.data.encoder import Rows
 from fairfix.data.reading import Reading, to_probability
+
+SUMMED = 1e-6
+"""By how much sums of the same numbers in another order may differ, as a share."""
+
+LEAST = 1e-300
+"""Below it squares have few digits."""
 
 
 def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
@@ -63,3 +71,20 @@ def summed(reading: Reading) -> tuple[str, ...]:
     label, score = none if columns.label else None, none if columns.score else None
     rows = Rows(none.astype(np.int64), (), label, score, None, None, 0)
     return tuple(name for name, _ in quantities(rows, reading, losses=True))
+
+
+def are_sums(pair: npt.NDArray[Any], total: npt.NDArray[Any], low: float, high: float) -> bool:
+    """Tell whether there are numbers from ``low`` to ``high`` of these total weights that have such sums and squares.
+
+    What is not finite is one, of losses without end.
+    """
+    if not pair.size:  # without weights there are no squared ones
+        return True
+    first, square = pair.T
+    with np.errstate(all="ignore"):
+        spread = np.sqrt(np.abs(square)) * np.sqrt(total) * (1 + SUMMED) + total * LEAST**0.5
+        fits = (square >= 0) & (np.abs(first) <= spread)
+        for end, sign in ((low, -1), (high, 1)):
+            fits &= sign * first <= sign * end * total + SUMMED * total if math.isfinite(end) else True
+    endless = not math.isfinite(high)
+    return bool((fits | (endless & ~np.isfinite(first + square))).all())

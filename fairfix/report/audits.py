@@ -67,6 +67,10 @@ def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
         from fairfix.report.slices import section  # which has parts of this module
 
         yield section(result, result.slices)
+    if result.state is not None:
+        from fairfix.report.history import section as history_section
+
+        yield history_section(result, result.state, detail=detail)
     for block in result.attributes:
         if block.groups:  # else the attribute is known by probabilities alone
             yield attribute_section(block, result, detail=detail)

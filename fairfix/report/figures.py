@@ -12,6 +12,7 @@ from fairfix.report.audits import GROUP, group_metrics
 from fairfix.report.classes import by_gap, gap_id, gap_metrics, gap_of
 from fairfix.report.comparisons import slack_of
 from fairfix.report.frontier import NOTHING, Panel, panels, quality_of
+from fairfix.report.history import title_of
 from fairfix.report.layout import (
     GROUP_METRICS,
     Columns,
@@ -24,7 +25,7 @@ from fairfix.report.layout import (
 )
 from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
 from fairfix.report.true_groups import TITLES
-from fairfix.schema.audit import Audited, Noise, NoiseFigure
+from fairfix.schema.audit import Audited, Noise, NoiseFigure, State
 from fairfix.schema.classes import Classes
 from fairfix.schema.common import Block, Distribution, Estimate, Group, Number, SavedResult
 from fairfix.schema.compare import Compare
@@ -42,6 +43,9 @@ DRAWN = (
     *("true_positive_rate.difference", "equalized_odds.difference"),
 )
 """Comparisons of true groups that have a picture."""
+
+LAST = 26
+"""Batches in the picture of a gap, the last ones."""
 
 HINTS = {"gaps": "gaps, smaller is better", "ratios": "ratios, nearer to 1 is better", "rates": "rates"}
 """Rows of a proof that share an axis, in words."""
@@ -428,6 +432,27 @@ def slices(search: SliceSearch) -> Iterator[Part]:
     yield Part(figures=(Figure(heading, svg.dots(rows, span, overall), description, grid, captioned=True),))
 
 
+def history(state: State) -> Iterator[Part]:
+    """Yield a picture of each gap after the last batches, with the intervals of all looks."""
+    for trace in state.traces:
+        rows = [
+            _dot(f"batch {i + 1}, {batch.added[:10]}", total)
+            for i, (batch, total) in enumerate(zip(state.batches, trace.totals, strict=True))
+        ][-LAST:]
+        heading = f"By {trace.attribute}: {title_of(trace)}, in the total so far"
+        span = svg.span_of(_ends(rows), zero=True)
+        description = f"{heading}, after each batch with its interval: {rows[-1].text} after the last one."
+        grid = Grid(
+            ("after", *NUMBERS),
+            tuple(
+                (row.name, *_numbers(total)) for row, total in zip(rows, trace.totals[-LAST:], strict=True)
+            ),
+            1,
+            heading,
+        )
+        yield Part(figures=(Figure(heading, svg.dots(rows, span), description, grid, captioned=True),))
+
+
 def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
     """Yield the pictures of a section of an audit, or of an evaluation."""
     about = section.about
@@ -441,10 +466,12 @@ def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
         yield from slices(about)
     elif isinstance(about, Noise):
         yield from true_gaps(about)
+    elif isinstance(about, State):
+        yield from history(about)
 
 
 PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[Part]]] = dict.fromkeys(
-    ("attribute", "proof", "true groups", "classes", "fitted", "slices"), _drawn
+    ("attribute", "proof", "true groups", "classes", "fitted", "slices", "history"), _drawn
 )
 """Pictures of a section of a result, by the kind of the section; others have none."""
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS, Catalogue
-from fairfix.schema.audit import Noise
+from fairfix.schema.audit import Noise, State
 from fairfix.schema.common import (
     Block,
     Change,
@@ -163,7 +163,15 @@ class Grid:
 
 
 About = (
-    Block | Noise | SliceSearch | Evaluation | GroupChanges | tuple[Check, ...] | tuple[GroupRule, ...] | None
+    Block
+    | Noise
+    | SliceSearch
+    | State
+    | Evaluation
+    | GroupChanges
+    | tuple[Check, ...]
+    | tuple[GroupRule, ...]
+    | None
 )
 """A part of a result that a section is about."""
 

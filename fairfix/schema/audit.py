@@ -18,6 +18,7 @@ from fairfix.schema.common import (
     Fraction,
     Group,
     NotComputed,
+    Number,
     Part,
     Positive,
     Settings,
@@ -222,6 +223,58 @@ class Template(Part, frozen=True, kw_only=True):
     tables: tuple[TemplateTable, ...]
 
 
+# ---------------------------------------------------------------------- states
+
+
+class StateBatch(Part, frozen=True, kw_only=True):
+    """Rows that were added to a state at once."""
+
+    source: str
+    added: str
+    """Time in UTC."""
+    rows: Count
+
+
+class Trace(Part, frozen=True, kw_only=True):
+    """The gap between the two groups that are furthest apart in the total: first minus second."""
+
+    attribute: str
+    metric: str
+    groups: tuple[str, str]
+    batches: tuple[float | None, ...]
+    """In each batch alone."""
+    totals: tuple[Number, ...]
+    """In all batches up to each, with intervals that hold for all of them and all pairs at once."""
+
+
+class Drift(Part, frozen=True, kw_only=True):
+    """A change of the gap between two groups: first minus second, before a batch and since then."""
+
+    attribute: str
+    metric: str
+    groups: tuple[str, str]
+    since: Positive
+    """Number of the batch, from 1."""
+    before: Number
+    after: Number
+
+
+class State(Part, frozen=True, kw_only=True):
+    """Batches of a state, and what became of gaps in them."""
+
+    batches: Annotated[tuple[StateBatch, ...], Meta(min_length=1)]
+    traces: tuple[Trace, ...]
+    drifts: tuple[Drift, ...]
+
+    def __post_init__(self) -> None:
+        """Require a number for each batch, and changes at one of them."""
+        many = len(self.batches)
+        if any(len(one.batches) != many or len(one.totals) != many for one in self.traces):
+            raise ValueError("a gap does not have a number for each batch")
+        if any(not 2 <= one.since <= many for one in self.drifts):
+            raise ValueError("a gap changed at a batch that there is not")
+
+
 class Audited(CheckedResult, frozen=True, kw_only=True):
     """Fields of audits with two classes and with many."""
 
@@ -249,6 +302,7 @@ class Audit(Audited, frozen=True, kw_only=True, tag_field="schema", tag=schema_i
     noise: Noise | None = None
     profile: Template | None = None
     slices: SliceSearch | None = None
+    state: State | None = None
 
 
 def require_blocks(blocks: tuple[Block, ...], used: int) -> None:

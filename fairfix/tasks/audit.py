@@ -121,7 +121,13 @@ def _run(request: AuditRequest) -> AuditResult:
 
         spec = read_profile(request.profile)
     counts = counts_of(request.data)
-    if counts is not None:
+    state = None
+    if request.state is not None:
+        from fairfix.tasks.state import GrowingState
+
+        state = GrowingState.of(request, counts)
+        counts, request = state.content, state.request
+    elif counts is not None:
         request = of_counts(request)
     else:
         check_bands(request)
@@ -204,8 +210,15 @@ def _run(request: AuditRequest) -> AuditResult:
 
         assert data is not None
         content = with_slices(content, asked, data)
+    if counts is not None and counts.batches and report.settings.always_valid:
+        from fairfix.auditing.history import history
+
+        content = fields_replaced(content, state=history(counts, report.settings))
     content = with_waivers(content, waivers, request)
-    return AuditResult(with_record(content, request, None if data is None else data.source), report)
+    result = AuditResult(with_record(content, request, None if data is None else data.source), report)
+    if state is not None:
+        state.save()
+    return result
 
 
 def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | None:
@@ -312,7 +325,7 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
         checks=read_checks(request.check)[0],
         gate_on=request.gate_on,
         suppress_below=request.suppress_below,
-        always_valid=request.always_valid,
+        always_valid=request.always_valid or request.state is not None,
     )
 
 

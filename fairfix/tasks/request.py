@@ -509,8 +509,8 @@ class AuditRequest(GateRequest):
     reads: ClassVar = {
         "features": (("model", "similar"), "it is read with `model` or `similar`"),
         "id": (
-            ("baseline", "similar", "validation"),
-            "row IDs are used only by `baseline`, `similar` and `validation`",
+            ("baseline", "similar", "state", "validation"),
+            "row IDs are used only by `baseline`, `similar`, `state` and `validation`",
         ),
         "seed": (
             ("similar", "noise", "validation"),
@@ -534,6 +534,11 @@ class AuditRequest(GateRequest):
         False,
         "Make intervals that hold for all looks at once, for data that grow between audits: weekly, or at every "
         "commit.",
+        common=True,
+    )
+    state: Any = source(
+        "File of counts that grows: add the rows of DATA to it, once, and audit the total with always-valid intervals. "
+        "The report shows each batch, and since when a gap has changed.",
         common=True,
     )
     profile: str | None = parameter(
@@ -792,11 +797,15 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         "which cells are left out depends on exact numbers of rows; the noise hides small groups too",
     ),
     ("count", ("id",), "an ID belongs to one person, and a row with a count represents many"),
-    (
-        "always_valid",
-        ("baseline", "noise", "similar", "slices", "profile", f"task={MULTICLASS}"),
-        "its intervals are for one look",
+    *(
+        (
+            name,
+            ("baseline", "noise", "similar", "slices", "profile", f"task={MULTICLASS}"),
+            "its intervals are for one look",
+        )
+        for name in ("always_valid", "state")
     ),
+    ("state", ("suppress_below",), "it keeps the counts of all groups"),
     (
         "guarantee",
         ("unlabelled",),

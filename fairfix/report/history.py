@@ -1,0 +1,75 @@
+"""The section of a state: its batches, gaps in each and in the total so far, and since when one has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.results import in_percent
+from fairfix.report.answer import sentence
+from fairfix.report.layout import Grid, Section, interval, show
+from fairfix.report.percent_format import points
+from fairfix.schema.audit import Audit, State, Trace
+from fairfix.schema.common import Number
+
+SHORT = 8
+"""Batches in the table of the short report, the last ones."""
+
+
+def section(result: Audit, state: State, *, detail: bool) -> Section:
+    """Return what became of gaps, batch by batch."""
+    lines = tuple(_changes(result, state))
+    first = 0 if detail else max(len(state.batches) - SHORT, 0)
+    if first:
+        lines += (f"{first:,} earlier batches: use --detail or JSON",)
+    grids = tuple(_grid(state, one, first) for one in state.traces)
+    return Section("History", lines, grids, "history", state)
+
+
+def title_of(trace: Trace) -> str:
+    """Return the gap of a trace in words."""
+    first, second = trace.groups
+    return f"{METRICS[trace.metric].title} of {first} minus {second}"
+
+
+def _changes(result: Audit, state: State) -> Iterator[str]:
+    """Yield which gaps have changed, or that none is shown to have."""
+    sure = f"{in_percent(result.settings.confidence)} always-valid CI"
+    for one in state.drifts:
+        batch = state.batches[one.since - 1]
+        before, after = (_ends(end, _written(one.metric)) for end in (one.before, one.after))
+        yield sentence(
+            f"by {one.attribute}, the gap in {METRICS[one.metric].phrase} has changed: {one.groups[0]} minus "
+            f"{one.groups[1]} was {before} before batch {one.since} (added {batch.added}), and is {after} since then "
+            f"({sure}s)"
+        )
+    if len(state.batches) > 1 and not state.drifts:
+        yield "No change of a gap between two groups is shown."
+
+
+def _written(metric: str) -> Callable[[float], str]:
+    return points if METRICS[metric].percent else show
+
+
+def _ends(one: Number, write: Callable[[float], str]) -> str:
+    """Return a number with its interval."""
+    value, low, high = (write(end) for end in (one.value or 0.0, one.low or 0.0, one.high or 0.0))
+    return f"{value} [{low.removesuffix(' points')} to {high.removesuffix(' points')}]"
+
+
+def _grid(state: State, trace: Trace, first: int) -> Grid:
+    """Return the table of a gap."""
+    rows = tuple(
+        (
+            str(i + 1),
+            batch.source,
+            batch.added.removesuffix("+00:00"),
+            f"{batch.rows:,}",
+            show(own),
+            interval(total),
+        )
+        for i, (batch, own, total) in enumerate(zip(state.batches, trace.batches, trace.totals, strict=True))
+        if i >= first
+    )
+    headings = ("batch", "data", "added (UTC)", "rows", "in the batch", "in the total so far")
+    return Grid(headings, rows, 3, f"By {trace.attribute}: {title_of(trace)}")

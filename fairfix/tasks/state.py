@@ -1,0 +1,140 @@
+"""States: counts that grow by a batch of rows at each audit, and refuse the same rows twice."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fairfix.auditing.batches import Batch
+from fairfix.auditing.countfile import CountFile, Piece, count, packed, require_alike
+from fairfix.data.atomic_write import check_writable
+from fairfix.data.container import COUNTS, fingerprint, write_over
+from fairfix.data.files import Source
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.row_hash import hashes_of
+from fairfix.data.urls import is_dry, scheme_of, shown_url
+from fairfix.data.workers import workers_of
+from fairfix.errors import DataError, UsageError
+from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
+from fairfix.models.scored_source import ScoredSource
+from fairfix.tasks.count import model_of
+from fairfix.tasks.dataset import explaining, log, open_data
+from fairfix.tasks.request import OF_ROWS, AuditRequest
+
+KEY = hashlib.blake2b(b"batch", digest_size=16).digest()
+"""Key of the hashes of rows."""
+
+
+@dataclass(frozen=True)
+class GrowingState:
+    """A state with the rows of an audit added, which :meth:`save` writes."""
+
+    path: Path
+    held: str | None
+    """Hash of the file that it was read from; None for a new one."""
+    content: CountFile
+    request: AuditRequest
+    """Request of an audit of the total."""
+
+    @classmethod
+    def of(cls, request: AuditRequest, counts: CountFile | None) -> GrowingState:
+        """Return the state of a request with its rows, or its ``counts``, added.
+
+        Raises
+        ------
+        UsageError, DataError, ArtifactError
+            The state is damaged, was counted in another way, or has these rows already.
+        """
+        path = _path_of(request.state)
+        held = fingerprint(path) if path.exists() else None
+        old = CountFile.load(path) if held else None
+        if old is not None and not old.batches:
+            raise UsageError(
+                f"`state`: {path.name} has counts without batches, so rows could be added twice; name a new file"
+            )
+        batch, mark = _counted(request) if counts is None else (counts, _mark_of(counts))
+        if counts is not None and (counts.batches or counts.share is not None):
+            what = "a state" if counts.batches else "counts of a part of the rows"
+            raise UsageError(f"`state`: the data is {what}; name the rows of a batch, or their counts")
+        if not batch.used:
+            raise DataError(f"{batch.name} has no rows to add to {path.name}; name a file with rows")
+        name = batch.name
+        if old is not None:
+            require_alike((path.name, old), (name, batch), "cannot be added")
+            for i, one in enumerate(old.batches):
+                if one.fingerprint == mark:
+                    raise DataError(
+                        f"the rows of {name} are in {path.name} already, as batch {i + 1} ({one.source}, "
+                        f"{one.added}); to audit the total, run 'fairfix audit {path.name} --always-valid'. If they "
+                        "are other rows with the same values, name an `id`"
+                    )
+        before = old or replace(batch, pieces=())
+        total = replace(
+            before,
+            pieces=(*before.pieces, Piece.of(batch.counts())),
+            sources=(path.name,),
+            versions=tuple(sorted({*before.versions, *batch.versions})),
+            batches=(
+                *before.batches,
+                Batch(name, datetime.now(UTC).replace(microsecond=0).isoformat(), mark),
+            ),
+        )
+        unset: dict[str, Any] = {part.name: part.default for part in fields(request) if part.name in OF_ROWS}
+        return cls(path, held, total, replace(request, **unset))
+
+    def save(self) -> None:
+        """Write the file, whole or not at all."""
+        write_over(self.path, packed(self.content), COUNTS, self.held)
+        log.info("added batch %d to %s", len(self.content.batches), self.path.name)
+
+
+def _path_of(state: Any) -> Path:
+    """Return the file of a state."""
+    if not isinstance(state, (str, os.PathLike)):
+        raise UsageError(f"`state` takes a path, not a value of type {type(state).__name__}")
+    if scheme_of(state):
+        raise UsageError(
+            f"`state={shown_url(os.fspath(state))}`: a state is a file on this machine; name a path"
+        )
+    if is_dry():
+        raise UsageError("`dry_run`: leave out `state`, which is written")
+    path = Path(state)
+    if not path.parent.is_dir():
+        raise DataError(
+            f"`state={path}`: there is no folder {path.parent}; make it, or name a file elsewhere"
+        )
+    check_writable(path)
+    return path
+
+
+def _counted(request: AuditRequest) -> tuple[CountFile, str]:
+    """Return the counts of rows, and the hash of these."""
+    data = open_data(replace(request, id=None))
+    about: dict[str, Any] = {"inferred": data.inferred, "model": model_of(data)}
+    with explaining(data), workers_of(request.cluster, request.threads) as workers:
+        counted = count(data.source.read_by(workers), data.reading, **about)
+    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    if request.id is not None:
+        source.require([request.id])
+    with explaining(data):
+        return counted, fingerprint_of(source, request.id)
+
+
+def fingerprint_of(source: Source, id_: str | None = None) -> str:
+    """Return a hash of the rows of a source in any order: of their IDs, or else of all their values."""
+    kinds = identity_columns(source.schema, Reading(Columns((), id=id_)))
+    rows = total = 0
+    for part in source.parts(list(kinds), {name: IDENTITY_TYPES[kind] for name, kind in kinds.items()}):
+        for batch in part.batches():
+            hashes = hashes_of(identities(batch.select(list(kinds)).columns, kinds), KEY)
+            rows, total = rows + hashes.size, (total + int(hashes.sum())) % (1 << 64)
+    return f"{rows}-{total:016x}"
+
+
+def _mark_of(counts: CountFile) -> str:
+    """Return a hash of counts."""
+    return hashlib.sha256("".join(piece.digest for piece in counts.pieces).encode()).hexdigest()
