@@ -81,6 +81,10 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
             "limits that contain the population value in 95% of samples (`confidence`), for all groups at "
             "once"
         ),
+        "always-valid interval": (
+            "an interval that holds for all looks at growing data at once, however many (`always_valid`)"
+        ),
+        "state": ("a file of counts to which each audit adds the rows of a batch, once (`state`)"),
         "bound": (
             "the largest error of a number computed from score bins; it is arithmetic, not sampling error"
         ),

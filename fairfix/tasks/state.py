@@ -103,6 +103,8 @@ def _path_of(state: Any) -> Path:
     if is_dry():
         raise UsageError("`dry_run`: leave out `state`, which is written")
     path = Path(state)
+    if path.exists() and not path.is_file():
+        raise DataError(f"`state={path}` is not a regular file; name a file that is, or a new one")
     if not path.parent.is_dir():
         raise DataError(
             f"`state={path}`: there is no folder {path.parent}; make it, or name a file elsewhere"

@@ -508,6 +508,11 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "baseline": lambda d: d.draw.choice(
         (lambda: "missing.json", lambda: "<data>", lambda: d.column("score"), lambda: d.file("more", _more))
     )(),
+    "state": lambda d: (
+        d.draw.choice(("no/such/folder/x", ".", "/dev/stdout", "<data>", "", "s3://x/y.counts"))
+        if d.wild()
+        else "grown.counts"
+    ),
     "unlabelled": lambda d: d.file("more", _more),
     "holdout": lambda d: (
         d.number(0.3, 0.5, 0.1, 0.0) if not d.wild() else d.draw.choice(("missing.counts", "<data>"))
@@ -612,6 +617,7 @@ SELDOM = {
     "delimiter": 0.2,
     "decimal": 0.4,
     "baseline": 0.2,
+    "state": 0.4,
     "similar": 0.3,
     "force": 0.5,
     "learner": 0.3,
