@@ -72,7 +72,7 @@ def test_what_has_no_such_interval_is_left_out_with_the_reason() -> None:
     """A check of it cannot pass, and real-valued predictions have their rates and means left out."""
     result = audited(people(), check="auc.min>=0.1")
     reasons = {one["metric"] for one in result["not_computed"]}
-    assert {"auc", "calibration_error", "scoring_rate", "log_loss"} <= reasons
+    assert {"auc", "calibration_error", "scoring_rate", "log_loss", "mcc", "balanced_accuracy"} <= reasons
     assert [(one["verdict"], one["code"]) for one in result["checks"]] == [("undecided", "not_computed")]
     frame = people().assign(label=lambda one: one["score"] * 100)
     real = fairfix.audit(
@@ -139,6 +139,13 @@ def test_equal_weights_are_none_and_unequal_ones_are_refused() -> None:
         assert (one["low"], one["high"]) == pytest.approx((other["low"], other["high"]), abs=1e-9)
     with pytest.raises(UsageError, match="weight"):
         audited(frame.assign(w=frame["score"]), weight="w")
+
+
+def test_counts_with_noise_are_refused() -> None:
+    """The noise of private counts is no part of these limits."""
+    counts = fairfix.count(people(), protected="group", label="label", prediction="decision", private=1.0)
+    with pytest.raises(UsageError, match="private"):
+        fairfix.audit(counts, always_valid=True)
 
 
 @pytest.mark.parametrize(
