@@ -52,10 +52,10 @@ demo: $(VENV)/base.stamp ## Set up from nothing and run the main job on sample_d
 	@mkdir -p $(DEMO)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh $(DEMO)
 
-test: $(VENV)/test.stamp ## Set up from nothing and run all tests
-	$(PYTEST)
+test: $(VENV)/test.stamp ## Set up from nothing and run the tests, but for slow ones
+	$(PYTEST) -m 'not slow'
 
-test-full: $(VENV)/test.stamp ## All tests with all their examples and worlds, of which a pull request draws a third
+test-full: $(VENV)/test.stamp ## All tests, the slow ones too, with all their examples and worlds
 	HYPOTHESIS_PROFILE=full $(PYTEST)
 
 quick: $(VENV)/dev.stamp ## Set up from nothing; lint, and the tests of what changed since main

@@ -1,6 +1,6 @@
 """What Hypothesis and loops over worlds draw: how many in a pull request, and how many in full.
 
-``HYPOTHESIS_PROFILE`` chooses: ``project`` draws a third of the examples and worlds, ``full`` (``make test-full``) and
+``HYPOTHESIS_PROFILE`` chooses: ``project`` draws a fifth of the examples and worlds, ``full`` (``make test-full``) and
 ``explore`` draw all. A law that counts how often something happens has a fixed number of worlds and does not ask here.
 """
 
@@ -15,7 +15,7 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "project")
 
 def examples(most: int) -> int:
     """Return how many examples of at most ``most`` the profile draws; a few are always drawn."""
-    return most if PROFILE != "project" else max(most // 3, min(most, 3))
+    return most if PROFILE != "project" else max(most // 5, min(most, 3))
 
 
 def load_profile() -> None:
