@@ -464,7 +464,7 @@ function begin() {
       update();
     });
   at("controls").addEventListener("submit", (event) => event.preventDefault());
-  at("reset").addEventListener("click", (event) => {
+  at("restore").addEventListener("click", (event) => {
     event.preventDefault();
     at("controls").reset();
     Object.assign(state, { attribute: 0, metric: "selection_rate", mode: "one", gap: NO_LIMIT, fp: 1, fn: 1 });

@@ -72,7 +72,10 @@ class Explored:
         import html
 
         shown = html.escape(self.html, quote=True)
-        return f'<iframe srcdoc="{shown}" sandbox="allow-scripts" title="fairfix explore" style="{FRAME}"></iframe>'
+        return (
+            f'<iframe srcdoc="{shown}" sandbox="allow-scripts" allow="clipboard-write" title="fairfix explore" '
+            f'style="{FRAME}"></iframe>'
+        )
 
 
 def run_explore(request: ExploreRequest) -> Explored:

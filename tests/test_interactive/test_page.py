@@ -282,6 +282,57 @@ def test_it_fits_screens_and_paper_and_axe_finds_no_fault(folder: Path, browser:
     assert [(one["id"], one["nodes"][0]["html"][:200]) for one in faults] == []
 
 
+ALL_CONTROLS = """() => {
+    const seen = new Set(), at = (id) => document.getElementById(id)
+    const set = (id, to, event) => { at(id).value = to; at(id).dispatchEvent(new Event(event)) }
+    for (const attribute of at('attribute').options) {
+        set('attribute', attribute.value, 'change')
+        for (const metric of at('metric').options) {
+            set('metric', metric.value, 'change')
+            for (const mode of document.querySelectorAll('input[name="mode"]:enabled')) {
+                mode.click()
+                for (const [gap, fp, fn, place] of [[0, 1, 3, 'min'], [3, 0, 1, 'max'], [61, 0, 0, 'min']]) {
+                    set('gap', gap, 'input')
+                    set('fp', fp, 'input')
+                    set('fn', fn, 'input')
+                    for (const slider of [at('threshold'), document.querySelector('#groups input')]) {
+                        slider.value = slider[place]
+                        slider.dispatchEvent(new Event('input'))
+                    }
+                }
+                seen.add(document.querySelector('main').textContent.match(/NaN|undefined%|Infinity|\\[object/)?.[0])
+            }
+        }
+    }
+    at('restore').click()
+    return [...seen].filter(Boolean)
+}"""
+"""Goes through the controls, and returns what is no number or text for a reader; at last back to where it began."""
+
+
+@pytest.mark.parametrize("odd", ["two rows", "one score", "no labels"])
+def test_controls_do_no_harm_on_odd_rows(odd: str, folder: Path, browser: Any) -> None:
+    """Whatever is undefined in them: the console is silent, no number is none, and the way back leads to the start."""
+    frame = people(2 if odd == "two rows" else 60).assign(race=lambda own: [*"ab"] * (len(own) // 2))
+    if odd == "no labels":
+        explored = fairfix.explore(frame.drop(columns="label"), protected=["race", "town"], score="score")
+    elif odd == "one score":
+        frame = frame.assign(score=0.5)
+        explored = fairfix.explore(frame, protected=["race", "town"], score="score", weight="weight")
+    else:
+        explored = fairfix.explore(frame.assign(label=1), protected="race", score="score")
+    explored.save(folder / "odd.html")
+    said: list[str] = []
+    page = opened(browser, folder / "odd.html", said)
+    before = page.inner_text("body")
+
+    assert page.evaluate(ALL_CONTROLS) == []
+    page.wait_for_timeout(100)  # the frontier is drawn when the controls rest
+    assert page.inner_text("body") == before
+    assert said == []
+    page.close()
+
+
 def test_no_other_script_runs_in_it(folder: Path, browser: Any) -> None:
     """What found its way into the page neither runs nor fetches."""
     text = (folder / "rows.html").read_text(encoding="utf-8")
