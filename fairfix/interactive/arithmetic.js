@@ -350,7 +350,27 @@ function audit(content, counts, chances, moved, names) {
   return out;
 }
 
-/** Accuracy, balanced accuracy, cost per 100 and selected part of all rows together. */
+/**
+ * A rate of all rows together, with limits. Those of moved thresholds that differ between groups are the means of the
+ * groups' limits, which hold all at once; parts of groups are taken as fixed.
+ */
+function rateOfAll(content, name, counts, chances, moved) {
+  const rate = content.rates.find((one) => one.name === name);
+  const alpha = 1 - content.confidence;
+  const sums = rateSums(rate, counts.map((one, k) => confusion(one, chances[k])));
+  const [own] = proportions([[0, 1, 2, 3].map((part) => sum(sums.map((one) => one[part])))], Boolean(content.mass));
+  if (!moved) return { value: own.value, limits: exactLimits([own], alpha)[0] };
+  if (chances.every((chance) => chance.every((one, b) => one === chances[0][b]))) {
+    const added = (part) => counts[0][part].map((bins, label) => bins.map((_, b) => sum(counts.map((one) => one[part][label][b]))));
+    const pooled = { mass: added("mass"), square: added("square") };
+    return { value: own.value, limits: bandLimits(rate, [pooled], [chances[0]], alpha)[0] };
+  }
+  const limits = bandLimits(rate, counts, chances, sidak(alpha, counts.length));
+  const masses = sums.map(([s, , f]) => s + f);
+  return { value: own.value, limits: [0, 1].map((end) => sum(limits.map((one, k) => one[end] * masses[k])) / sum(masses)) };
+}
+
+/** Balanced accuracy and cost per 100 of all rows together. */
 function overall(content, counts, chances, costs) {
   const total = [[0, 0], [0, 0]];
   counts.forEach((one, k) =>
@@ -359,10 +379,8 @@ function overall(content, counts, chances, costs) {
   const [[tn, fp], [fn, tp]] = total;
   const all = tn + fp + fn + tp;
   return {
-    accuracy: (tp + tn) / all,
     balanced: (divided(tp, tp + fn) + divided(tn, tn + fp)) / 2,
     cost: (100 * (costs.fp * fp + costs.fn * fn)) / all,
-    selected: (tp + fp) / all,
   };
 }
 
@@ -612,4 +630,4 @@ function frontier(content, counts, constraint, gaps, costs) {
 }
 
 if (typeof module !== "undefined")
-  module.exports = { above, audit, betaQuantile, changes, frontier, grouped, optimum, overall, verdict };
+  module.exports = { above, audit, betaQuantile, changes, frontier, grouped, optimum, overall, rateOfAll, verdict };

@@ -1,7 +1,7 @@
 "use strict";
 // What is drawn: controls, tables and pictures of the numbers of arithmetic.js. No number is computed here.
 
-/* global above, audit, changes, frontier, grouped, isDefined, optimum, overall, verdict */
+/* global above, audit, changes, frontier, grouped, isDefined, optimum, overall, rateOfAll, verdict */
 
 const content = JSON.parse(document.getElementById("content").textContent);
 const at = (id) => document.getElementById(id);
@@ -93,22 +93,31 @@ const BARS = 48;
 const WIDTH = 300;
 const inside = (share) => 4 + Math.min(Math.max(share, 0), 1) * (WIDTH - 8);
 
-/** The first and the last threshold worth a step of a slider: the scores of rows, and the original threshold. */
+/** The thresholds worth a step of a slider, from the first to the last, and the axis of the scores that rows have. */
 function reach() {
   const there = content.edges.flatMap((_, b) => (content.rows.some((cell) => cell.some((bins) => bins[b])) ? [b] : []));
-  return [Math.min(there[0], ORIGINAL), Math.max(Math.min(there.at(-1) + 1, content.edges.length - 1), ORIGINAL)];
+  const first = Math.min(there[0], ORIGINAL);
+  const last = Math.max(Math.min(there.at(-1) + 1, content.edges.length - 1), ORIGINAL);
+  const long = content.edges[last] - content.edges[first];
+  const more = there.at(-1) === last ? long / Math.max(last - first, 1) || 1 : 0; // the last bin has no end
+  return { first, last, low: content.edges[first], long: long + more };
 }
-const [FIRST, LAST] = reach();
-const AXIS = { low: content.edges[FIRST], long: content.edges[LAST] - content.edges[FIRST] || 1 };
+const AXIS = reach();
 const onAxis = (score) => inside((score - AXIS.low) / AXIS.long);
 
-/** Bars of a group's scores: the part with label 1 is filled. The line of the threshold is drawn later. */
+/** Bars of a group's scores: the part with label 1 is filled; rows of a bin lie evenly in it. The threshold is drawn later. */
 function bars(group) {
   const heights = Array.from({ length: BARS }, () => [0, 0]);
+  const placeOfBin = (b) => ((b < content.edges.length ? content.edges[b] : AXIS.low + AXIS.long) - AXIS.low) / AXIS.long * BARS;
   group.mass.forEach((bins, label) =>
     bins.forEach((mass, b) => {
-      const place = Math.floor(((content.edges[b] - AXIS.low) / AXIS.long) * BARS);
-      heights[Math.min(Math.max(place, 0), BARS - 1)][label] += mass;
+      if (!mass) return;
+      const from = Math.min(Math.max(placeOfBin(b), 0), BARS - 1);
+      const to = Math.min(Math.max(placeOfBin(b + 1), from + 1e-9), BARS);
+      for (let k = Math.floor(from); k < to; k += 1) {
+        const part = (Math.min(to, k + 1) - Math.max(from, k)) / (to - from);
+        heights[k][label] += mass * part;
+      }
     }),
   );
   const most = Math.max(...heights.map(([a, b]) => a + b)) || 1;
@@ -187,7 +196,8 @@ function buildGroups() {
   at("groups").tBodies[0].replaceChildren(
     ...shown.map((k) => {
       const rows = counts[k].rows.flat().reduce((a, b) => a + b, 0);
-      const slider = made("input", { type: "range", min: FIRST, max: LAST, step: 1, "aria-label": `Threshold of ${names[k]}` });
+      const slider = made("input", { type: "range", min: AXIS.first, max: AXIS.last, step: 1, "aria-label": `Threshold of ${names[k]}` });
+      slider.style.setProperty("--part", (content.edges[AXIS.last] - AXIS.low) / AXIS.long);
       slider.addEventListener("input", () => {
         state.places[k] = slider.valueAsNumber;
         update();
@@ -268,18 +278,24 @@ function answer(result, moved) {
   }
 }
 
-function fillAll(chances, result, first) {
-  const [here, there] = [chances, original()].map((own) => overall(content, counts, own, costs()));
+function fillAll(chances, moved, result, first) {
+  const both = [[chances, moved], [original(), false]];
+  const rate = (name) => both.map(([own, was]) => gap(ofAll(name, own, was), percent));
+  const ofAll = (name, own, was) => {
+    const { value, limits } = rateOfAll(content, name, counts, own, was);
+    return { value, low: limits[0], high: limits[1] };
+  };
   const gap = ({ value, low, high }, write) => `${write(value)} (${write(low)} to ${write(high)})`;
   const ratio = (x) => rounded(x, 3);
   const rows = [
     [`${title()}, largest difference between groups, points`, ...[result, first].map((one) => gap(one.gaps[state.metric].difference, points))],
     [`${title()}, smallest ratio between groups`, ...[result, first].map((one) => gap(one.gaps[state.metric].ratio, ratio))],
-    ["selected", percent(here.selected), percent(there.selected)],
+    ["selected", ...rate("selection_rate")],
   ];
+  const [here, there] = content.labelled ? both.map(([own]) => overall(content, counts, own, costs())) : [];
   if (content.labelled) {
     rows.push(
-      ["accuracy", percent(here.accuracy), percent(there.accuracy)],
+      ["accuracy", ...rate("accuracy")],
       ["balanced accuracy", percent(here.balanced), percent(there.balanced)],
       ["cost per 100 rows", rounded(here.cost, 2), rounded(there.cost, 2)],
     );
@@ -398,7 +414,8 @@ function update() {
   at("one").hidden = state.mode !== "one";
   at("threshold").value = state.places[0];
   at("threshold").setAttribute("aria-valuetext", String(content.edges[state.places[0]]));
-  at("threshold-text").textContent = content.edges[state.places[0]];
+  const { value } = rateOfAll(content, "selection_rate", counts, chances, false);
+  at("threshold-text").textContent = `${content.edges[state.places[0]]}, ${percent(value)} selected`;
   at("gap").value = state.gap;
   at("gap-text").textContent = state.gap === NO_LIMIT ? "no limit" : `${points(limit())} points`;
   at("gap").setAttribute("aria-valuetext", at("gap-text").textContent);
@@ -407,7 +424,7 @@ function update() {
   at("groups-caption").textContent = `Groups by ${attribute().name}`;
   answer(result, moved);
   fillGroups(chances, result);
-  const totals = fillAll(chances, result, first);
+  const totals = fillAll(chances, moved, result, first);
   fillFrontier(result, first, totals);
   fillCommand();
 }
@@ -421,6 +438,7 @@ function about() {
   if (content.labelled)
     parts.push("The best thresholds have the lowest cost on these rows; where a threshold alone cannot meet the gap, scores in between are selected with a probability.");
   else parts.push("Without labels there are no error rates, no costs and no best thresholds.");
+  if (content.mass) parts.push("With weights, intervals of moved thresholds use the effective number of rows.");
   if (content.hidden) parts.push(`Groups of fewer than ${content.hidden} rows are left out, with all of their rows.`);
   at("about").replaceChildren(...parts.map((one) => made("li", {}, one)));
   at("looked").textContent = `Exploration: these thresholds were moved after the data were looked at, so intervals hold for all thresholds and groups at once, by the inequality of Dvoretzky, Kiefer and Wolfowitz; confirm a choice on other rows.`;
@@ -430,8 +448,8 @@ function begin() {
   at("attribute").replaceChildren(...content.attributes.map(({ name }, k) => made("option", { value: k }, name)));
   const metrics = [...content.rates.filter(({ needs }) => needs.includes("decision")), ...(content.labelled ? [{ name: "equalized_odds", title: content.odds_title }] : [])];
   at("metric").replaceChildren(...metrics.map((one) => made("option", { value: one.name }, one.title)));
-  at("threshold").min = FIRST;
-  at("threshold").max = LAST;
+  at("threshold").min = AXIS.first;
+  at("threshold").max = AXIS.last;
   for (const part of document.querySelectorAll(".costs, #best")) part.hidden = !content.labelled;
   at("attribute").addEventListener("change", () => {
     state.attribute = Number(at("attribute").value);

@@ -13,8 +13,11 @@ const done = JSON.parse(require("node:fs").readFileSync(0, "utf8")).map((job) =>
   }
   const chances = rule(job.places);
   const result = page.audit(content, counts, chances, job.moved);
+  const all = Object.fromEntries(
+    content.rates.map(({ name }) => [name, page.rateOfAll(content, name, counts, chances, job.moved)]),
+  );
   const verdicts = (job.limits ?? []).map((limit) => page.verdict(result.gaps.selection_rate.difference, limit));
   const changes = page.changes(counts, rule(job.places.map(() => content.edges.indexOf(content.start))), chances);
-  return { ...result, verdicts, changes, overall: content.labelled ? page.overall(content, counts, chances, costs) : null };
+  return { ...result, verdicts, changes, overall: content.labelled ? page.overall(content, counts, chances, costs) : null, all };
 });
 process.stdout.write(JSON.stringify(done));

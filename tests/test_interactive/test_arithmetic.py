@@ -138,11 +138,17 @@ def test_an_audit_at_every_threshold_is_that_of_python() -> None:
                     compared += 3
             ruled = {(one.attribute, one.check.limit): one.verdict for one in audit.report.checks}
             assert result["verdicts"] == [ruled[name, limit] for limit in job["limits"]]
-            if result["overall"]:
-                assert close(result["overall"]["accuracy"], audit.report.overall.metrics["accuracy"].value)
-                assert close(
-                    100 - result["overall"]["cost"], 100 * audit.report.overall.metrics["accuracy"].value
+            for metric, own in result["all"].items():
+                theirs = audit.report.overall.metrics[metric]
+                pairs = zip(
+                    (own["value"], *own["limits"]), (theirs.value, theirs.low, theirs.high), strict=True
                 )
+                wrong += [(name, threshold, metric, "overall", *p) for p in pairs if not close(*p)]
+            if result["overall"]:
+                overall = {name: one.value for name, one in audit.report.overall.metrics.items()}
+                assert close(100 - result["overall"]["cost"], 100 * overall["accuracy"])
+                rates = overall["true_positive_rate"] + overall["true_negative_rate"]
+                assert close(result["overall"]["balanced"], rates / 2)
     assert wrong == []
     assert compared > 4000
 
@@ -261,8 +267,15 @@ def test_limits_of_moved_thresholds_are_bands_of_a_stated_width() -> None:
     """By their formula, written once more: one band for each group of the rate's rows, and the ends that they allow."""
     frame, _, jobs, _ = worlds()[1]
     job = {**jobs[0], "moved": True}
-    (result,) = driven([job])
     start, names = job["content"]["start"], job["content"]["attributes"][0]["names"]
+    apart = {**job, "places": [place + k for k, place in enumerate(job["places"])]}
+    result, other = driven([job, apart])
+    pooled = np.sqrt(np.log(2 / (1 - job["content"]["confidence"])) / (2 * len(frame)))
+    overall = (frame["score"] >= start).mean() + pooled * np.array([-1, 1])
+    np.testing.assert_allclose(result["all"]["selection_rate"]["limits"], overall, atol=EXACT)
+    parts = frame["race"].value_counts(normalize=True)[names].to_numpy()
+    mean = parts @ np.array(other["rates"]["selection_rate"]["limits"])
+    np.testing.assert_allclose(other["all"]["selection_rate"]["limits"], mean, atol=EXACT)
     for metric, own in (("selection_rate", frame), ("true_positive_rate", frame[frame["label"] == 1])):
         groups = [own.loc[own["race"] == name, "score"] >= start for name in names]
         level = 1 - job["content"]["confidence"] ** (1 / len(names))
