@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-USING = [ROOT / "action.yml", ROOT / "docs" / "ci.md", *sorted((ROOT / ".github").rglob("*.yml"))]
+PAGES = [
+    path for path in sorted((ROOT / "docs").rglob("*.md")) if "uses: " in path.read_text(encoding="utf-8")
+]
+USING = [ROOT / "action.yml", *PAGES, *sorted((ROOT / ".github").rglob("*.yml"))]
 
 
 @pytest.mark.parametrize("path", USING, ids=lambda path: path.name)
