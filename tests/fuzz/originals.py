@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 import skl2onnx
 import skops.io
-from fairfix.auditing.countfile import count
+from fairfix.auditing.batches import Batch
+from fairfix.auditing.countfile import Piece, count
 from fairfix.auditing.disclosure import with_noise
 from fairfix.data.files import file_hash
 from fairfix.data.reading import Columns, Reading
@@ -197,9 +198,12 @@ COUNTED: Mapping[str, Reading] = {
 def _counted(name: str) -> Callable[[Path], bytes]:
     def make(folder: Path) -> bytes:
         path = folder / "made.counts"
-        counts = count(rows(), COUNTED[name.removeprefix("private ")])
+        counts = count(rows(), COUNTED[name.removeprefix("private ").removeprefix("state of ")])
         if name.startswith("private "):
             counts = with_noise(counts, Fraction(1, 2), below(0))
+        if name.startswith("state of "):
+            batches = [Batch(one, f"2026-05-0{i + 1}T12:00:00+00:00", one) for i, one in enumerate("ab")]
+            counts = replace(counts, pieces=2 * (Piece.of(counts.counts()),), batches=tuple(batches))
         counts.save(path)
         return _taken(path)
 
@@ -213,7 +217,7 @@ def _of_counts(name: str) -> Original:
         "--method",
         "ramp",
         "--protected",
-        COUNTED[name.removeprefix("private ")].columns.protected[0],
+        COUNTED[name.removeprefix("private ").removeprefix("state of ")].columns.protected[0],
     )
     prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[2:])
     audit = ("audit", "FILE")
@@ -229,6 +233,7 @@ def _of_counts(name: str) -> Original:
             ("count", "FILE", f"../{name}.counts", "-o", "out.counts"),
             (*audit, "--format", "json"),
             (*audit, "--detail"),
+            *([(*audit, "--always-valid", "--format", "html")] if name.startswith("state of ") else []),
             (*audit, "--suppress-below", "20", "--check", "dp.difference<=0.3"),
             (*audit, "--format", "html"),
             *((*one, "-o", "out.fairfix") for one in (fit, prove) if name in ("scores", "bands")),
@@ -468,7 +473,7 @@ TABLES = ("xlsx", "ods", "dta", "xpt", "sav", "zsav", "arff", "orc", "jsonl")
 
 ORIGINALS: tuple[Original, ...] = (
     *map(_of_artifact, REPAIRS),
-    *map(_of_counts, (*COUNTED, "private scores")),
+    *map(_of_counts, (*COUNTED, "private scores", "state of scores")),
     *map(_of_result, RESULTS),
     *map(_of_baseline, AUDITS),
     *map(_of_noise, ("counts", "by label", "probabilities", "persons")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tests.promises.harness import Shell, Tried, judged, promise
+from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
 
 LOOKS = 7
 
@@ -51,3 +51,37 @@ def all_looks(rng: np.random.Generator, shell: Shell) -> Tried:
             low, high = made[name]["low"], made[name]["high"]
             missed[name] |= not low - 1e-12 <= value <= high + 1e-12
     return sum((judged(not wrong, f"{name} {rates}") for name, wrong in missed.items()), Tried(0))
+
+
+@promise(
+    "audit --state: a gap between two groups has changed since a batch, said at any of the looks",
+    level=0.05,
+    quick=2,
+    full=300,
+    must_say=0.1,
+)
+def changes_of_gaps(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Rates of both groups move together, and in half of the worlds one of them moves on at some batch."""
+    looks, rows, groups = 8, 1500, int(rng.integers(2, 4))
+    since = int(rng.integers(3, looks)) if rng.random() < 0.5 else looks + 1
+    for look in range(1, looks + 1):
+        group = rng.integers(0, groups, rows)
+        level = 0.3 + 0.1 * np.sin(look)  # of all groups alike
+        rate = level + 0.05 * group + (0.3 * (group == 0) if look >= since else 0.0)
+        frame = pd.DataFrame(
+            {
+                "id": np.arange(rows) + rows * look,
+                "group": group.astype(str),
+                "prediction": (rng.random(rows) < rate).astype(int),
+            }
+        )
+        data = shell.write(frame, f"{look}.parquet")
+        words = ("--protected", "group", "--prediction", "prediction", "--id", "id", "--state", "gate.counts")
+        done = shell.run("audit", data, *words)
+        assert done.status == 0, done.err
+        if drifts := done.result["state"]["drifts"]:
+            # the batch may be off by some, but not before the change can be seen
+            return judged(
+                look >= since and "0" in drifts[0]["groups"], f"{since} at look {look}: {drifts[0]}"
+            )
+    return NOT_SAID
