@@ -81,6 +81,8 @@ def _of_counts(facts: Json) -> Iterator[str]:
 
         reading["merge"] = merged_names(reading["merge"])
     plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in reading.items()}
+    if "batches" in facts:
+        yield f"batches           {facts['batches']:,}, listed by 'fairfix audit FILE --always-valid'"
     if "share" in facts:
         yield f"share             {facts['share']}"
     if "private" in facts:

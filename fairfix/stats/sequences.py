@@ -30,7 +30,6 @@ J. Sekhon (2021), Annals of Statistics 49. I. Waudby-Smith and A. Ramdas (2024),
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,8 +46,8 @@ TAIL = 0.1
 STEP = 0.125
 """Width of the cells of evidence, in units of the logarithm: wider ones make limits wider, at most 2% here."""
 
-HALVINGS = 14
-"""Bisections of a limit: the last is 6e-5 of its distance to the estimate, and on the safe side."""
+HALVINGS, NEWTONS = 14, 6
+"""Bisections and Newton's steps of a limit: they leave less than 1e-4 of its distance to the mean, on the safe side."""
 
 CHUNK = 256
 """Groups at a time, so that tables stay below 10 MB."""
@@ -131,18 +130,16 @@ class Sequence(Estimates):
         q = None if self.squares is None else self.squares[part, None]
         if side:
             s, q = n - s, None if q is None else np.maximum(n - 2 * s + q, 0.0)
-        wealth, start = (
-            (_of_sums(n, s), _start_of_sums(n, s, evidence))
-            if q is None
-            else (_of_squares(n, s, q), _start_of_squares(n, s, q, evidence))
-        )
+        start = _start_of_sums(n, s, evidence) if q is None else _start_of_squares(n, s, q, evidence)
         low = np.where(n > 0, np.clip(np.nan_to_num(start), 0.0, 1.0), 0.0)
-        low = np.maximum.accumulate(low[:, ::-1], axis=1)[:, ::-1]  # what more evidence refutes, less does
+        if q is None:
+            return _raised(n, s, evidence, low)
+        low = _sorted(low)
         # at the mean itself no bet has won
         high = np.where(evidence > 0, s / np.where(n > 0, n, 1.0), 1.0)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            refuted = wealth(middle) >= evidence
+            refuted = _of_squares(n, s, q, middle) >= evidence
             low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
         return low
 
@@ -201,22 +198,29 @@ def _logarithms(ends: Limits, *, logs: bool) -> Limits:
         return np.log(ends[0]), np.log(ends[1])
 
 
-Wealth = Callable[[Floats], Floats]
-"""From means (k, b) to the logarithm of the wealth."""
+def _raised(n: Floats, s: Floats, evidence: Floats, low: Floats) -> Floats:
+    """Return the means that so much evidence refutes, from smaller ones, (k, b).
 
-
-def _mixed(of_bets: Floats) -> Floats:
-    """Return the logarithm of the sum over the last axis, and of what is never bet."""
-    most = np.maximum(of_bets.max(axis=-1), math.log(IDLE))
-    return np.asarray(
-        most + np.log(np.exp(of_bets - most[..., None]).sum(axis=-1) + np.exp(math.log(IDLE) - most))
-    )
-
-
-def _of_sums(n: Floats, s: Floats) -> Wealth:
+    The logarithm of the wealth falls with the mean and is convex, so that no step of Newton's goes too far.
+    """
     shift, weight = SHIFTS
     won, odds = weight + shift * s[..., None], np.expm1(shift)
-    return lambda p: _mixed(won - n[..., None] * np.log1p(p[..., None] * odds))
+    for _ in range(NEWTONS):
+        low = _sorted(low)
+        inside = 1.0 + low[..., None] * odds
+        of_bets = won - n[..., None] * np.log(inside)
+        most = np.maximum(of_bets.max(axis=-1), math.log(IDLE))
+        parts = np.exp(of_bets - most[..., None])
+        total = parts.sum(axis=-1) + np.exp(math.log(IDLE) - most)
+        falls = n * ((parts / inside) @ odds) / total
+        step = (most + np.log(total) - evidence) / np.where(falls > 0, falls, np.inf)
+        low = np.minimum(low + np.maximum(step, 0.0), 1.0)
+    return low
+
+
+def _sorted(low: Floats) -> Floats:
+    """Return means that evidence refutes, (k, b): what more of it refutes, less does."""
+    return np.maximum.accumulate(low[:, ::-1], axis=1)[:, ::-1]
 
 
 def _start_of_sums(n: Floats, s: Floats, evidence: Floats) -> Floats:
@@ -226,16 +230,16 @@ def _start_of_sums(n: Floats, s: Floats, evidence: Floats) -> Floats:
     return np.asarray((np.expm1(np.minimum(each, shift)) / np.expm1(shift)).max(axis=-1))
 
 
-def _of_squares(n: Floats, s: Floats, q: Floats) -> Wealth:
+def _of_squares(n: Floats, s: Floats, q: Floats, p: Floats) -> Floats:
+    """Return the logarithm of the wealth against means (k, b)."""
     stake, weight = STAKES
     cost = -np.log1p(-stake) - stake
     n, s, q = n[..., None], s[..., None], q[..., None]
-
-    def wealth(p: Floats) -> Floats:
-        v = 1.0 / np.maximum(p, 1e-12)[..., None]
-        return _mixed(weight + stake * (s * v - n) - cost * (q * v**2 - 2 * s * v + n))
-
-    return wealth
+    v = 1.0 / np.maximum(p, 1e-12)[..., None]
+    of_bets = weight + stake * (s * v - n) - cost * (q * v**2 - 2 * s * v + n)
+    most = np.maximum(of_bets.max(axis=-1), math.log(IDLE))
+    total = np.exp(of_bets - most[..., None]).sum(axis=-1) + np.exp(math.log(IDLE) - most)
+    return np.asarray(most + np.log(total))
 
 
 def _start_of_squares(n: Floats, s: Floats, q: Floats, evidence: Floats) -> Floats:

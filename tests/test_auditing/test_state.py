@@ -245,6 +245,7 @@ def test_a_state_is_a_file_of_counts(tmp_path: Path) -> None:
     for i, path in enumerate(paths):
         grown(path, batch(i))
     assert CountFile.load(paths[0]).facts()["batches"] == 1
+    assert run(["inspect", str(paths[0])]) == 0
     both = fairfix.count([str(path) for path in paths])
     assert both.used == 800
     assert not both.batches
