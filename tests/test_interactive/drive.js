@@ -9,7 +9,7 @@ const done = JSON.parse(require("node:fs").readFileSync(0, "utf8")).map((job) =>
   const costs = { fp: job.fp ?? 1, fn: job.fn ?? 1 };
   if (job.constraint) {
     const chances = page.optimum(content, counts, job.constraint, job.gap ?? Infinity, costs);
-    return { chances, overall: page.overall(content, counts, chances, costs) };
+    return { chances };
   }
   const chances = rule(job.places);
   const result = page.audit(content, counts, chances, job.moved);

@@ -196,6 +196,23 @@ def test_the_best_thresholds_are_those_of_the_solver() -> None:
         assert abs(value - best) <= (job["fp"] + job["fn"]) * EXACT, (job["constraint"], job["gap"])
 
 
+def test_a_rate_that_a_group_lacks_has_no_best_thresholds() -> None:
+    """As ``ramp`` has none: groups without rows of a label have no rate among them, but a selection rate."""
+    frame = rows(1)
+    content = content_of(
+        fairfix.explore(frame[(frame["race"] != "b") | (frame["label"] == 0)], protected="race").html
+    )
+    jobs = [{"content": content, "attribute": 0, "constraint": one, "gap": 0.1} for one in CONSTRAINTS]
+    lacking = [one["chances"] is None for one in driven(jobs)]
+
+    assert dict(zip(CONSTRAINTS, lacking, strict=True)) == {
+        "demographic_parity": False,
+        "equal_opportunity": True,
+        "predictive_equality": False,
+        "equalized_odds": True,
+    }
+
+
 def test_limits_of_moved_thresholds_hold_for_all_thresholds_at_once() -> None:
     """In worlds of known rates, every interval of every group at every threshold holds them, as often as is said."""
     rng, edges = np.random.default_rng(3), np.linspace(0, 1, 21)
