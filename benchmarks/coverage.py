@@ -230,6 +230,7 @@ WEIGHT_SHARES = np.array([0.2, 0.25, 0.3, 0.2, 0.05])
 
 def private_cells(truth: str, size: str, groups: int, simulations: int, rng: np.random.Generator) -> Cells:
     """Counts with two-sided geometric noise of a budget, which ``truth`` names; all rates are 0.1."""
+    rng = rng.spawn(1)[0]  # so the tables after it do not depend on its draws
     epsilon, n, p = float(truth.removeprefix("epsilon ")), rows(size, groups), rates("equal 0.1", groups)
     s = rng.binomial(n.astype(int), p, (simulations, groups))
     exact = np.stack([s, n - s]).astype(float)

@@ -289,7 +289,11 @@ class CountFile(SavedCounts):
             "model": dict(self.model),
             "fairfix": list(self.versions),
             **({} if self.share is None else {"share": str(self.share)}),
-            **({} if self.private is None else {"private": self.privacy}),
+            **(
+                {}
+                if self.private is None
+                else {"private": {"epsilon": float(self.private), "says": self.privacy}}
+            ),
             **({"batches": len(self.batches)} if self.batches else {}),
         }
 

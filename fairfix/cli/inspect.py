@@ -86,7 +86,7 @@ def _of_counts(facts: Json) -> Iterator[str]:
     if "share" in facts:
         yield f"share             {facts['share']}"
     if "private" in facts:
-        yield f"private           {facts['private']}"
+        yield f"private           {facts['private']['says']}"
     yield f"read as           {_pairs(plain)}"
     for column, levels in facts["levels"].items():
         yield f"levels            {column}: {', '.join(levels)}"

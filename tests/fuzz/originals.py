@@ -220,7 +220,7 @@ def _of_counts(name: str) -> Original:
         COUNTED[name.removeprefix("private ").removeprefix("state of ")].columns.protected[0],
     )
     prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[2:])
-    audit = ("audit", "FILE")
+    audit, hiding = ("audit", "FILE"), ("--suppress-below", "20")
     return Original(
         "counts",
         name,
@@ -234,7 +234,7 @@ def _of_counts(name: str) -> Original:
             (*audit, "--format", "json"),
             (*audit, "--detail"),
             *([(*audit, "--always-valid", "--format", "html")] if name.startswith("state of ") else []),
-            (*audit, "--suppress-below", "20", "--check", "dp.difference<=0.3"),
+            (*audit, *(() if name.startswith("private ") else hiding), "--check", "dp.difference<=0.3"),
             (*audit, "--format", "html"),
             *((*one, "-o", "out.fairfix") for one in (fit, prove) if name in ("scores", "bands")),
         ),

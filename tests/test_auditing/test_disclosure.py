@@ -84,7 +84,7 @@ def test_a_file_holds_them(tmp_path: Path) -> None:
     assert np.array_equal(noisy(again), noisy(one))
     both = merged([("one", again), ("two", two)])
     assert noisy(both).sum() == noisy(one).sum() + noisy(two).sum()
-    assert "0.2" in both.facts()["private"]
+    assert both.facts()["private"]["epsilon"] == 0.2
     for other in (private(people(60), READINGS["strata"], "0.3"), count(people(60), READINGS["strata"])):
         with pytest.raises(UsageError, match="private is 0"):
             merged([("one", one), ("other", other)])
@@ -118,11 +118,8 @@ def test_a_changed_file_is_refused(change: Any, tmp_path: Path) -> None:
 def test_little_noise_gives_the_audit_of_exact_counts() -> None:
     """At the largest budget, where hardly a count has noise: the same rates and gaps of decisions."""
     frame, reading = people(2000, seed=7), READINGS["strata"]
-    for seed in range(100):
-        made = private(frame, reading, "10", seed)
-        exact = count(frame, replace(reading, columns=replace(reading.columns)))
-        if abs(noisy(made).sum() - exact.used) == 0 and (noisy(made) >= 0).all():
-            break
+    made, exact = private(frame, reading, "10"), count(frame, reading)
+    assert noisy(made).sum() == exact.used
     settings = Settings(exact=False, intersect=True)
     found, wanted = audit_counts(made, settings), audit_counts(exact, settings)
     assert found.rows_used == wanted.rows_used
@@ -136,10 +133,10 @@ def test_little_noise_gives_the_audit_of_exact_counts() -> None:
     assert {"ks", "auc", "square_loss", "mean_score"} <= set(found.not_computed)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_gaps_of_populations_are_covered(epsilon: float) -> None:
     """Differences, ratios and the worst rate, over worlds of 2 to 5 groups of 20 to 1,500 rows."""
-    rng, draw, missed, trials = np.random.default_rng(8), below(8), dict[str, int](), 50
+    rng, draw, missed, trials = np.random.default_rng(8), below(8), dict[str, int](), 40
     reading = Reading(Columns(("g",), label="y", prediction="d"))
     for _ in range(trials):
         sizes = np.round(np.exp(rng.uniform(np.log(20), np.log(1500), int(rng.integers(2, 6))))).astype(int)
@@ -163,7 +160,7 @@ def test_gaps_of_populations_are_covered(epsilon: float) -> None:
         for name, truth in truths.items():
             value = report.block("g").comparisons[name].value
             missed[name] = missed.get(name, 0) + (not value.low - 1e-12 <= truth <= value.high + 1e-12)
-    assert max(missed.values()) <= 8, missed  # more of 50 have a chance below 0.001 at 0.05
+    assert max(missed.values()) <= 7, missed  # more of 40 have a chance below 0.001 at 0.05
 
 
 def test_what_takes_counts_as_exact_refuses_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
