@@ -95,14 +95,15 @@ def reach(epsilon: float, many: int, tail: float) -> int:
     """Return the least ``q`` such that the sum of ``many`` noises is beyond ``q`` in size with probability ``tail``.
 
     ``epsilon``: above 0. ``many``: at least 0. ``tail``: in (0, 1). The probabilities of the sum come from its
-    characteristic function on a circle that is so long that what lies beyond it is less than :data:`LARGEST_TAIL`.
+    characteristic function on a circle that is so long that what lies beyond it is less than :data:`LARGEST_TAIL`; below
+    that, ``q`` is a bound.
     """
     if not many:
         return 0
     share = math.exp(-epsilon)
     # P(|sum| > q) <= 2 E[exp(s sum)] exp(-s q) at s = epsilon / 2
     growth = (1 - share) ** 2 / ((1 - math.exp(-epsilon / 2)) * (1 - math.exp(-1.5 * epsilon)))
-    farthest = (many * math.log(growth) - math.log(LARGEST_TAIL / 2)) / (epsilon / 2)
+    farthest = (many * math.log(growth) - math.log(min(LARGEST_TAIL, tail) / 2)) / (epsilon / 2)
     size = 1 << max(int(2 * farthest + 2).bit_length(), 3)
     angle = 2 * np.pi * np.arange(size // 2 + 1) / size
     wave = ((1 - share) ** 2 / ((1 - share) ** 2 + 2 * share * (1 - np.cos(angle)))) ** many
