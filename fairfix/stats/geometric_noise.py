@@ -95,8 +95,8 @@ def reach(epsilon: float, many: int, tail: float) -> int:
     """Return the least ``q`` such that the sum of ``many`` noises is beyond ``q`` in size with probability ``tail``.
 
     ``epsilon``: above 0. ``many``: at least 0. ``tail``: in (0, 1). The probabilities of the sum come from its
-    characteristic function on a circle that is so long that what lies beyond it is less than :data:`LARGEST_TAIL`; below
-    that, ``q`` is a bound.
+    characteristic function on a circle that is so long that what lies beyond it is less than :data:`LARGEST_TAIL`. For
+    a smaller tail, ``q`` is a bound.
     """
     if not many:
         return 0

@@ -33,7 +33,7 @@ def test_noise_has_the_distribution_that_is_stated(epsilon: str) -> None:
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 8.0])
 @pytest.mark.parametrize("tail", [0.2, 0.005, 1e-5, 1e-13])
 def test_reach_is_the_quantile_of_the_sum(epsilon: float, tail: float) -> None:
-    """Of one noise in closed form, of more by convolution; 1e-9 is left for rounding, and below it the reach is a bound."""
+    """Of one noise in closed form, of more by convolution; 1e-9 is for rounding, and a smaller tail has a bound."""
     a = math.exp(-epsilon)
     ends = int(40 / epsilon) + 5
     pmf = (1 - a) / (1 + a) * a ** np.abs(np.arange(-ends, ends + 1))
