@@ -60,14 +60,14 @@ def _in_one_piece(content: CountFile, kept: Counts, most_hidden: int) -> CountFi
     """Return a file of counts that has no parts, and says of the rows left out only how many they are at the most."""
     excluded = {SUPPRESSED: most_hidden} if most_hidden else {}
     piece = Piece.of(replace(kept, read=kept.used + most_hidden, excluded=excluded))
-    return replace(content, pieces=(piece,))
+    return replace(content, pieces=(piece,), batches=())  # their fingerprints depend on all rows
 
 
 def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None) -> CountFile:
     """Return counts of decisions, each with noise of its own: epsilon-differentially private for a row more or less.
 
     Counted are the labels and decisions of all combinations of the levels of the columns, with and without rows.
-    Scores, losses, the parts of the data and the rows left out are not kept. ``below`` draws, as in
+    Scores, losses, parts and batches of the data and the rows left out are not kept. ``below`` draws, as in
     :func:`fairfix.stats.geometric_noise.two_sided_geometric`.
 
     Raises
@@ -115,7 +115,7 @@ def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None
         score_scale="probability",
         missing_of={name: policy for name, policy in content.reading.missing_of.items() if name in used},
     )
-    return replace(content, reading=reading, pieces=(Piece.of(private),), private=epsilon)
+    return replace(content, reading=reading, pieces=(Piece.of(private),), private=epsilon, batches=())
 
 
 def audit_counts(

@@ -68,6 +68,20 @@ def test_every_combination_of_levels_is_there() -> None:
     assert cells == tuple((race, sex) for race in levels[0] for sex in levels[1])
 
 
+def test_batches_of_a_state_are_left_out(tmp_path: Path) -> None:
+    """Their fingerprints are hashes of the rows; what is left is a file of counts, not a state."""
+    people(200, seed=3).to_parquet(tmp_path / "rows.parquet")
+    state = str(tmp_path / "state.counts")
+    given = ("--protected", "race", "--label", "label", "--score", "score")
+    assert run(["audit", str(tmp_path / "rows.parquet"), *given, "--state", state]) == 0
+    assert CountFile.load(state).batches
+    for i, hiding in enumerate((("--private", "1"), ("--suppress-below", "5"))):
+        path = str(tmp_path / f"{i}.counts")
+        assert run(["count", state, *hiding, "-o", path]) == 0
+        assert CountFile.load(path).batches == ()
+        assert run(["audit", path]) == 0
+
+
 def test_noise_is_fresh() -> None:
     frame = people(200, seed=3)
     one, two = (with_noise(count(frame, READINGS["scores"]), Fraction("0.1")) for _ in range(2))
