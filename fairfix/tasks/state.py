@@ -62,11 +62,13 @@ class GrowingState:
             raise UsageError(f"`state`: the data is {what}; name the rows of a batch, or their counts")
         if not batch.used:
             raise DataError(f"{batch.name} has no rows to add to {path.name}; name a file with rows")
-        name = batch.name
+        name, piece = batch.name, Piece.of(batch.counts())
         if old is not None:
             require_alike((path.name, old), (name, batch), "cannot be added")
-            for i, one in enumerate(old.batches):
-                if one.fingerprint == mark:
+            for i, (one, own) in enumerate(zip(old.batches, old.pieces, strict=True)):
+                # hashes of IDs and of values cannot be compared, but the counts can
+                other = _kind(one.fingerprint) != _kind(mark)
+                if one.fingerprint == mark or (other and own.digest == piece.digest):
                     raise DataError(
                         f"the rows of {name} are in {path.name} already, as batch {i + 1} ({one.source}, "
                         f"{one.added}); to audit the total, run 'fairfix audit {path.name} --always-valid'. If they "
@@ -75,7 +77,7 @@ class GrowingState:
         before = old or replace(batch, pieces=())
         total = replace(
             before,
-            pieces=(*before.pieces, Piece.of(batch.counts())),
+            pieces=(*before.pieces, piece),
             sources=(path.name,),
             versions=tuple(sorted({*before.versions, *batch.versions})),
             batches=(
@@ -134,9 +136,14 @@ def fingerprint_of(source: Source, id_: str | None = None) -> str:
         for batch in part.batches():
             hashes = hashes_of(identities(batch.select(list(kinds)).columns, kinds), KEY)
             rows, total = rows + hashes.size, (total + int(hashes.sum())) % (1 << 64)
-    return f"{rows}-{total:016x}"
+    return f"{f'ids of {id_}' if id_ else 'rows'}:{rows}-{total:016x}"
+
+
+def _kind(mark: str) -> str:
+    """Return what a hash is of."""
+    return mark.rpartition(":")[0]
 
 
 def _mark_of(counts: CountFile) -> str:
     """Return a hash of counts."""
-    return hashlib.sha256("".join(piece.digest for piece in counts.pieces).encode()).hexdigest()
+    return f"counts:{hashlib.sha256(''.join(piece.digest for piece in counts.pieces).encode()).hexdigest()}"

@@ -84,7 +84,9 @@ def test_order_and_files_of_batches_do_not_matter(tmp_path: Path) -> None:
         assert (a["low"], a["high"]) == pytest.approx((b["low"], b["high"]), abs=1e-9)
 
 
-@pytest.mark.parametrize("how", ["same", "shuffled", "by id", "counts"])
+@pytest.mark.parametrize(
+    "how", ["same", "shuffled", "by id", "counts", "by id, then not", "counts, then rows"]
+)
 def test_the_same_rows_are_refused_a_second_time(tmp_path: Path, how: str) -> None:
     """Be they in another order, or known by their IDs alone; the file stays as it was."""
     path, frame = tmp_path / "gate.counts", batch(1)
@@ -94,10 +96,14 @@ def test_the_same_rows_are_refused_a_second_time(tmp_path: Path, how: str) -> No
         again = frame.sample(frac=1, random_state=0)
     elif how == "by id":
         again = frame.assign(decision=1 - frame["decision"])
-    elif how == "counts":
-        frame = again = fairfix.count(frame, **ABOUT)
+    elif how.startswith("counts"):
+        frame = fairfix.count(frame, **ABOUT)
+        again = frame if how == "counts" else again
+    first = (
+        {} if how.startswith("counts") else {**ABOUT, **more, **({"id": "id"} if "then not" in how else {})}
+    )
     about = {} if how == "counts" else {**ABOUT, **more}
-    fairfix.audit(frame, **about, state=path)
+    fairfix.audit(frame, **first, state=path)
     content = path.read_bytes()
     with pytest.raises(DataError, match="batch 1"):
         fairfix.audit(again, **about, state=path)
