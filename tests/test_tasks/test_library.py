@@ -295,6 +295,8 @@ VALUES: dict[str, Any] = {
     "score": "score",
     "prediction": "label",
     "suppress_below": 5,
+    "private": "0.5",
+    "state": "x.counts",
     "unlabelled": "more.parquet",
     "validation": "0.1",
     "guarantee": 0.95,
@@ -327,7 +329,7 @@ def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], c
     """Every row of the tables is an error that names both, before any data is read, in words of the caller."""
     excluded = (name, others) in [(one, them) for one, them, _ in EXCLUDES]
     for other in others:
-        command = "repair" if {name, other} & {*OF_REPAIR} else "audit"
+        command = "repair" if {name, other} & {*OF_REPAIR} else "count" if name == "private" else "audit"
         parts = [one.partition("=") for one in ((name, other) if excluded else (name,))]
         given = {one: value or VALUES.get(one, True) for one, _, value in parts}
         with pytest.raises(UsageError) as told:
@@ -342,6 +344,8 @@ def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], c
         ]
         if "data" not in given:
             flags.append(["d.parquet"])
+        if command == "count":
+            flags.append(["-o", "y.counts"])
         status, _, err = call(command, *(part for flag in flags for part in flag))
         assert status == 2
         assert as_options(str(told.value)) in err
