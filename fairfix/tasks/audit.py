@@ -210,7 +210,8 @@ def _run(request: AuditRequest) -> AuditResult:
 
         assert data is not None
         content = with_slices(content, asked, data)
-    if counts is not None and counts.batches and report.settings.always_valid:
+    shown = report.settings.always_valid and not report.settings.suppress_below
+    if counts is not None and counts.batches and shown:
         from fairfix.auditing.history import history
 
         content = fields_replaced(content, state=history(counts, report.settings))

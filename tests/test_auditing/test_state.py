@@ -245,6 +245,19 @@ def test_states_of_scores_and_of_means_are_followed(tmp_path: Path) -> None:
     assert "in the total so far" in page.read_text()
 
 
+def test_a_history_shows_no_hidden_group(tmp_path: Path) -> None:
+    """Where small groups are hidden, an audit of a state has no history, which would show them."""
+    path = tmp_path / "gate.counts"
+    grown(path, batch(1), batch(2, 7, groups="xy"))
+    shown, hidden = (
+        fairfix.audit(path, always_valid=True, suppress_below=least).to_json() for least in (0, 50)
+    )
+    assert '"state"' in shown
+    assert '"x"' in shown
+    assert '"state"' not in hidden
+    assert '"x"' not in hidden
+
+
 def test_a_state_is_a_file_of_counts(tmp_path: Path) -> None:
     """It is inspected and added up as such; the sum of two has no batches."""
     paths = [tmp_path / "a.counts", tmp_path / "b.counts"]
