@@ -209,6 +209,13 @@ CASES = {
     "tied": Case("rows of one score", (10_000_000, 40_000_000), tied, AUDIT, large=True),
     "rows": Case("rows of Parquet", ROWS, many_rows, AUDIT, large=True),
     "rows-counts": Case("rows of Parquet, counts", ROWS, many_rows, COUNT, large=True),
+    "rows-repair": Case(
+        "rows of Parquet, repair by ramp",
+        (5_000_000, 10_000_000),
+        many_rows,
+        (*REPAIR[: -len(MANY)], "--method", "ramp"),
+        large=True,
+    ),
     "csv": Case("MB of CSV", MB, megabytes, AUDIT, large=True),
     "csv-counts": Case("MB of CSV, counts", MB, megabytes, COUNT, large=True),
 }

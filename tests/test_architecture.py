@@ -41,6 +41,7 @@ LIBRARIES = {"stats": {"numpy", "scipy"}, "solvers": {"numpy", "scipy", "threadp
 
 TOUCH_FILES = {
     "data/files.py",
+    "data/memory.py",
     "data/new_table.py",
     "data/packing.py",
     "data/storage.py",

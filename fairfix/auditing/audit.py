@@ -81,7 +81,9 @@ def audit(
         table = replace(data, reading=data.reading.with_threshold())
         if least:
             table = shown_table(table, tables_of(table.reading.columns, intersect=settings.intersect), least)
-        return judge(count_table(table), settings, "data", None, more, true_groups, uncertain)
+        return judge(
+            count_table(table, exact=settings.exact), settings, "data", None, more, true_groups, uncertain
+        )
     reading.check()
     source = open_source(data)
     if least:

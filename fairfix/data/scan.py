@@ -553,11 +553,13 @@ def _numbers(source: Source, name: str) -> Iterator[Floats]:
             row += batch.num_rows
 
 
-def count_table(table: Table) -> Scan:
-    """Count a table in memory, decisions and losses included."""
+def count_table(table: Table, *, exact: bool = False) -> Scan:
+    """Count a table in memory, decisions and losses included; ``exact`` as in :func:`scan`."""
     if table.rows.entries is not None:
         return _count_entries(table)
-    tally, rows = Tally(table.reading, BINS), table.rows
+    rows = table.rows
+    bins, room = fineness(len(rows), exact=exact)
+    tally = Tally(table.reading, bins, room=room)
     if rows.score is not None and not tally.fixed:
         tally.cover(rows.score)
     for piece in table.pieces():

@@ -18,6 +18,7 @@ from fairfix.auditing.results import CheckResult, Settings
 from fairfix.data.counts import Bools, Floats, groups_of_cells, rows_of_levels
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
+from fairfix.data.memory import bytes_of_row, require_room
 from fairfix.data.reading import Reading
 from fairfix.data.row_hash import GOLDEN, mixed
 from fairfix.data.scales import complete
@@ -164,6 +165,9 @@ def read_rows(
     types |= real
     raw = real | {name: types.get(name, source.schema.field(name).type) for name in identity}
     raw |= {name: source.schema.field(name).type for name in scored if name not in raw}
+    kept = dict.fromkeys((*columns, *raw))
+    each = bytes_of_row(reading, source.schema, tuple(kept)) + 8 * len(columns)  # learners see numbers
+    require_room(source.rows, each, source.name)
     table = complete(read_table(source, reading, columns, raw), numbers)
     if members:
         check_memberships(table, source, reading, tuple(members))

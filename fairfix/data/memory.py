@@ -1,0 +1,82 @@
+"""Memory: what this process may still take, and the refusal of rows that do not fit into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from fairfix.data.reading import Reading
+from fairfix.errors import DataError
+
+CELL = 2
+"""Bytes of the cell of a row."""
+
+MACHINE = "/proc/meminfo"
+"""File in which Linux says what memory is available."""
+
+GROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+"""Files with the limit of a container and what it uses, of either version of control groups."""
+
+
+def free_memory() -> int | None:
+    """Return the bytes of memory that are available without swapping; None where the system does not say.
+
+    It is the least of what the machine and the container leave.
+    """
+    return min(_left(), default=None)
+
+
+def _left() -> Iterator[int]:
+    for line in _text(MACHINE).splitlines():
+        name, _, entry = line.partition(":")
+        if name == "MemAvailable":
+            yield int(entry.split()[0]) << 10
+    for limit, used in GROUPS:
+        ends = _text(limit).strip(), _text(used).strip()
+        if all(one.isdecimal() for one in ends):  # a container without a limit has the word "max"
+            yield max(int(ends[0]) - int(ends[1]), 0)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return ""
+
+
+def bytes_of_row(reading: Reading, schema: pa.Schema, columns: Sequence[str]) -> int:
+    """Return the bytes that a row takes at least, of what is kept for a reading, and of further columns."""
+    parts = reading.columns
+    numbers = [parts.score, parts.weight, parts.prediction or parts.probability]
+    label = (8 if reading.task == "regression" else 1) if parts.label else 0
+    return (
+        CELL
+        + label
+        + 8 * sum(one is not None for one in numbers)
+        + sum(_width(schema, name) for name in columns)
+    )
+
+
+def _width(schema: pa.Schema, name: str) -> int:
+    """Return the bytes of an entry of a column; of a text, those of its place."""
+    try:
+        return max(int(schema.field(name).type.bit_width) // 8, 1)
+    except (KeyError, ValueError):
+        return 4
+
+
+def require_room(rows: int | None, each: int, name: str) -> None:
+    """Raise a DataError where ``rows`` rows of ``each`` bytes do not fit into free memory."""
+    free = free_memory()
+    if rows is None or free is None or rows * each <= free:
+        return
+    raise DataError(
+        f"{name} has {rows:,} rows, which stay in memory and take {each} bytes each or more: {rows * each:,} bytes, "
+        f"and {free:,} are free. Repair from counts (`fairfix count`), which need no rows; or read fewer rows with "
+        "`where` or fewer columns, or use a larger machine"
+    )
