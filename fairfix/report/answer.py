@@ -460,7 +460,7 @@ def answer(result: Audited) -> tuple[str, ...]:
 def judged(result: CheckedResult, rows: int | None = None) -> tuple[str, ...]:
     """Return what the checks say: the worst one in full, how many others there are, and one that is undecided."""
     checks = sorted(result.checks, key=lambda check: ORDER.index(check.verdict))
-    first = _first(checks)
+    first = leading_check(checks)
     out = [judged_statement(first, result, rows)]
     others = [check for check in checks if check is not first]
     if others:
@@ -482,7 +482,7 @@ def judged_statement(check: Check, result: CheckedResult, rows: int | None = Non
     return f"{where}{statement(one, result, check=check)} {judgement(check, rows)}"
 
 
-def _first(checks: Sequence[Check]) -> Check:
+def leading_check(checks: Sequence[Check]) -> Check:
     """Return the check to speak of: of the worst verdict the one that was asked first, where it is worst."""
     asked = [c for c in checks if (c.verdict, c.check) == (checks[0].verdict, checks[0].check)]
     return max(asked, key=_beyond)

@@ -69,6 +69,10 @@ def sections(result: Compare, *, detail: bool) -> Iterator[Section]:
         yield Section("Notes", tuple(dict.fromkeys(lines)), kind="notes")
     yield from left_out_columns(result.features)
     yield Section("Data and settings", tuple(_compare_facts(result)), kind="facts")
+    commands = [(named(point), point.command) for point in _advised(result, leading) if point.command]
+    if commands:
+        steps = (line for name, command in commands for line in (f"To fit {name}:", command))
+        yield Section("Next step", tuple(steps), kind="next")
 
 
 def _of_gap(
@@ -217,9 +221,8 @@ def advised(result: Compare, gap: str) -> Iterator[str]:
 
 
 def _of_advised(result: Compare, gaps: Sequence[str]) -> Iterator[str]:
-    """Yield the warnings of recommended candidates, each code once, and the commands that fit these candidates."""
-    places = dict.fromkeys(one.point for one in result.advice if one.gap in gaps)
-    points = [result.points[place] for place in places if place is not None]
+    """Yield the warnings of recommended candidates, each code once."""
+    points = _advised(result, gaps)
     warned: dict[str, list[tuple[str, str]]] = {}
     for point in points:
         for one in point.messages:
@@ -228,9 +231,12 @@ def _of_advised(result: Compare, gaps: Sequence[str]) -> Iterator[str]:
     for code, those in warned.items():
         names = dict.fromkeys(name for name, _ in those)
         yield f"Warning for {'; '.join(names)}: {those[0][1]} [{code}]"
-    for point in points:
-        if point.command:
-            yield f"To fit {named(point)}: {point.command}"
+
+
+def _advised(result: Compare, gaps: Sequence[str]) -> list[Point]:
+    """Return the candidates that are recommended for some gaps, in order."""
+    places = dict.fromkeys(one.point for one in result.advice if one.gap in gaps)
+    return [result.points[place] for place in places if place is not None]
 
 
 def _codes(point: Point) -> str:

@@ -323,6 +323,9 @@ def layout(result: SavedResult, *, detail: bool = False) -> Iterator[Section]:
     yield from import_module(SECTIONS[kind_of(result)]).sections(result, detail=detail)
     if result.record is not None:
         yield Section("For the record", tuple(_record(result.record)), kind="record")
+    if result.next_step is not None:
+        step = result.next_step
+        yield Section("Next step", tuple(filter(None, (step.text, step.command))), kind="next")
 
 
 def message_lines(messages: Iterable[Message], severity: str = "") -> Iterator[str]:

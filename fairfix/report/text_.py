@@ -36,6 +36,9 @@ FILLER = "\u2060"
 TOGETHER = re.compile(r"(?<=\d) (?=%|points?\b)|(?<=\bnot) (?=[^\s<>]+[<>])")
 """The blank between a number and its unit, or a condition and its ``not``, where no line may break."""
 
+WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|\S)+")
+"""A word of a command, with its quotes."""
+
 FIXED = "\u00a0"
 
 
@@ -59,7 +62,9 @@ def render(
         for i, line in enumerate(_wrapped(title, width - len(INDENT))):
             lines.append(INDENT * (i > 0) + _styled(line, BOLD if color else ""))
         for line in section.lines:
-            lines += (INDENT + part for part in _wrapped(line, width - len(INDENT)))
+            is_command = section.kind == "next" and line.startswith("fairfix ")
+            wrapped = _continued if is_command else _wrapped
+            lines += (INDENT + part for part in wrapped(line, width - len(INDENT)))
         for grid in section.grids:
             before = "" if _begins_with_verdicts(grid, width) else INDENT
             for part in _parts(grid, width - len(before)):
@@ -95,6 +100,17 @@ def _wrapped(text: str, width: int) -> list[str]:
         fixed = "".join(one + FILLER * (_span_of(one) - 1) for one in fixed)
     lines = wrap(fixed, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
     return [line.replace(FIXED, " ").replace(FILLER, "") for line in lines]
+
+
+def _continued(command: str, width: int) -> list[str]:
+    """Return the lines of a command that a shell reads as one: broken between words only, each with a backslash."""
+    lines = [""]
+    for word in WORD.findall(command):
+        if lines[-1] and _span_of(f"{lines[-1]} {word} \\") > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".lstrip()
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
 def _least(cell: str) -> int:

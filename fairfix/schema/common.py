@@ -179,6 +179,13 @@ class Record(Part, frozen=True, kw_only=True):
     data_sha256: str = ""
 
 
+class NextStep(Part, frozen=True, kw_only=True):
+    """Step that follows a result, in words; with a command for the same data, where there is one."""
+
+    text: str
+    command: str = ""
+
+
 class SavedResult(Part, frozen=True, kw_only=True):
     """Fields of all results."""
 
@@ -188,6 +195,7 @@ class SavedResult(Part, frozen=True, kw_only=True):
     data: Data
     settings: Settings
     record: Record | None = None
+    next_step: NextStep | None = None
 
 
 class LeftOut(Part, frozen=True, kw_only=True):

@@ -59,6 +59,7 @@ from fairfix.tasks.messages import (
     of_weights,
     with_messages,
 )
+from fairfix.tasks.next_step import after_audit
 from fairfix.tasks.request import MULTICLASS, AuditRequest, function_of, of_counts
 from fairfix.tasks.result import Result
 from fairfix.tasks.run_metadata import with_record
@@ -216,6 +217,8 @@ def _run(request: AuditRequest) -> AuditResult:
 
         content = fields_replaced(content, state=history(counts, report.settings))
     content = with_waivers(content, waivers, request)
+    if data is not None and state is None:
+        content = fields_replaced(content, next_step=after_audit(request, content))
     result = AuditResult(with_record(content, request, None if data is None else data.source), report)
     if state is not None:
         state.save()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairfix.data.names import joined_names, shell_line
 from fairfix.data.urls import shown_argument
-from fairfix.methods.base import Repairer
 from fairfix.report.words import option_words
 from fairfix.tasks.request import CompareRequest, RepairRequest, Request, parameters_of
+
+if TYPE_CHECKING:
+    from fairfix.methods.base import Repairer
 
 OF_NOISE = frozenset(("noise", "assume"))
 OF_GROUPS = frozenset(("protected", "bands"))

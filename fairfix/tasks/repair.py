@@ -72,6 +72,7 @@ from fairfix.tasks.fit_and_evaluate import (
 from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message, of_source
 from fairfix.tasks.multiclass_repair import check_knows_classes, repair_classes
+from fairfix.tasks.next_step import after_repair
 from fairfix.tasks.repair_from_counts import repair_counts
 from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of, of_counts
 from fairfix.tasks.result import Result
@@ -305,6 +306,8 @@ def _result(
         log.info("needed for predictions: %s", ", ".join(names))
         artifact = Artifact(file=file_name(request.output), sha256=digest)
         content = fields_replaced(content, artifact=artifact)
+    if made.read is not None:
+        content = fields_replaced(content, next_step=after_repair(request, content))
     content = with_waivers(content, waivers, request)  # the artifact has the verdict without them: they end
     return RepairResult(with_record(content, request, made.read), repaired, outcome)
 

@@ -45,9 +45,9 @@ MAKERS = {"duckdb": duckdb_file, "sqlite": sqlite_file}
 
 
 def audited(data: str, **how: Any) -> dict[str, Any]:
-    """Return an audit without the name of the data."""
+    """Return an audit without the name of the data, and without the next step, which has it too."""
     out = fairfix.audit(data, protected="race", **how).to_dict()
-    del out["data"]["source"]
+    del out["data"]["source"], out["next_step"]
     return out
 
 

@@ -23,11 +23,11 @@ from fairfix.report.answer import (
     SURER,
     Amounts,
     Stated,
-    _first,
     answer,
     between_whom,
     judged_statement,
     judgement,
+    leading_check,
     rows_to_decide,
     sides,
     statement,
@@ -279,7 +279,7 @@ def test_of_checks_that_pass_the_nearest_to_its_limit_is_said() -> None:
 
     two = as_check(check), as_check(worse)
     for checks in (two, two[::-1]):
-        assert _first(checks) is two[1]
+        assert leading_check(checks) is two[1]
 
 
 def test_nothing_is_judged_without_limits() -> None:

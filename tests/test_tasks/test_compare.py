@@ -451,7 +451,7 @@ def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -
     gap = base["gaps"]["selection_rate.difference.between_groups [sex]"]["value"]
     assert heading.lines[0].startswith("By sex, the demographic parity difference of the original model")
     assert f"{100 * gap:.1f} points" in heading.lines[0]
-    begins = ("For a gap of at most", "To fit ", "Warning for ")
+    begins = ("For a gap of at most", "Warning for ")
     assert all(line.startswith(begins) for line in heading.lines[1:-1])
     assert heading.lines[1].startswith(begins[0])
     assert "expect somewhat worse results" in heading.lines[-1]

@@ -217,13 +217,12 @@ def test_waivers_are_those_of_the_configuration(rows: pd.DataFrame, call: Call) 
 
 
 def test_a_frame_and_column_names_suffice(rows: pd.DataFrame) -> None:
-    """A frame is audited, repaired and decided on as its file is; only the name of the source differs."""
+    """A frame is audited, repaired and decided on as its file is; only the name of the source and the step differ."""
     rows = rows.drop(columns=["guessed", "in_r0", "elsewhere"])
     rows.to_parquet("d.parquet")
-    texts = [
-        fairfix.audit(one, protected="race").to_json().replace("d.parquet", "data")
-        for one in (rows, "d.parquet")
-    ]
+    texts = [fairfix.audit(one, protected="race").to_dict() for one in (rows, "d.parquet")]
+    assert texts[1].pop("next_step")["command"].startswith("fairfix audit d.parquet")
+    texts[1]["data"]["source"] = texts[0]["data"]["source"]
     assert texts[0] == texts[1]
     table = pd.read_csv("noise.csv")
     noisy = fairfix.audit(rows, protected="race", noise=table, assume="class-conditional")
