@@ -372,7 +372,7 @@ UNDESCRIBED = "describe the noise with `noise=SPEC`, such as `noise=FILE` or `no
 
 REMEDIES = {
     "within_strata": "name the strata with `strata=COLUMN`",
-    "to_overall": "private counts have none, since the shares of groups have noise",
+    "to_overall": "not available for private counts, because the fractions of groups have noise",
     "under_flips": "add `similar=flips` and the model file (`model`)",
     "with_number": "it needs a repair by `method=ramp` with `constraint=covariance[COLUMN]`",
     "within_radius": "add `similar=near(radius=NUMBER)` and the model file (`model`); only transport_cost has it",
@@ -419,18 +419,18 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
 
 
 def require_equal_weights(counts: Counts) -> None:
-    """Raise a UsageError where rows weigh differently, or counts have noise: they have no always-valid intervals."""
+    """Raise a UsageError if weights differ or counts have noise: they have no always-valid intervals."""
     if counts.private is not None:
         raise UsageError(
-            "`always_valid`: private counts have noise, and their intervals hold for one look; leave it out"
+            "`always_valid`: private counts have noise, and their intervals hold for one look only; leave it out"
         )
     mass, squares, rows = (
         float(table.sum()) for table in (counts.held_weights, counts.held_square_weights, counts.rows)
     )
     if abs(mass**2 - rows * squares) > 1e-9 * mass**2:
         raise UsageError(
-            "`always_valid`: rows have different weights, and weighted rates have no interval that holds at all looks; "
-            "leave out `weight` or `always_valid`"
+            "`always_valid`: rows have different weights, and weighted rates have no always-valid interval; leave out "
+            "`weight` or `always_valid`"
         )
 
 

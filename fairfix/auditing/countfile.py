@@ -241,8 +241,8 @@ class CountFile(SavedCounts):
         """Raise a UsageError where the counts have noise."""
         if self.private is not None:
             raise UsageError(
-                f"{self.name} has private counts (epsilon {float(self.private):g}), which an audit alone can use: "
-                "anything else would take their noise for rows; name counts without noise, or rows"
+                f"{self.name} has private counts (epsilon {float(self.private):g}), which only an audit can "
+                "use; name counts without noise, or rows"
             )
 
     def counts(self, *, noisy: bool = False) -> Counts:
@@ -259,14 +259,14 @@ class CountFile(SavedCounts):
 
     @property
     def privacy(self) -> str:
-        """Promise of private counts, and its limits; empty without noise."""
+        """Guarantee of private counts, and its limits; empty without noise."""
         if self.private is None:
             return ""
         shown, unit = f"{float(self.private):g}", "person" if self.reading.columns.count else "row"
         return (
-            f"every count has two-sided geometric noise of epsilon={shown}: a {unit} more or less changes the "
-            f"probability of any counts by at most a factor of e^{shown}. A {unit} in several files has the sum of "
-            "their epsilons. Names of columns, groups and data are not protected"
+            f"every count has two-sided geometric noise with epsilon={shown}: adding or removing one {unit} changes "
+            f"the probability of any counts by at most a factor of e^{shown}. If a {unit} is in several files, their "
+            "epsilons add up. Names of columns, groups and data are not protected"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -487,7 +487,7 @@ def _unpacked(content: Artifact) -> CountFile:
     need(list(cells) == sorted(set(cells)), "the cells are not in order")
     cells = [tuple(map(canonical_text, cell)) for cell in cells]
     need(len(set(cells)) == len(cells), "it holds one group in two spellings, such as 1 and 1.0")
-    need(len(held["batches"]) in (0, len(pieces)), "its batches are not those of its counts")
+    need(len(held["batches"]) in (0, len(pieces)), "its batches do not match its counts")
     need(sum(piece["read"] for piece in pieces) <= MAX_ROWS, "it has more rows than can be counted exactly")
     ends = {axis: np.cumsum([0, *(piece[axis] for piece in pieces)]) for axis in ("cells", "entries")}
     state = State({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})

@@ -1,4 +1,4 @@
-"""Counts that disclose less than the rows: small cells left out, or noise in every count; and the audit of counts."""
+"""Counts that disclose less than the rows (without small cells, or with noise in every count), and their audit."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from fairfix.errors import UsageError
 from fairfix.stats.geometric_noise import Below, two_sided_geometric
 
 SUPPRESSED = "in groups too small to show, at most"
-"""Why rows of small cells are not in a file. Their number is the largest that is possible: it tells no size."""
+"""Reason why rows of small cells are not in a file. Their number is the largest possible one, so it reveals no size."""
 
 SUPPRESSED_ROWS = (SUPPRESSED, "in groups too small to show")
-"""The same, and the exact number in files of earlier versions."""
+"""The same, and the reason with exact numbers in files of earlier versions."""
 
 
 def count_shown(data: Any, reading: Reading, least: int, **about: Any) -> CountFile:
     """Count as :func:`count` does, without the rows of cells of fewer rows than ``least``, in one piece.
 
-    Nothing is left of them but the largest possible number of their rows. Rows that lack an entry are not mentioned.
+    Only the largest possible number of their rows is kept. Rows that lack an entry are not mentioned.
     """
     reading.check()
     source = shown_rows(open_source(data), reading, [reading.columns.cell_keys], least)
@@ -57,16 +57,16 @@ def suppressed(content: CountFile, tables: Sequence[Sequence[str]], least: int) 
 
 
 def _in_one_piece(content: CountFile, kept: Counts, most_hidden: int) -> CountFile:
-    """Return a file of counts that has no parts, and says of the rows left out only how many they are at the most."""
+    """Return a file of counts without parts, with only the largest possible number of rows left out."""
     excluded = {SUPPRESSED: most_hidden} if most_hidden else {}
     piece = Piece.of(replace(kept, read=kept.used + most_hidden, excluded=excluded))
     return replace(content, pieces=(piece,), batches=())  # their fingerprints depend on all rows
 
 
 def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None) -> CountFile:
-    """Return counts of decisions, each with noise of its own: epsilon-differentially private for a row more or less.
+    """Return counts of decisions with independent noise, epsilon-differentially private for adding or removing a row.
 
-    Counted are the labels and decisions of all combinations of the levels of the columns, with and without rows.
+    They contain the labels and decisions of all combinations of the levels of the columns, with and without rows.
     Scores, losses, parts and batches of the data and the rows left out are not kept. ``below`` draws, as in
     :func:`fairfix.stats.geometric_noise.two_sided_geometric`.
 
@@ -77,21 +77,21 @@ def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None
     """
     if content.private is not None:
         raise UsageError(
-            f"{content.name} has noise already (epsilon {float(content.private):g}); leave out `private`, or count "
+            f"{content.name} already has noise (epsilon {float(content.private):g}); leave out `private`, or count "
             "its rows again"
         )
     columns, counts = content.reading.columns, content.counts()
     for part in ("weight", "probability"):
         if name := getattr(columns, part):
             raise UsageError(
-                f"`private`: the column {name!r} of `{part}` makes a row count for another number than 1, and the "
-                f"noise hides a row that counts for 1; leave out `{part}`"
+                f"`private`: with `{part}` (column {name!r}), a row may not count as 1, but the noise hides only rows "
+                f"that count as 1; leave out `{part}`"
             )
     table = confusion(counts, content.reading.threshold)
     if table is None:
         raise UsageError(
-            "`private` counts decisions, and there are none: name them with `prediction`, or a score of probabilities "
-            "or with a `threshold`"
+            "`private` counts decisions, but the data has none: name them with `prediction`, or a probability with "
+            "`score`, or a raw score with a `threshold`"
         )
     at = [sorted({cell[i] for cell in counts.cells}) for i in range(len(counts.keys))]
     check_cells(counts.keys, int(np.prod([len(levels) for levels in at])))
@@ -121,7 +121,7 @@ def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None
 def audit_counts(
     content: CountFile, settings: Settings | None = None, more: More | None = None
 ) -> AuditReport:
-    """Return the report of counts: that of an audit of the data in one pass."""
+    """Return the report of counts, equal to that of an audit of the data in one pass."""
     settings = replace(settings or Settings(), exact=False)
     if settings.suppress_below:
         tables = tables_of(content.reading.columns, intersect=settings.intersect)

@@ -75,7 +75,7 @@ GAPS: Mapping[tuple[str, str], Callable[..., Gap | Contrasts]] = {
 """Scope and kind -> what compares estimates, in the order of reports."""
 
 OF_TABLES = ("balanced_accuracy", "mcc")
-"""Metrics of the whole confusion table of a group that are no mean over rows."""
+"""Metrics of the confusion table of a group that are not means over rows."""
 
 KS_SCOPES = ("to_overall", "between_groups")
 """Scopes of the KS distance, which are made together."""
@@ -169,7 +169,7 @@ class Evidence:
 
     @cached_property
     def unlimited(self) -> dict[str, str]:
-        """Metric -> reason for what has no always-valid interval, where that is asked for."""
+        """Metric without an always-valid interval -> reason; empty if none is requested."""
         if not self.settings.always_valid:
             return {}
         out = dict.fromkeys(("auc", "calibration_error", *OF_TABLES), NO_SEQUENCE)
@@ -183,12 +183,12 @@ class Evidence:
         return out
 
 
-NO_SEQUENCE = "it has no always-valid interval; leave out `always_valid` for that of one look"
-MOVING_MEDIAN = "the pooled median moves as rows arrive, so it has no always-valid interval"
+NO_SEQUENCE = "it has no always-valid interval; leave out `always_valid` for an interval for one look"
+MOVING_MEDIAN = "the pooled median changes as rows arrive, so it has no always-valid interval"
 UNBOUNDED = "a mean on an unbounded scale has no always-valid interval"
-UNEVEN = "its rows count differently, so it has no always-valid interval"
+UNEVEN = "its rows have different denominators, so it has no always-valid interval"
 
-PRIVATE = "private counts have rates of decisions and labels alone"
+PRIVATE = "private counts give only rates of decisions and labels"
 NO_SCORE = "no score column (name one with `score`)"
 NO_LABEL = "no label column (name one with `label`)"
 
@@ -271,7 +271,7 @@ class Measured:
         return {name: (self._kind(of), why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
 
     def _kind(self, estimates: Estimates) -> Estimates:
-        """Return the estimates with the intervals that are asked for: of one look, or of all."""
+        """Return the estimates with the requested intervals: for one look, or for all."""
         if not self.evidence.settings.always_valid:
             return estimates
         sequence = Sequence.of(estimates)

@@ -40,7 +40,7 @@ COMMANDS = {
     "audit": "Measure how a model treats groups, and check it against limits.",
     "repair": "Fit a repaired predictor and evaluate it on held-out rows.",
     "compare": "Compare repair methods over a range of allowed gaps, or two models.",
-    "explore": "Write an interactive page: try thresholds, allowed gaps and costs.",
+    "explore": "Write an interactive page to try thresholds, allowed gaps and costs.",
     "count": "Save counts of rows, to audit or repair without the rows themselves.",
     "predict": "Apply a repaired predictor to new rows.",
     "export": "Export a repaired predictor to SQL, ONNX, Python or JSON.",

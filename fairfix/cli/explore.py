@@ -21,16 +21,16 @@ from fairfix.tasks.request import ExploreRequest
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    """Write an interactive page: try thresholds, allowed gaps and costs.
+    """Write an interactive page to try thresholds, allowed gaps and costs.
 
     \b
     fairfix explore loans.parquet --protected race -o page.html
     fairfix explore loans.parquet --protected race,sex -o page.html
     fairfix explore north.counts south.counts -o page.html
 
-    The page is one HTML file that works offline. It shows the rates of every group with intervals, gaps, accuracy and
-    cost at any threshold, the best thresholds for an allowed gap, and the command that makes what is shown. It holds
-    counts and no rows.
+    The page is one HTML file that works offline. At any threshold it shows the rates of every group with intervals,
+    gaps, accuracy and cost. It finds the best thresholds for an allowed gap, and shows the command for each result. It
+    contains counts and no rows.
     """
     settle(ctx)
     check_outputs(given)

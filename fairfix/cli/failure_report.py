@@ -32,7 +32,7 @@ KILLED = 137
 
 
 def append_summary(text: str) -> None:
-    """Append Markdown to the summary of a job of GitHub, where there is one; what prevents it is a warning."""
+    """Append Markdown to the job summary of GitHub, if there is one; a failure to write is a warning."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
         return

@@ -91,7 +91,7 @@ def write_over(path: Path, artifact: Artifact, kind: str, held: str | None) -> N
     """
     content = _packed(artifact, kind)
     other = DataError(
-        f"{path.name} was written by another run at the same time, so this one left it as it is; run it again"
+        f"another run wrote {path.name} at the same time, so this run did not change it; run it again"
     )
     if held is None:
         if not created(path, io.BytesIO(content)):

@@ -1,5 +1,5 @@
 "use strict";
-// What is drawn: controls, tables and pictures of the numbers of arithmetic.js. No number is computed here.
+// Controls, tables and pictures of the numbers that arithmetic.js computes.
 
 /* global above, audit, changes, frontier, grouped, isDefined, optimum, overall, rateOfAll, verdict */
 
@@ -176,8 +176,8 @@ function drawFrontier(here, there) {
     );
   };
   place(there, false, "original decisions", 16);
-  place(here, true, "you are here", -8);
-  at("picture").replaceChildren(svg(440, 314, "The lowest cost for each gap, the original decisions, and where you are", ...parts));
+  place(here, true, "current settings", -8);
+  at("picture").replaceChildren(svg(440, 314, "The lowest cost for each gap, with the original decisions and the current settings", ...parts));
 }
 
 // ---------------------------------------------------------------------- the rows of groups
@@ -192,11 +192,11 @@ function buildGroups() {
   const many = names.length > MOST_SHOWN;
   shown = many ? [...order.slice(0, MOST_SHOWN / 2), ...order.slice(-MOST_SHOWN / 2)] : names.map((_, k) => k);
   at("groups-note").hidden = !many;
-  at("groups-note").textContent = `The ${MOST_SHOWN / 2} groups with the lowest and the ${MOST_SHOWN / 2} with the highest original selection rate are shown; all ${names.length} count in gaps and totals.`;
+  at("groups-note").textContent = `The ${MOST_SHOWN / 2} groups with the lowest and the ${MOST_SHOWN / 2} with the highest original selection rate are shown. Gaps and totals include all ${names.length}.`;
   at("groups").tBodies[0].replaceChildren(
     ...shown.map((k) => {
       const rows = counts[k].rows.flat().reduce((a, b) => a + b, 0);
-      const slider = made("input", { type: "range", min: AXIS.first, max: AXIS.last, step: 1, "aria-label": `Threshold of ${names[k]}` });
+      const slider = made("input", { type: "range", min: AXIS.first, max: AXIS.last, step: 1, "aria-label": `Threshold for ${names[k]}` });
       slider.style.setProperty("--part", (content.edges[AXIS.last] - AXIS.low) / AXIS.long);
       slider.addEventListener("input", () => {
         state.places[k] = slider.valueAsNumber;
@@ -261,7 +261,7 @@ function answer(result, moved) {
   const level = `${+(100 * content.confidence).toPrecision(6)}%`;
   const out = at("answer");
   if (Number.isNaN(difference.value)) {
-    out.replaceChildren(`By ${attribute().name}, ${title()} can be compared in fewer than two groups.`);
+    out.replaceChildren(`By ${attribute().name}, ${title()} is defined for fewer than two groups, so there is no gap.`);
     return;
   }
   const names = difference.groups.map((k) => attribute().names[k]);
@@ -271,7 +271,7 @@ function answer(result, moved) {
     ? `By ${attribute().name}, ${title()} is ${first} for ${names[0]} and ${second} for ${names[1]}: ${points(difference.value)} points apart`
     : `By ${attribute().name}, the larger gap of true and false positive rates is ${points(difference.value)} points, between ${names.join(" and ")}`;
   const where = moved ? ", for all thresholds at once" : "";
-  out.replaceChildren(`${begin} (${level} interval ${points(difference.low)} to ${points(difference.high)}${where}). `);
+  out.replaceChildren(`${begin} (${level} CI ${points(difference.low)} to ${points(difference.high)}${where}). `);
   if (limit() !== Infinity) {
     const own = verdict(difference, limit());
     out.append(made("strong", { class: `mark ${own}` }, `${SIGNS[own]} ${own}`), ` for a limit of ${points(limit())} points.`);
@@ -314,7 +314,7 @@ function fillFrontier(result, first, [here, there]) {
   clearTimeout(waiting);
   at("frontier").hidden = !isAble() || counts.length > MANY;
   if (at("frontier").hidden) return;
-  at("frontier-note").textContent = `The line is the lowest cost that thresholds of each group have on these rows, with a gap in ${title()} of at most that many points.`;
+  at("frontier-note").textContent = `The line shows the lowest cost of group thresholds on these rows, for each allowed gap in ${title()}.`;
   const draw = () =>
     drawFrontier(
       { gap: result.gaps[state.metric].difference.value, cost: here.cost },
@@ -346,7 +346,7 @@ const option = (name, value) => {
   return name === "output" ? ` -o ${value}` : ` --${name} ${value}`;
 };
 
-/** The command that makes what is shown, and what is to be said of it. */
+/** The command for what is shown, and a note on it. */
 function command() {
   const end = content.call ? ")" : "";
   const own = attribute();
@@ -354,21 +354,21 @@ function command() {
   if (state.mode === "one" || (state.mode === "each" && same)) {
     const [before, after] = own.checks[state.metric];
     const check = limit() === Infinity ? "" : `${before}${limit()}${after}`;
-    return [`${content.audit}${option("threshold", content.edges[state.places[0]])}${check}${end}`, "Its rates and gaps are those shown. Its intervals are those of a threshold that was set before the data were seen."];
+    return [`${content.audit}${option("threshold", content.edges[state.places[0]])}${check}${end}`, "Its rates and gaps equal those shown. Its intervals assume that the threshold was set before anyone saw the data."];
   }
-  if (!isAble()) return ["", "No command has a threshold for each group with this metric and these groups; choose selection rate, TPR, FPR or equalized odds, of groups that have these rates."];
+  if (!isAble()) return ["", "No command sets group thresholds for this metric and these groups. Choose selection rate, TPR, FPR or equalized odds, and groups for which it is defined."];
   if (own.no_repair) return ["", own.no_repair];
   const threshold = fairThreshold();
-  if (threshold === null || !Number.isFinite(threshold)) return ["", "The command line has no such costs for this score."];
+  if (threshold === null || !Number.isFinite(threshold)) return ["", "No command takes these costs with this score."];
   if (content.exponent !== null && threshold !== content.start && !Number.isInteger(threshold * 2 ** content.exponent))
-    return ["", `These costs mean a threshold of ${threshold}, which is no edge of the score bins of these counts; count the rows again with that threshold.`];
+    return ["", `These costs correspond to a threshold of ${threshold}, which is not an edge of the score bins of these counts. Count the rows again with that threshold.`];
   const wanted = state.mode === "best" ? limit() : gapOf(rule());
   const slack = Number.isFinite(wanted) ? Math.min(Math.ceil(wanted * 1e6) / 1e6, 1) : 1;
   const line = own.repair + option("constraint", constraint()) + option("slack", slack) + option("threshold", threshold) + option("output", "repaired.fairfix") + end;
-  const other = state.mode === "best" ? "It finds these thresholds" : "An audit has one threshold for all groups. This repair finds the best thresholds with the gap that is shown";
+  const other = state.mode === "best" ? "It finds the best thresholds" : "An audit takes one threshold for all groups. This repair finds the best thresholds for the gap shown";
   const how = content.exponent === null
-    ? ", on its training rows, and evaluates them on the others; so its numbers differ from those here, which are of all rows."
-    : ", on all of these counts, and evaluates nothing; give counts of other rows as holdout.";
+    ? " on its training rows and evaluates them on the others. So its numbers differ from those here, which use all rows."
+    : " on all of these counts, without an evaluation. To evaluate them, give counts of other rows as holdout.";
   return [line, other + how];
 }
 
@@ -380,7 +380,7 @@ function fillCommand() {
   at("copied").textContent = "";
 }
 
-/** The settings as a sentence, for paper. */
+/** The settings as a sentence, for print. */
 function settings() {
   const how = {
     one: `one threshold for all groups, ${content.edges[state.places[0]]}`,
@@ -430,18 +430,18 @@ function update() {
 }
 
 function about() {
-  const label = content.labelled ? ` Filled bars are rows with ${content.label} 1, the others rows with ${content.label} 0.` : "";
+  const label = content.labelled ? ` Filled bars are rows with ${content.label} 1, empty bars are rows with ${content.label} 0.` : "";
   const parts = [
-    `Thresholds are the ${content.edges.length} edges of the score bins of this page, from ${content.edges[0]} to ${content.edges.at(-1)}, where decisions follow exactly from the counts; a score at or above a threshold is selected.`,
-    `Decisions were made at ${content.score} ${content.start}; at this threshold, rates and intervals are those of the audit.${label}`,
+    `Scores at or above a threshold are selected. Thresholds are the ${content.edges.length} edges of the score bins, from ${content.edges[0]} to ${content.edges.at(-1)}. Rates at these are exact.`,
+    `The original decisions use the threshold ${content.start} of ${content.score}. At this threshold, rates and intervals equal those of the audit.${label}`,
   ];
   if (content.labelled)
-    parts.push("The best thresholds have the lowest cost on these rows; where a threshold alone cannot meet the gap, scores in between are selected with a probability.");
+    parts.push("The best thresholds have the lowest cost on these rows. If thresholds alone cannot meet the allowed gap, scores between two thresholds are selected with a probability.");
   else parts.push("Without labels there are no error rates, no costs and no best thresholds.");
   if (content.mass) parts.push("With weights, intervals of moved thresholds use the effective number of rows.");
-  if (content.hidden) parts.push(`Groups of fewer than ${content.hidden} rows are left out, with all of their rows.`);
+  if (content.hidden) parts.push(`Groups with fewer than ${content.hidden} rows are left out, with all of their rows.`);
   at("about").replaceChildren(...parts.map((one) => made("li", {}, one)));
-  at("looked").textContent = `Exploration: these thresholds were moved after the data were looked at, so intervals hold for all thresholds and groups at once, by the inequality of Dvoretzky, Kiefer and Wolfowitz; confirm a choice on other rows.`;
+  at("looked").textContent = "Exploration: these thresholds were chosen after looking at the data. So intervals hold for all thresholds and groups at once (Dvoretzky-Kiefer-Wolfowitz inequality). Confirm your choice on other rows.";
 }
 
 function begin() {
@@ -495,7 +495,7 @@ function begin() {
       at("copied").textContent = "copied";
     } catch {
       getSelection().selectAllChildren(at("command"));
-      at("copied").textContent = "selected; copy it with the keyboard";
+      at("copied").textContent = "selected: copy with the keyboard";
     }
   });
   about();

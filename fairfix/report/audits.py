@@ -117,8 +117,8 @@ def _facts(result: Audit) -> Iterator[str]:
     )
     if settings.always_valid:
         yield (
-            "always-valid intervals hold for all looks at growing data at once, however many, if each look contains "
-            "all rows of the earlier ones"
+            "always-valid intervals hold for any number of looks at growing data, if each look contains all rows of "
+            "the earlier ones"
         )
     losses = (one for block in (*result.attributes, *result.strata) for one in _losses(block))
     if any(one.given_scores is not None for one in losses):

@@ -29,7 +29,7 @@ from fairfix.schema.common import Estimate, Number
 from fairfix.schema.compare import Compare, Point
 
 COST = "cost"
-"""The quality that has costs of its own."""
+"""Quality with costs that the user sets."""
 
 LEADING = (
     "selection_rate.difference.between_groups",
@@ -142,7 +142,7 @@ def answer(result: Compare) -> Iterator[str]:
         yield "There is no original model to compare with, so changes are not shown."
     yield from lines
     if lines and main == COST:
-        yield "Candidates are only chosen by this cost: no method minimizes it."
+        yield "This cost only ranks the candidates; no method minimizes it."
     if lines:
         many = sum(not point.failure for point in result.points)
         confidence = in_percent(result.settings.confidence)
@@ -166,7 +166,7 @@ def _leading(result: Compare) -> list[str]:
 
 
 def _main(result: Compare, qualities: Iterable[str]) -> str | None:
-    """Return the quality next to a gap: the one that was asked for, or the first of :data:`MAIN` that there is."""
+    """Return the quality next to a gap: the requested one, or the first of :data:`MAIN` that there is."""
     return next((name for name in (quality_of(result), *MAIN) if name in qualities), None)
 
 

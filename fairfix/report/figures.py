@@ -45,7 +45,7 @@ DRAWN = (
 """Comparisons of true groups that have a picture."""
 
 LAST = 26
-"""Batches in the picture of a gap, the last ones."""
+"""Number of last batches in the picture of a gap."""
 
 HINTS = {"gaps": "gaps, smaller is better", "ratios": "ratios, nearer to 1 is better", "rates": "rates"}
 """Rows of a proof that share an axis, in words."""
@@ -433,7 +433,7 @@ def slices(search: SliceSearch) -> Iterator[Part]:
 
 
 def history(state: State) -> Iterator[Part]:
-    """Yield a picture of each gap after the last batches, with the intervals of all looks."""
+    """Yield a picture of each gap after the last batches, with always-valid intervals."""
     for trace in state.traces:
         rows = [
             _dot(f"batch {i + 1}, {batch.added[:10]}", total)
@@ -441,7 +441,7 @@ def history(state: State) -> Iterator[Part]:
         ][-LAST:]
         heading = f"By {trace.attribute}: {title_of(trace)}, in the total so far"
         span = svg.span_of(_ends(rows), zero=True)
-        description = f"{heading}, after each batch with its interval: {rows[-1].text} after the last one."
+        description = f"{heading}, with its interval after each batch: {rows[-1].text} after the last one."
         grid = Grid(
             ("after", *NUMBERS),
             tuple(

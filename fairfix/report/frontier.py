@@ -60,7 +60,7 @@ class Panel:
 
 
 def quality_of(result: Compare) -> str:
-    """Return the quality that a comparison was asked for; empty where none was."""
+    """Return the requested quality of a comparison, or an empty text."""
     return (result.settings.quality or "").partition("(")[0].strip()
 
 

@@ -1,4 +1,4 @@
-"""The section of a state: its batches, gaps in each and in the total so far, and since when one has changed."""
+"""Section of a state: its batches, the gaps in each and in the total so far, and changes of gaps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fairfix.schema.audit import Audit, State, Trace
 from fairfix.schema.common import Number
 
 SHORT = 8
-"""Batches in the table of the short report, the last ones."""
+"""Number of last batches in the table of the short report."""
 
 
 def section(result: Audit, state: State, *, detail: bool) -> Section:
-    """Return what became of gaps, batch by batch."""
+    """Return the gaps of each batch, and their changes."""
     lines = tuple(_changes(result, state))
     first = 0 if detail else max(len(state.batches) - SHORT, 0)
     if first:
@@ -29,22 +29,22 @@ def section(result: Audit, state: State, *, detail: bool) -> Section:
 def title_of(trace: Trace) -> str:
     """Return the gap of a trace in words."""
     first, second = trace.groups
-    return f"{METRICS[trace.metric].title} of {first} minus {second}"
+    return f"{METRICS[trace.metric].title}, {first} minus {second}"
 
 
 def _changes(result: Audit, state: State) -> Iterator[str]:
-    """Yield which gaps have changed, or that none is shown to have."""
+    """Yield a sentence for each gap that has changed, or that no change was detected."""
     sure = f"{in_percent(result.settings.confidence)} always-valid CI"
     for one in state.drifts:
         batch = state.batches[one.since - 1]
         before, after = (_ends(end, _written(one.metric)) for end in (one.before, one.after))
         yield sentence(
             f"by {one.attribute}, the gap in {METRICS[one.metric].phrase} has changed: {one.groups[0]} minus "
-            f"{one.groups[1]} was {before} before batch {one.since} (added {batch.added}), and is {after} since then "
+            f"{one.groups[1]} was {before} before batch {one.since} (added {batch.added}) and is {after} since then "
             f"({sure}s)"
         )
     if len(state.batches) > 1 and not state.drifts:
-        yield "No change of a gap between two groups is shown."
+        yield "No change in a gap between two groups was detected."
 
 
 def _written(metric: str) -> Callable[[float], str]:

@@ -426,7 +426,7 @@ def _of_counts(request: AuditRequest, counts: CountFile) -> AuditReport:
         for name in ("baseline", "profile", "suppress_below"):
             if request.has(name):
                 raise UsageError(
-                    f"`{name}` takes counts as exact, and those of {counts.name} have noise; leave it out, or name "
+                    f"`{name}` needs exact counts, but those of {counts.name} have noise; leave it out, or name "
                     "counts without noise"
                 )
     report = audit_counts(counts, _settings(request, counts.reading.columns.protected, exact=False))

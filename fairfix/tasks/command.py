@@ -1,4 +1,4 @@
-"""Command: what makes a result that is shown, as a command line or as a call of the library."""
+"""Command: the command line, or the call of the library, that makes a result."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
 
 
 def settings_for(kind: type[Request], request: Request, refused: Collection[str] = ()) -> dict[str, Any]:
-    """Return what a request sets of the parameters of another kind of request, but for those refused, to be written."""
+    """Return the parameters set by a request that another kind of request has too, as written; without ``refused``."""
     own, settings = parameters_of(kind), dict[str, Any]()
     in_shell = not in_memory(getattr(request, "data", None))
     for name, (default, domain) in parameters_of(type(request)).items():
@@ -83,7 +83,7 @@ def command_of(task: str, data: Any, settings: Mapping[str, Any]) -> str:
 
 
 def in_memory(data: Any) -> bool:
-    """Whether data is not named by one path or several, so that no command line can name it."""
+    """Whether data is in memory, so that no command line can name it."""
     several = isinstance(data, (list, tuple)) and bool(data) and all(isinstance(one, str) for one in data)
     return not (several or isinstance(data, str))
 

@@ -1,4 +1,4 @@
-"""Explore: counts of data as an interactive page, with the commands that make what it shows."""
+"""Explore: counts of data as an interactive page, with the command for each result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
 
 CUTS = (*(k / 10_000 for k in range(1, 100)), *(k / 100 for k in range(1, 100)))
-"""Thresholds of a page as parts of the range of the score: hundredths, and finer ones where outcomes are rare."""
+"""Thresholds of a page as fractions of the score range: hundredths, and finer ones for rare outcomes."""
 
 CONSTRAINTS = {
     "selection_rate": "demographic_parity",
@@ -79,20 +79,20 @@ class Explored:
 
 
 def run_explore(request: ExploreRequest) -> Explored:
-    """Make an interactive page of a scored file: thresholds, allowed gaps and costs to try, without a server.
+    """Make an interactive page of scored data, to try thresholds, allowed gaps and costs offline.
 
-    The result has the page as ``html``; ``save(path)`` writes what ``fairfix explore`` does, and a notebook shows it.
-    The page holds counts, never rows.
+    ``html`` is the text of the page. ``save(path)`` writes the same file as ``fairfix explore``, and a notebook shows
+    the page. It contains counts and no rows.
 
     Raises
     ------
     UsageError, DataError, ArtifactError
-        Parameters do not go together, the data has no score, or its groups are too many for a page.
+        Parameters contradict each other, the data has no score, or it has too many groups for a page.
     """
     from fairfix.interactive.page import attributes_of, content_of, page
 
     if request.task != "classification":
-        raise UsageError(f"`task={request.task}`: the page is for scores of two classes" + _two(request.task))
+        raise UsageError(f"`task={request.task}`: the page needs scores of two classes" + _two(request.task))
     if request.strata:
         raise UsageError("`strata`: the page compares groups over all rows; leave it out")
     with withholding(request.suppress_below, request.data):
@@ -122,20 +122,15 @@ def _two(task: str) -> str:
 
 
 def _checked(reading: Reading) -> Reading:
-    """Return a reading whose decisions follow from a score; a UsageError of any other."""
+    """Return the reading if its decisions follow from a score; otherwise raise a UsageError."""
     columns = reading.columns
     if decided := columns.prediction or columns.probability:
-        raise UsageError(
-            f"{decided!r} has decisions, and the page moves thresholds of a score; name the score with `score`"
-        )
+        raise UsageError(f"{decided!r} has decisions, but the page needs a score; name it with `score`")
     if not columns.score:
-        raise UsageError(
-            "the page moves thresholds of a score; name it with `score`, or a model file with `model`"
-        )
+        raise UsageError("the page needs a score; name it with `score`, or name a model file with `model`")
     if reading.threshold is None:
         raise UsageError(
-            "a raw score has no usual threshold; name the score of a positive decision with `threshold`, or set "
-            "`score_scale`"
+            "a raw score has no default threshold; give one with `threshold`, or set `score_scale`"
         )
     return reading
 
@@ -161,7 +156,7 @@ def _counted(request: ExploreRequest) -> CountFile:
 
 
 def _shown(request: ExploreRequest, counts: CountFile) -> CountFile:
-    """Return counts at the threshold that is asked for, without small groups."""
+    """Return counts at the requested threshold, without small groups."""
     from fairfix.auditing.count_thresholds import at_threshold
     from fairfix.auditing.disclosure import suppressed
 
@@ -170,7 +165,7 @@ def _shown(request: ExploreRequest, counts: CountFile) -> CountFile:
     own = counts.reading.columns.protected
     if absent := [name for name in request.protected if name not in own]:
         raise UsageError(
-            f"`protected={absent[0]}`: the counts were made with {','.join(own)}; name some of these, or count the "
+            f"`protected={absent[0]}`: the counts have the columns {','.join(own)}; name some of these, or count the "
             "data again"
         )
     check_agreement(replace(request, protected=own), counts.reading)
@@ -180,14 +175,14 @@ def _shown(request: ExploreRequest, counts: CountFile) -> CountFile:
     return counts
 
 
-# ---------------------------------------------------------------------- the commands of what is shown
+# ---------------------------------------------------------------------- commands
 
 
 def _commands(request: ExploreRequest, attributes: Sequence[tuple[str, ...]]) -> tuple[str, bool, list[Any]]:
-    """Return the command of the audit, whether it is a call of the library, and of every attribute what is its own.
+    """Return the command of the audit, whether it is a call of the library, and the texts of each attribute.
 
-    The page adds options with numbers behind them, and the bracket that ends a call. Of an attribute there are the
-    texts before and behind the limit of the check of each metric, and the command of a repair or why there is none.
+    The page appends options with numbers, and the bracket that ends a call. Each attribute has the texts before and
+    after the limit of the check of each metric, and the command of a repair or the reason why there is none.
     """
     audited = settings_for(AuditRequest, request, ("data", "threshold"))
     if len(attributes[-1]) > 1:
@@ -209,7 +204,7 @@ def _commands(request: ExploreRequest, attributes: Sequence[tuple[str, ...]]) ->
 def _repair(request: ExploreRequest, columns: tuple[str, ...]) -> dict[str, str]:
     """Return the command of the repair that the page makes, up to its constraint, or why there is none."""
     if request.suppress_below:
-        why = "A repair shows all groups; to leave out small ones, repair counts of 'fairfix count --suppress-below'."
+        why = "A repair shows all groups. To leave out small ones, repair counts of 'fairfix count --suppress-below'."
         return {"no_repair": why}
     settings = settings_for(RepairRequest, request, ("data", "threshold", "protected", "confidence"))
     for name in ("bands", "merge", "missing"):

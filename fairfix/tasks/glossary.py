@@ -82,9 +82,9 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
             "once"
         ),
         "always-valid interval": (
-            "an interval that holds for all looks at growing data at once, however many (`always_valid`)"
+            "an interval that holds for any number of looks at growing data at once (`always_valid`)"
         ),
-        "state": ("a file of counts to which each audit adds the rows of a batch, once (`state`)"),
+        "state": "a file of counts to which each audit adds a batch of rows (`state`)",
         "bound": (
             "the largest error of a number computed from score bins; it is arithmetic, not sampling error"
         ),

@@ -1,4 +1,4 @@
-"""Quality: the number by which compared repairs are chosen, next to their gap. Reading it imports no numpy."""
+"""Quality: the measure by which compared repairs are ranked at a given gap. Importing this imports no numpy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OF_TASK = {
 
 @dataclass(frozen=True)
 class Quality:
-    """A metric of all rows; ``fp`` and ``fn`` are what wrong decisions cost."""
+    """A metric of all rows; ``fp`` and ``fn`` are the costs of a false positive and a false negative."""
 
     name: str
     fp: float = 1.0
@@ -49,19 +49,19 @@ class Quality:
 
     @classmethod
     def parse(cls, text: str) -> Quality:
-        """Return the quality that a text writes, such as ``cost(fp=1,fn=9)``; a UsageError where it writes none."""
+        """Return the quality of a text such as ``cost(fp=1,fn=9)``, or raise a UsageError."""
         spec = parse_spec("quality", text, FORMS)
         made = cls(spec.name, **{name: float(cost) for name, cost in spec.settings})
         if spec.name == COST and not (made.fp or made.fn):
             raise UsageError(
-                f"`quality={text}`: both costs are 0, so all decisions are equally good; set one above 0"
+                f"`quality={text}`: both costs are 0, so all decisions are equally good; set at least one above 0"
             )
         return made
 
     def check(self, task: str) -> None:
-        """Raise a UsageError where data of a task have no such quality."""
+        """Raise a UsageError if the quality is undefined for data of a task."""
         if self.name not in (there := OF_TASK[task]):
-            raise UsageError(f"`quality={self.name}`: with `task={task}` it is one of {', '.join(there)}")
+            raise UsageError(f"`quality={self.name}`: with `task={task}`, name one of {', '.join(there)}")
 
     @property
     def own_metrics(self) -> tuple[EntryMean, ...]:
@@ -73,9 +73,9 @@ class Quality:
         return (make(COST, (0.0, self.fn, self.fp, 0.0), (1.0, 1.0, 1.0, 1.0)),)
 
     def change(self, old: Table, new: Table, confidence: float) -> Value | None:
-        """Return the change of the quality on the same rows with its interval; None where a row lacks a value for it.
+        """Return the change of the quality on the same rows with its interval; None if a row lacks a value for it.
 
-        That of balanced accuracy is the mean of the changes of both rates, each at half the miscoverage.
+        The change of balanced accuracy is the mean of the changes of both rates, each at half the miscoverage.
         """
         import numpy as np
 

@@ -403,8 +403,8 @@ class CountRequest(DataRequest):
     suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0, common=True)
     private: float | None = parameter(
         None,
-        "Count decisions only, with noise that hides single rows: differential privacy with this epsilon, 0.001 to 10. "
-        "Audits widen their intervals by it.",
+        "Count only decisions, and add noise for differential privacy of each row with this epsilon, 0.001 to 10. "
+        "Audits widen their intervals accordingly.",
         "EPSILON",
         kind=float,
     )
@@ -532,13 +532,12 @@ class AuditRequest(GateRequest):
     suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0)
     always_valid: bool = parameter(
         False,
-        "Make intervals that hold for all looks at once, for data that grow between audits: weekly, or at every "
-        "commit.",
+        "Make intervals that hold for all looks at growing data at once, such as weekly audits.",
         common=True,
     )
     state: Any = source(
-        "File of counts that grows: add the rows of DATA to it, once, and audit the total with always-valid intervals. "
-        "The report shows each batch, and since when a gap has changed.",
+        "Counts file to which each run adds the rows of DATA. Audit the total with always-valid intervals, and report "
+        "the batch since which a gap has changed.",
         common=True,
     )
     profile: str | None = parameter(
@@ -688,8 +687,8 @@ class CompareRequest(ReportRequest):
     )
     quality: str | None = parameter(
         None,
-        f"Quality by which candidates are recommended: {', '.join(QUALITIES)}; 'cost(fp=1,fn=9)' has the cost of a "
-        "false positive and of a false negative.  [default: accuracy, or square_loss of real-valued labels]",
+        f"Quality measure by which candidates are recommended: {', '.join(QUALITIES)}; 'cost(fp=1,fn=9)' sets the "
+        "costs of a false positive and a false negative.  [default: accuracy; square_loss for real-valued labels]",
         "QUALITY",
         common=True,
     )
@@ -705,11 +704,11 @@ class CompareRequest(ReportRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.chosen_quality  # which is checked before any data is read
+        _ = self.chosen_quality  # checked before any data is read
 
     @cached_property
     def chosen_quality(self) -> Quality | None:
-        """Quality that was asked for."""
+        """Quality requested, or None."""
         return None if self.quality is None else Quality.parse(self.quality)
 
 
@@ -794,18 +793,18 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     (
         "private",
         ("suppress_below",),
-        "which cells are left out depends on exact numbers of rows; the noise hides small groups too",
+        "suppression depends on exact numbers of rows; the noise hides small groups, too",
     ),
     ("count", ("id",), "an ID belongs to one person, and a row with a count represents many"),
     *(
         (
             name,
             ("baseline", "noise", "similar", "slices", "profile", f"task={MULTICLASS}"),
-            "its intervals are for one look",
+            "its intervals hold for one look only",
         )
         for name in ("always_valid", "state")
     ),
-    ("state", ("suppress_below",), "it keeps the counts of all groups"),
+    ("state", ("suppress_below",), "a state keeps the counts of all groups"),
     (
         "guarantee",
         ("unlabelled",),

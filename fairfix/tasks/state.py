@@ -1,4 +1,4 @@
-"""States: counts that grow by a batch of rows at each audit, and refuse the same rows twice."""
+"""States: counts to which each audit adds a batch of rows, and which reject the same rows a second time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class GrowingState:
         Raises
         ------
         UsageError, DataError, ArtifactError
-            The state is damaged, was counted in another way, or has these rows already.
+            The state is damaged, was counted with other settings, or contains these rows already.
         """
         path = _path_of(request.state)
         held = fingerprint(path) if path.exists() else None
@@ -103,13 +103,13 @@ def _path_of(state: Any) -> Path:
             f"`state={shown_url(os.fspath(state))}`: a state is a file on this machine; name a path"
         )
     if is_dry():
-        raise UsageError("`dry_run`: leave out `state`, which is written")
+        raise UsageError("`dry_run` writes nothing; leave out `state`")
     path = Path(state)
     if path.exists() and not path.is_file():
         raise DataError(f"`state={path}` is not a regular file; name a file that is, or a new one")
     if not path.parent.is_dir():
         raise DataError(
-            f"`state={path}`: there is no folder {path.parent}; make it, or name a file elsewhere"
+            f"`state={path}`: there is no folder {path.parent}; create it, or name a file elsewhere"
         )
     check_writable(path)
     return path
