@@ -350,10 +350,10 @@ def test_a_repair_predicts_and_audits_no_rows_twice(
 
         return predicted
 
-    def scanned(table: Table) -> Scan:
+    def scanned(table: Table, *, exact: bool) -> Scan:
         confidence = sys._getframe(1).f_locals["settings"].confidence
         audited.append((confidence, content(table)))
-        return count_table(table)
+        return count_table(table, exact=exact)
 
     for kind in {base for one in RepairedPredictor.kinds.values() for base in one.__mro__}:
         if "predict" in vars(kind):
