@@ -122,10 +122,10 @@ def main() -> None:
     print("\n\n".join(["## With the paper's penalties and bounds", *missing, ""]), end="")
     penalties = ", ".join(f"{one:g}" for one in PENALTIES)
     print(
-        f"Test rows of {many} random 70/30 splits. Each penalty is one of {penalties} (the paper's, recalled, not "
-        "copied): the one of least log loss on a fifth of the training rows, of the rule for *logloss* and the "
-        "authors', of the plain regression for all others. Behind *reductions*: the violation that they may leave. "
-        "Columns as above; CPU seconds are of the fit with this penalty.\n"
+        f"Test rows of {many} random 70/30 splits. Each penalty is one of {penalties} (the paper's, quoted from "
+        "memory). It has the lowest log loss on a fifth of the training rows: of the rule itself for *logloss* and the "
+        "authors', of the plain regression for all others. The number after *reductions* is the violation that they "
+        "may leave. Columns as above; CPU seconds are for the fit with this penalty.\n"
     )
     print("| data | rule | decisions | drawn | log loss | penalty | CPU s |\n|---|---|---|---|---|---|---|")
     print("\n".join(lines))

@@ -17,7 +17,7 @@ delta`` after ``N`` rows of ``K`` groups, by
 
 .. math:: E|2 \eta - 1 - f| + 2 \gamma + 8 (2 + 1/\gamma) N^{-1/3} + 4 \sqrt{(2 K + 2 \log(2 / \delta)) / N} .
 
-Its factors are recalled, not copied (``published.csv``). The rows are the population here: ``eta`` is the isotonic
+Its factors are quoted from memory (``published.csv``). The rows are the population here: ``eta`` is the isotonic
 regression of the labels of a group on its scores, so that ``h*`` and all errors are exact. ``q`` is the least of
 ``E[gamma/2 q^2 - f q]`` among rules with the rates of ``h*``, which is one of them. So the excess without sampling is
 at most ``gamma/2 E[h* - q^2] + E[|2 eta - 1 - f| |h* - q|]``, which is printed beside the bound.
@@ -194,9 +194,9 @@ def main() -> None:
     print(
         "The same rows as the population, slack 0, the rates of the best rule of equal rates. *Excess*: error above "
         "that of the best rule, without sampling; *derived*: gamma/2 E[h* - q^2] + E[|2 eta - 1 - f| |h* - q|]; "
-        "*calibration*: E|2 eta - 1 - f|; *without sampling*: what Theorem 2 allows with any number of rows, "
-        "calibration and 2 gamma; *rows*: from which all of its bound is below 1, at confidence 0.95. The factors of "
-        "the theorem are recalled, not copied.\n"
+        "*calibration*: E|2 eta - 1 - f|; *without sampling*: the bound of Theorem 2 for any number of rows, "
+        "calibration plus 2 gamma; *rows*: the number with which its whole bound falls below 1, at confidence 0.95. "
+        "The factors of the theorem are quoted from memory.\n"
     )
     heads = ("data", "gamma", "excess", "derived", "calibration", "without sampling", "rows")
     print(f"| {' | '.join(heads)} |\n|---|{'---:|' * (len(heads) - 1)}")

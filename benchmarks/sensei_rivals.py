@@ -207,7 +207,7 @@ def main() -> None:
     )
     means(row for seed in range(many) for row in rows(seed))
     print(
-        "\n**The paper's own (Table 3)**, of other splits; those with an asterisk are recalled, not copied from it.\n"
+        "\n**The paper's own (Table 3)**, of other splits; figures with an asterisk are quoted from memory.\n"
     )
     print(f"| row of the paper | {' | '.join(FIGURES)} |\n|---|{'---|' * len(FIGURES)}")
     print("\n".join(paper()))

@@ -1,6 +1,6 @@
 """A network under the metric of SenSeI's paper, by weight: ``benchmarks/sensei_weights.py [SPLITS]``.
 
-The paper's metric is free along the group and along what a logistic regression tells it by. Columns and splits
+The paper's metric is free along the group and along the direction of a logistic regression that predicts it. Columns and splits
 are those of ``sensei.py``.
 """
 
@@ -44,7 +44,8 @@ def main() -> None:
     print("### By weight, under the metric of the paper\n")
     print(
         f"Adult, {many} random 80/20 splits, test rows: our network under the paper's metric, by weight. Flips of "
-        "gender and race cost nothing, nor do steps along the directions of logistic regressions that tell them.\n"
+        "gender and race cost nothing. Steps along the directions of logistic regressions that predict them cost "
+        "nothing either.\n"
     )
     means(row for seed in range(many) for row in rows(seed))
 

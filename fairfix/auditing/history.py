@@ -1,6 +1,6 @@
-"""The history of a state: the gap in every batch and in the total so far, and since when it has changed.
+"""History of a state: the gap in every batch and in the total so far, and the batch since which it has changed.
 
-For each attribute, the two groups are followed that are furthest apart in the total. The gap in the total has an
+For each attribute, it follows the two groups that are furthest apart in the total. The gap in the total has an
 interval that holds after every batch at once, and for all pairs of groups.
 
 **Changes.** The gap of every pair of groups before a batch ``t + 1`` is compared with that since then. Both have
@@ -37,13 +37,13 @@ from fairfix.stats.gaps import attained
 from fairfix.stats.sequences import Sequence as LimitSequence
 
 USUAL = ("selection_rate", "mean_score", "base_rate")
-"""Metrics that are followed where no check names one: the first of these that there is."""
+"""Metrics to follow if no check names one: the first that is defined."""
 
 MOST_GROUPS = 30
-"""Groups whose pairs are looked at for changes, those with the most rows."""
+"""Number of groups, the largest ones, whose pairs are tested for changes."""
 
 CANDIDATES = 40
-"""Pairs and batches that are looked at closely, those with the clearest changes."""
+"""Number of pairs and batches, those with the clearest changes, for which intervals are computed."""
 
 CLEAR = 2.5
 """Standard errors of a change below which no interval for all looks can show it."""
@@ -60,7 +60,7 @@ class _Sums:
     """(s, batches, groups)."""
 
     def sequence(self, sums: Floats) -> LimitSequence:
-        """Return the numbers of sums of shape (s, k)."""
+        """Return the rates or means of sums of shape (s, k)."""
         if isinstance(self.metric, Mean):
             made = LimitSequence.of(means(self.metric, self.content.reading, sums))
         else:
@@ -139,7 +139,7 @@ def _trace(name: str, view: GroupView, sums: _Sums, alpha: float) -> Iterator[Tr
 
 
 def _drift(name: str, view: GroupView, sums: _Sums, alpha: float) -> Iterator[Drift]:
-    """Yield the clearest change of a gap that is shown, if there is any."""
+    """Yield the clearest change of a gap whose intervals are disjoint, if there is any."""
     upto = np.cumsum(sums.sums, axis=1)
     before, since = upto[:, :-1], upto[:, -1:] - upto[:, :-1]
     times = before.shape[1]

@@ -1,4 +1,4 @@
-"""Memory: what this process may still take, and the refusal of rows that do not fit into it."""
+"""Memory: the free memory of this process, and an error for rows that do not fit into it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CELL = 2
 """Bytes of the cell of a row."""
 
 MACHINE = "/proc/meminfo"
-"""File in which Linux says what memory is available."""
+"""File in which Linux states the available memory."""
 
 GROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -24,9 +24,9 @@ GROUPS = (
 
 
 def free_memory() -> int | None:
-    """Return the bytes of memory that are available without swapping; None where the system does not say.
+    """Return the bytes of memory that are available without swapping; None if it is unknown.
 
-    It is the least of what the machine and the container leave.
+    It is the smallest of the limits of the machine and the container.
     """
     return min(_left(), default=None)
 
@@ -50,7 +50,7 @@ def _text(path: str) -> str:
 
 
 def bytes_of_row(reading: Reading, schema: pa.Schema, columns: Sequence[str]) -> int:
-    """Return the bytes that a row takes at least, of what is kept for a reading, and of further columns."""
+    """Return the least number of bytes per row, for the parts that a reading keeps and for further columns."""
     parts = reading.columns
     numbers = [parts.score, parts.weight, parts.prediction or parts.probability]
     label = (8 if reading.task == "regression" else 1) if parts.label else 0
@@ -63,7 +63,7 @@ def bytes_of_row(reading: Reading, schema: pa.Schema, columns: Sequence[str]) ->
 
 
 def _width(schema: pa.Schema, name: str) -> int:
-    """Return the bytes of an entry of a column; of a text, those of its place."""
+    """Return the bytes of an entry of a column; for texts, the bytes of an offset."""
     try:
         return max(int(schema.field(name).type.bit_width) // 8, 1)
     except (KeyError, ValueError):
@@ -76,7 +76,7 @@ def require_room(rows: int | None, each: int, name: str) -> None:
     if rows is None or free is None or rows * each <= free:
         return
     raise DataError(
-        f"{name} has {rows:,} rows, which stay in memory and take {each} bytes each or more: {rows * each:,} bytes, "
-        f"and {free:,} are free. Repair from counts (`fairfix count`), which need no rows; or read fewer rows with "
-        "`where` or fewer columns, or use a larger machine"
+        f"{name} has {rows:,} rows of at least {each} bytes in memory: {rows * each:,} bytes, but only {free:,} are "
+        "free. Repair from counts (`fairfix count`), which need no rows; or read fewer rows with `where`, or fewer "
+        "columns, or use a larger machine"
     )

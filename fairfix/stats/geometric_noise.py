@@ -36,20 +36,20 @@ import numpy as np
 from fairfix.stats.estimates import Floats, Limits, Proportions
 
 LEAST, MOST = Fraction(1, 1000), Fraction(10)
-"""Budgets: with less the noise is in the thousands, and with more it hides nobody."""
+"""Allowed epsilon: below it, the noise is in the thousands; above it, the noise hides nobody."""
 
 Below = Callable[[int], int]
-"""Draws a whole number from 0 up to, but not including, its argument, each with the same probability."""
+"""Draws a uniform integer from 0 to its argument, exclusive."""
 
 OF_NOISE = 0.2
-"""Share of the miscoverage of a rate that the noise has; its quantiles grow only with the logarithm of it."""
+"""Fraction of the miscoverage of a rate for the noise; quantiles depend only on its logarithm."""
 
 LARGEST_TAIL = 1e-9
-"""Error of the tails of summed noise, which rounding may cause; it is added to them."""
+"""Bound of the rounding error in the tails of summed noise; it is added to them."""
 
 
 def budget_of(text: str) -> Fraction:
-    """Return the budget that a decimal or a fraction states; a ValueError where it is none from 0.001 to 10."""
+    """Return epsilon from a decimal or a fraction; raise a ValueError if it is not from 0.001 to 10."""
     if not re.fullmatch(
         r"[0-9]{1,20}(/[1-9][0-9]{0,19}|\.[0-9]{1,20})?", text
     ):  # no exponent that takes all memory
@@ -92,7 +92,7 @@ def _happens(above: int, under: int, below: Below) -> bool:
 
 @cache
 def reach(epsilon: float, many: int, tail: float) -> int:
-    """Return the least ``q`` such that the sum of ``many`` noises is beyond ``q`` in size with probability ``tail``.
+    """Return the least ``q`` that the absolute sum of ``many`` noises exceeds with probability at most ``tail``.
 
     ``epsilon``: above 0. ``many``: at least 0. ``tail``: in (0, 1). The probabilities of the sum come from its
     characteristic function on a circle that is so long that what lies beyond it is less than :data:`LARGEST_TAIL`. For

@@ -1,4 +1,4 @@
-"""Next step: the command with which a report ends, for the same data and settings.
+"""Next step: the command at the end of a report, for the same data and settings.
 
 An audit with a failed check ends with the repair that has this limit, one without checks with a limit that holds now,
 and an undecided one with the number of rows that would decide it. A repair ends with the use of its file, or with a
@@ -24,7 +24,7 @@ from fairfix.tasks.command import Name, command_of, in_memory, settings_for
 from fairfix.tasks.request import AuditRequest, CompareRequest, PredictRequest, RepairRequest, Request
 
 LEAST_ROWS = 30
-"""Rows that every group must have for a repair to be proposed: with fewer, its parts have hardly any."""
+"""Least number of rows of every group for which a repair is proposed."""
 
 ELSEWHERE = frozenset(
     (
@@ -32,7 +32,7 @@ ELSEWHERE = frozenset(
         *("strata", "prediction", "probability", "validation", "cluster"),
     )
 )
-"""Parameters of an audit whose numbers are of something else than what a repair of the score bounds."""
+"""Parameters of an audit whose numbers a repair of the score does not bound."""
 
 OF_COLUMNS = ("bands", "merge", "missing")
 """Parameters that may name a protected column."""
@@ -42,7 +42,7 @@ METHODS = ("ramp", "fair-regression")
 
 
 def after_audit(request: AuditRequest, result: Audit) -> NextStep | None:
-    """Return the step that follows from the checks of an audit of rows; None where nothing is to be done or known."""
+    """Return the step that follows from the checks of an audit of rows, or None."""
     if any(map(request.has, ("noise", "assume", "similar"))):
         return None  # the numbers that count are not those of the recorded groups alone
     failed = [check for check in result.checks if check.verdict == "fail" and check.of == "value"]
@@ -84,7 +84,7 @@ def _to_repair(request: AuditRequest, result: Audit, check: Check) -> NextStep |
             if others:
                 more["protected"] = joined_names(block.columns)
             return _step(
-                "A repair with this limit:",
+                "To fit a repair with this limit:",
                 "repair",
                 RepairRequest,
                 request,
@@ -102,7 +102,7 @@ def _is_repairable(block: Block) -> bool:
 
 
 def _to_limit(request: AuditRequest, result: Audit) -> NextStep | None:
-    """Return the audit with a limit that the first gap keeps to now."""
+    """Return the audit with a limit that the first gap meets now."""
     block = result.attributes[0]
     by_id = {one.id: one for one in block.comparisons}
     gap = next((by_id[name] for name in HEADLINE if name in by_id), None)
@@ -121,13 +121,13 @@ def _to_limit(request: AuditRequest, result: Audit) -> NextStep | None:
 
 
 def _short(comparison: str) -> str:
-    """Return a comparison without the scope that it usually has."""
+    """Return a comparison without its default scope."""
     of = Comparison.parse(comparison)
     return comparison.removesuffix(".between_groups") if of.kind else comparison
 
 
 def after_repair(request: RepairRequest, result: Repair) -> NextStep | None:
-    """Return how to use the file of a repair of rows, or to choose another repair where warnings speak against it."""
+    """Return how to use the file of a repair of rows, or, after some warnings, how to choose another repair."""
     codes = {one.code for one in result.messages if one.severity == "warning"}
     comparable = result.settings.task != "multiclass" and result.data.columns.label and not request.similar
     if codes & REFUSED and comparable:
@@ -137,10 +137,10 @@ def after_repair(request: RepairRequest, result: Repair) -> NextStep | None:
         return None
     if any(one.rows for one in result.data.rows.excluded) or request.where:
         command = shell_line(("fairfix", "inspect", str(request.output)))
-        return NextStep(text="What the repair needs and does:", command=command)
+        return NextStep(text="To see what the repair needs and does:", command=command)
     refused = {"data", "missing", "duplicates", "unseen"}
     return _step(
-        "To decide rows:", "predict", PredictRequest, request, refused, {}, first=(str(request.output),)
+        "To apply the repair:", "predict", PredictRequest, request, refused, {}, first=(str(request.output),)
     )
 
 
