@@ -1,7 +1,7 @@
 """A network under the metric of SenSeI's paper, by weight: ``benchmarks/sensei_weights.py [SPLITS]``.
 
-The paper's metric is free along the group and along the direction of a logistic regression that predicts it. Columns and splits
-are those of ``sensei.py``.
+The paper's metric is free along the group and along the direction of a logistic regression that predicts it.
+Columns and splits are those of ``sensei.py``.
 """
 
 from __future__ import annotations
