@@ -98,6 +98,9 @@ VALUES: Mapping[str, Any] = {
     "slices": ["x", "z"],
     "slice_metric": "selection_rate",
     "min_rows": 60,
+    "always_valid": True,
+    "quality": "balanced_accuracy",
+    "private": "1",
 }
 """Parameter -> a value that is not its default."""
 
@@ -111,6 +114,7 @@ OTHERWISE: Mapping[str, str] = {
     "threads": "it changes no number, by design",
     "cluster": "it changes no number, by design",
     "missing": "of rows with gaps, and there are none",
+    "state": "it is a file that each run adds to: tests/test_auditing/test_state.py",
     "unseen": "it is kept in the artifact, for rows to come",
 }
 """Parameters that are not in the law, and why."""
