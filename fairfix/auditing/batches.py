@@ -1,4 +1,4 @@
-"""Batches of a state: what was added to its counts, and when."""
+"""Batches of a state: the rows added to its counts, with their times."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Batch:
     added: str
     """Time at which they were added, in UTC, to the second: ``2026-05-01T12:00:00+00:00``."""
     fingerprint: str
-    """Hash of the rows, by which the same ones are refused a second time."""
+    """Hash of the rows, to reject the same rows a second time."""
 
 
 def _time(value: Any) -> str:
     """Return a time as it was saved, or raise a ValueError."""
     text: str = codec.text(value)
-    codec.need(datetime.fromisoformat(text).isoformat() == text, "a time is not as it was written")
+    codec.need(datetime.fromisoformat(text).isoformat() == text, "a time is not in the written form")
     return text
 
 
 def _batches(value: Any) -> tuple[Batch, ...]:
     """Return the batches of a manifest, or raise a ValueError."""
     each = codec.list_of(codec.record(source=codec.text, added=_time, fingerprint=codec.name_text))(value)
-    codec.need(len({one["fingerprint"] for one in each}) == len(each), "a batch is there twice")
+    codec.need(len({one["fingerprint"] for one in each}) == len(each), "a batch occurs twice")
     return tuple(Batch(**one) for one in each)
 
 

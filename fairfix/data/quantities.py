@@ -14,10 +14,10 @@ from fairfix.data.encoder import Rows
 from fairfix.data.reading import Reading, to_probability
 
 SUMMED = 1e-6
-"""By how much sums of the same numbers in another order may differ, as a share."""
+"""Relative difference that sums of the same numbers in another order may have."""
 
 LEAST = 1e-300
-"""Below it squares have few digits."""
+"""Numbers below it have squares with few digits."""
 
 
 def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
@@ -74,7 +74,7 @@ def summed(reading: Reading) -> tuple[str, ...]:
 
 
 def are_sums(pair: npt.NDArray[Any], total: npt.NDArray[Any], low: float, high: float) -> bool:
-    """Tell whether there are numbers from ``low`` to ``high`` of these total weights that have such sums and squares.
+    """Return whether numbers from ``low`` to ``high`` of these total weights can have such sums and squares.
 
     What is not finite is one, of losses without end.
     """

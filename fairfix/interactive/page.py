@@ -1,8 +1,8 @@
-"""Page: counts as one HTML file in which thresholds, allowed gaps and costs can be changed, without a server.
+"""Page: counts as one offline HTML file in which thresholds, allowed gaps and costs can be changed.
 
-The page holds counts of cell, label and score bin, never a row. Its thresholds are edges of bins, so that rates at
-them are exact. The arithmetic is in ``arithmetic.js``, what is drawn in ``page.js``; both are part of the file, which
-runs no other script and can fetch nothing.
+The page contains counts by cell, label and score bin, and no rows. Its thresholds are edges of bins, so rates at them
+are exact. ``arithmetic.js`` computes and ``page.js`` draws. Both are part of the file, which runs no other script and
+cannot make requests.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from fairfix.report.words import as_escape, as_references, harmless, named, plai
 
 SCRIPTS = ("arithmetic.js", "page.js")
 DENSE: Mapping[str, Any] = {"sort_keys": True, "separators": (",", ":")}
-"""Arguments that make JSON short, and the same for the same content."""
+"""Arguments for compact and reproducible JSON."""
 
 FEW = 100
-"""Score bins with rows up to which the edge of each is a threshold."""
+"""Largest number of score bins with rows for which the edge of each is a threshold."""
 
 SPLIT = 0.03
-"""Fraction of all rows above which the rows between two thresholds get further thresholds among them."""
+"""Largest fraction of all rows between two thresholds without further thresholds among them."""
 
 THINNED = (1, 2, 5, 10)
 """Every n-th threshold is kept, for the first n with which the page is small enough."""
@@ -127,9 +127,9 @@ def _tables(counts: Counts, places: Ints) -> dict[str, Any]:
 def _places(counts: Counts, reading: Reading, every: int) -> Ints:
     """Return the bins whose lower edges are the thresholds of the page, the first bin among them.
 
-    With few bins that have rows these are all; else the cuts of the reading that have rows above them, or where it has
-    no more than the decision threshold, edges at equal distances. Where many rows lie between two of them, edges at
-    quantiles come in addition.
+    If few bins have rows, these are all of them. Otherwise they are the cuts of the reading with rows above them. If
+    the decision threshold is the only cut, they are edges at equal distances. If many rows lie between two of them,
+    edges at quantiles are added.
     """
     grid, rows = counts.grid, counts.rows.sum(axis=(0, 1))
     assert grid is not None
@@ -181,7 +181,7 @@ def page(content: Mapping[str, Any]) -> str:
 
 
 def _source(environment: Environment, name: str) -> str:
-    """Return the text of a file of the package, as it is."""
+    """Return the text of a file of the package."""
     assert environment.loader is not None
     return environment.loader.get_source(environment, name)[0]
 

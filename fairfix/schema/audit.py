@@ -48,7 +48,7 @@ class AuditSettings(Settings, frozen=True, kw_only=True):
     """Attribute -> its reference group."""
     suppress_below: Positive | None = None
     always_valid: bool = False
-    """Whether intervals hold at all looks at growing data at once, or at one look."""
+    """Whether intervals hold for all looks at growing data at once, instead of for one look."""
 
 
 class OwnMetric(Part, frozen=True, kw_only=True):
@@ -244,7 +244,7 @@ class Trace(Part, frozen=True, kw_only=True):
     batches: tuple[float | None, ...]
     """In each batch alone."""
     totals: tuple[Number, ...]
-    """In all batches up to each, with intervals that hold for all of them and all pairs at once."""
+    """In all batches up to each, with intervals that hold for all batches and all pairs of groups at once."""
 
 
 class Drift(Part, frozen=True, kw_only=True):
@@ -260,7 +260,7 @@ class Drift(Part, frozen=True, kw_only=True):
 
 
 class State(Part, frozen=True, kw_only=True):
-    """Batches of a state, and what became of gaps in them."""
+    """Batches of a state, and the gaps in them."""
 
     batches: Annotated[tuple[StateBatch, ...], Meta(min_length=1)]
     traces: tuple[Trace, ...]

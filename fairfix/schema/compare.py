@@ -43,7 +43,7 @@ class CompareSettings(Settings, frozen=True, kw_only=True):
     """Whether only rules that use the protected group, or do not, are compared."""
     noise: CompareNoise | None = None
     quality: str | None = None
-    """Quality by which points are recommended, such as ``cost(fp=1,fn=9)``, if one was asked for."""
+    """Quality by which points are recommended, such as ``cost(fp=1,fn=9)``; None for the default."""
 
 
 class CompareSplit(Part, frozen=True, kw_only=True):

@@ -60,7 +60,7 @@ def log_mover(p: Floats, ends: Limits, q: Floats, other_ends: Limits) -> Limits:
     positive = (p > 0) & (q > 0)
     x, y = np.log(np.where(positive, p, 1.0)), np.log(np.where(positive, q, 1.0))
     both = mover(x, (low, high), y, (other_low, other_high))
-    with np.errstate(invalid="ignore"):  # -inf - -inf where neither end says anything
+    with np.errstate(invalid="ignore"):  # -inf - -inf if both ends are open
         low, high = low - other_high, high - other_low
     return np.where(positive, both[0], low), np.where(positive, both[1], high)
 

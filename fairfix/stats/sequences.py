@@ -1,20 +1,20 @@
 r"""Confidence sequences: limits of rates and means that hold at every number of rows at once.
 
-A fixed-sample interval at 95% is wrong in one look of twenty. Here the probability that the limits are *ever* wrong,
-however often growing data are looked at, is at most the stated one. All rests on a wealth :math:`W_n(p)` that starts at
-1, is never negative, and is expected to stay where it is if ``p`` is the expectation of a row. So it exceeds
+A fixed-sample interval at 95% is wrong in one look of twenty. Here the probability that the limits are *ever* wrong is
+at most the stated one, for any number of looks. The limits follow from a wealth :math:`W_n(p)`. It starts at 1 and is
+never negative. If ``p`` is the expectation of a row, the wealth does not grow on average. So it exceeds
 :math:`2/α` at some ``n`` with probability at most :math:`α/2` (Ville 1939), and the lower limit is the largest ``p`` at
 which it does. The upper limit is that of ``1 - x``. The wealth is a mixture, :math:`\sum_k w_k W_n^{(k)}(p)`, over bets
 that suit 10 rows to a billion:
 
 * rows in [0, 1], if only their sum ``s`` is known: :math:`\exp(θ s) / (1 - p + p e^θ)^n`. For 0/1 rows this is the
   likelihood ratio of the binomial with log-odds raised by :math:`θ`; for others it is at most fair, since
-  :math:`e^{θx}` is convex. Where the expectation changes from row to row, its mean so far is covered.
+  :math:`e^{θx}` is convex. If the expectation changes from row to row, the limits cover its mean so far.
 * rows in [0, 1] with sums ``s`` and squares ``q``: :math:`\exp(λ \sum ξ_i - ψ(λ) \sum ξ_i^2)`, with
   :math:`ξ = x/p - 1 \ge -1` and :math:`ψ(λ) = -\log(1 - λ) - λ`. It is at most :math:`\prod (1 + λ ξ_i)`, a fair bet
-  (Fan, Grama and Liu 2015), which falls with ``p``: whatever ``p`` it refutes, all smaller ones are refuted.
+  (Fan, Grama and Liu 2015), which decreases with ``p``. So if it refutes a ``p``, it refutes all smaller ones.
 
-Both need nothing but sums, so that counts of batches can be added.
+Both need only sums, so counts of batches can be added.
 
 Two independent samples have the product of their wealths. The limits of differences and ratios are its projection: with
 ``b`` of the evidence against one number, ``log(2/α) - b`` is left for the other. ``b`` runs over cells of width
@@ -38,19 +38,19 @@ from numpy.typing import NDArray
 from fairfix.stats.estimates import Estimates, Floats, Limits, Means, Proportions, Scaled
 
 IDLE = 0.05
-"""Part of the wealth that is never bet, which bounds what a number can win for the other of a pair."""
+"""Fraction of the wealth that is never bet, which bounds the effect of one number of a pair on the other."""
 
 TAIL = 0.1
-"""Part that is bet on more rows than the even bets suit, each bet half of the one before."""
+"""Fraction that is bet for more rows than the even bets suit; each bet is half of the one before."""
 
 STEP = 0.125
-"""Width of the cells of evidence, in units of the logarithm: wider ones make limits wider, at most 2% here."""
+"""Width of the cells of evidence, in log wealth; this one widens limits by at most 2%."""
 
 HALVINGS, NEWTONS = 14, 6
 """Bisections and Newton's steps of a limit: they leave less than 1e-4 of its distance to the mean, on the safe side."""
 
 CHUNK = 256
-"""Groups at a time, so that tables stay below 10 MB."""
+"""Number of groups per step, which keeps tables below 10 MB."""
 
 
 def _bets(largest: float, smallest: float, factor: float) -> tuple[Floats, Floats]:
@@ -93,7 +93,7 @@ class Sequence(Estimates):
 
     @classmethod
     def of(cls, estimates: Estimates) -> Sequence | None:
-        """Return the sequence of unweighted rates or means; None of what has no such limits."""
+        """Return the sequence of unweighted rates or means; None if there are no such limits."""
         if isinstance(estimates, Scaled):
             rates = estimates.rates
             return cls(rates.totals, rates.successes, support=estimates.support)
@@ -119,7 +119,7 @@ class Sequence(Estimates):
         return self._open_undefined(self._scaled(low), self._scaled(high))
 
     def _lower(self, evidence: Floats, side: int) -> Floats:
-        """Return the largest means that so much evidence refutes, shape (k, b); of ``1 - x`` where ``side`` is 1."""
+        """Return the largest means that given evidence refutes, shape (k, b); of ``1 - x`` if ``side`` is 1."""
         parts = [np.arange(start, min(start + CHUNK, len(self))) for start in range(0, len(self), CHUNK)]
         return np.concatenate(
             [np.zeros((0, evidence.size)), *(self._of_part(one, evidence, side) for one in parts)]
@@ -166,7 +166,7 @@ class Sequence(Estimates):
         (low, high), (other_low, other_high) = (
             _logarithms(one._ends(self._cells(alpha)), logs=logs) for one in (self, other)
         )
-        with np.errstate(invalid="ignore"):  # -inf - -inf where neither end says anything
+        with np.errstate(invalid="ignore"):  # -inf - -inf if both ends are open
             least = (low - other_high[at][..., ::-1]).min(axis=-1)
             most = (high - other_low[at][..., ::-1]).max(axis=-1)
         unknown = np.isnan(self.value) | np.isnan(other.value[at])
@@ -199,7 +199,7 @@ def _logarithms(ends: Limits, *, logs: bool) -> Limits:
 
 
 def _raised(n: Floats, s: Floats, evidence: Floats, low: Floats) -> Floats:
-    """Return the means that so much evidence refutes, from smaller ones, (k, b).
+    """Return the largest means that given evidence refutes, from smaller ones, (k, b).
 
     The logarithm of the wealth falls with the mean and is convex, so that no step of Newton's goes too far.
     """

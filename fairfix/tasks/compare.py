@@ -258,7 +258,7 @@ class _HoldoutEvaluator:
     points: int = 1
     """Number of candidates, whose intervals have to hold at once for advice."""
     quality: Quality | None = None
-    """The quality that was asked for."""
+    """Requested quality, or None."""
 
     @property
     def own_metrics(self) -> tuple[EntryMean, ...]:

@@ -31,7 +31,7 @@ class Split:
 
     @property
     def fit(self) -> Ints:
-        """Row numbers of the part that makes the predictor, sorted."""
+        """Row numbers of the part that the predictor is fitted on, sorted."""
         return np.flatnonzero(self.part == FIT)
 
     @property
@@ -41,7 +41,7 @@ class Split:
 
     @property
     def holdout(self) -> Ints:
-        """Row numbers of the part that judges, sorted."""
+        """Row numbers of the part for the evaluation, sorted."""
         return np.flatnonzero(self.part == HOLDOUT)
 
     @property
