@@ -322,9 +322,13 @@ class Array(Part):
     optional: bool = False
 
     def save(self, name: str, value: Any, state: State) -> None:
-        """Put the value into the arrays; None of what is optional leaves no trace."""
+        """Put the value into the arrays; None of what is optional leaves no trace.
+
+        Numbers of a smaller type, such as codes of groups that memory was saved for, get the type of the file.
+        """
         if value is not None:
-            state.arrays[name] = value
+            widened = value.dtype.str != self.dtype and np.can_cast(value.dtype, self.dtype, "safe")
+            state.arrays[name] = value.astype(self.dtype) if widened else value
 
     def load(self, name: str, state: State) -> Any:
         """Take the value out of the arrays."""

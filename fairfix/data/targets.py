@@ -29,6 +29,7 @@ HEAD = 2048
 OWN = re.compile(
     rb"""\s*(?:
         (?:\#\ )?fairfix\ (?:audit|repair|compare|comparison|report)\ (?:of|on|did|was)\b  # text, Markdown
+      | fairfix\ table,                                                                  # CSV
       | \#\ Model\ card:\                                                              # a card
       | <!--\ fairfix\ [a-z]+\ -->                                                       # a comment
       | ::(?:error|warning|notice)\ title=                                               # GitHub

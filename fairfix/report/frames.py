@@ -12,8 +12,9 @@ from fairfix.errors import UsageError
 from fairfix.report.layout import kind_of, parted
 from fairfix.schema.audit import Audit, Audited
 from fairfix.schema.classes import Classes, OneClass
-from fairfix.schema.common import Block, CheckedResult, Number, SavedResult
+from fairfix.schema.common import Block, Change, CheckedResult, NotComparable, Number, SavedResult
 from fairfix.schema.compare import Compare, Point
+from fairfix.schema.models import Models
 from fairfix.schema.repair import EvaluationRow, Repair
 from fairfix.schema.slices import Slices
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = dict[str, Any]
+Table = tuple[tuple[str, ...], Callable[[Any], Iterator[Row]]]
 
 NUMBERS = ("value", "low", "high")
 FLOATS = (*NUMBERS, "bound", "limit", "slack", "weight")
@@ -49,14 +51,20 @@ def frame(result: SavedResult, of: str | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    kind = kind_of(result)
-    tables = TABLES[kind]
+    tables = tables_of(result)
     of = next(iter(tables)) if of is None else of
     if of not in tables:
-        raise UsageError(f"`of`: unknown table {of!r}; the tables of {NAMES[kind]} are {', '.join(tables)}")
+        raise UsageError(
+            f"`of`: unknown table {of!r}; the tables of {NAMES[kind_of(result)]} are {', '.join(tables)}"
+        )
     columns, rows = tables[of]
     out = pd.DataFrame.from_records(list(rows(result)), columns=list(columns))
     return out.astype({name: float for name in columns if name.rpartition("_")[2] in FLOATS})
+
+
+def tables_of(result: SavedResult) -> Mapping[str, Table]:
+    """Return the tables of a result by name: the columns of each, and a function of the result that yields its rows."""
+    return TABLES[kind_of(result)]
 
 
 @dataclass(frozen=True)
@@ -293,6 +301,43 @@ def _slices(result: Audit | Slices) -> Iterator[Row]:
         }
 
 
+def _changes(result: Models | CheckedResult) -> Iterator[Row]:
+    changes: tuple[Change | NotComparable, ...] = ()
+    if isinstance(result, Models):
+        changes = (*result.qualities, *result.changes, *result.not_comparable)
+    elif (baseline := getattr(result, "baseline", None)) is not None:
+        changes = (*baseline.changes, *baseline.not_comparable)
+    for one in changes:
+        row = {"number": one.comparison or one.id, "attribute": one.attribute or "", "group": one.group}
+        if isinstance(one, NotComparable):
+            yield row | {"change_reason": one.reason}
+        else:
+            yield row | _numbers(one.old, "baseline_") | _numbers(one.new, "now_") | _numbers(one, "change_")
+
+
+def _waivers(result: CheckedResult) -> Iterator[Row]:
+    for one in () if result.waivers is None else result.waivers.waivers:
+        limit = math.nan if one.limit is None else one.limit
+        yield {
+            "check": one.check,
+            "state": one.state,
+            "reason": one.reason,
+            "expires": one.expires,
+            "limit": limit,
+        }
+
+
+def _messages(result: SavedResult) -> Iterator[Row]:
+    for one in result.messages:
+        yield {"severity": one.severity, "code": one.code, "text": one.text}
+
+
+def _groups_of_models(result: Models) -> Iterator[Row]:
+    for one in result.groups:
+        row = {"attribute": one.attribute, "group": one.group, "metric": one.metric, "rows": one.rows}
+        yield row | _numbers(one.old, "baseline_") | _numbers(one.new, "now_")
+
+
 def _warnings(point: Point) -> Iterator[str]:
     return (one.code for one in point.messages if one.severity == "warning")
 
@@ -322,7 +367,13 @@ _OF_SLICES = (
     _slices,
 )
 
-TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Any], Iterator[Row]]]]] = {
+_CHANGED = tuple(f"{when}{part}" for when in ("baseline_", "now_", "change_") for part in _ENDS)
+
+_CHANGES: Table = (("number", "attribute", "group", *_CHANGED), _changes)
+_WAIVERS: Table = (("check", "state", "reason", "expires", "limit"), _waivers)
+_MESSAGES: Table = (("severity", "code", "text"), _messages)
+
+TABLES: Mapping[str, Mapping[str, Table]] = {
     "audit": {
         "groups": ((*_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _groups),
         "comparisons": ((*_BLOCK, "comparison", *_ENDS, "groups"), _comparisons),
@@ -338,8 +389,19 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Any], Iterato
             _true_groups,
         ),
         "slices": _OF_SLICES,
+        "changes": _CHANGES,
+        "waivers": _WAIVERS,
+        "messages": _MESSAGES,
     },
-    "slices": {"slices": _OF_SLICES},
+    "slices": {"slices": _OF_SLICES, "messages": _MESSAGES},
+    "models": {
+        "changes": _CHANGES,
+        "groups": (
+            ("attribute", "group", "metric", *(name for name in _CHANGED if "change" not in name), "rows"),
+            _groups_of_models,
+        ),
+        "messages": _MESSAGES,
+    },
     "repair": {
         "proof": (
             (
@@ -348,6 +410,7 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Any], Iterato
             ),
             _proof,
         ),
+        "messages": _MESSAGES,
     },
     "classes": {
         "groups": (("class", *_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _of_classes(_groups)),
@@ -359,6 +422,9 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Any], Iterato
             ),
             _checks,
         ),
+        "changes": _CHANGES,
+        "waivers": _WAIVERS,
+        "messages": _MESSAGES,
     },
     "compare": {
         "points": (
@@ -375,6 +441,7 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Any], Iterato
             ),
             _people,
         ),
+        "messages": _MESSAGES,
     },
 }
 """Kind of result -> table -> its columns and its rows."""
@@ -385,4 +452,5 @@ NAMES = {
     "slices": "a search for slices",
     "repair": "a repair",
     "compare": "a comparison of methods",
+    "models": "a comparison of two models",
 }

@@ -280,7 +280,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     ),
 }
 
-FORMATS = ("text", "markdown", "html", "json", "junit", "sarif", "github", "card", "comment")
+FORMATS = ("text", "markdown", "html", "json", "csv", "junit", "sarif", "github", "card", "comment")
 
 
 def _json(make: Callable[[], Any]) -> Callable[[Path], bytes]:

@@ -129,7 +129,7 @@ class Promise:
         Share of the times it is printed that it may be false: 0 for a certificate, 0.05 for a 95% interval.
     quick, full
         Number of worlds in the tests, and in the table of the benchmarks. Of a certificate, which a single false
-        sentence breaks, a pull request tries a third of the quick ones. Of an interval 3 see as much as 5, and 8 more
+        sentence breaks, a pull request tries a fifth of the quick ones. Of an interval 3 see as much as 5, and 8 more
         than 6: 2 of 3, 3 of 5, 6 or 8 have to miss, which one that misses every other time does with a chance of
         0.50, 0.50, 0.66 and 0.86, and one that is right with 0.7, 0.1, 0.2 and 0.6 %.
     must_say

@@ -152,7 +152,7 @@ def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tri
     "a warning comes first if a deterministic rule exceeds its slack, or leaves a gap that the "
     "randomized rule closes",
     level=0.0,
-    quick=12,
+    quick=20,
     full=300,
 )
 def rounding_that_undoes_the_repair(rng: np.random.Generator, shell: Shell) -> Tried:

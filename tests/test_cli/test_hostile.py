@@ -6,6 +6,7 @@ the tables of the program, so that a new one is held to the same laws on the day
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -220,8 +221,20 @@ def read_github(text: str) -> None:
     assert all(re.match(r"::(error|warning|notice) title=", line) for line in text.splitlines())
 
 
+def read_csv(text: str) -> None:
+    """Every row has the columns of the head, and no cell is a formula."""
+    head, *rows = csv.reader(text.splitlines())
+    assert {len(row) for row in rows} <= {len(head)}
+    cells = [cell for row in (head, *rows) for cell in row if cell]
+    assert [cell for cell in cells if cell[0] in "=+-@" and not NUMBER.fullmatch(cell)] == []
+
+
+NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?|-inf")
+
+
 READERS: dict[str, Callable[[str], None]] = {
     "json": read_json,
+    "csv": read_csv,
     "sarif": read_sarif,
     "junit": read_junit,
     "html": read_html,

@@ -104,7 +104,7 @@ def test_what_is_behind_stdout_is_kept(name: str, option: str, way: str, folder:
         assert log.stat().st_size > 100
 
 
-NAMES = {"output": "o.csv"}
+NAMES = {"output": "o.parquet"}
 
 LINKS: dict[str, Callable[[Path, str], str]] = {
     "to a file": lambda place, name: _link(place / name, place.parent / "outside" / "bashrc") or name,

@@ -331,6 +331,7 @@ def test_inversion_is_exact_if_noise_depends_on_the_group_only(groups, noisy):
             found = invert(m, C)
             np.testing.assert_allclose(ratio.of(found.masses), ratio.of(q.sum(1)), atol=1e-8)
             np.testing.assert_allclose(found.residual, 0.0, atol=1e-12)
+    q, _ = independent(5, groups, noisy)
     crooked = adversary(q) if groups == noisy else q * np.random.default_rng(1).random(q.shape)
     m, C, _ = seen(crooked / crooked.sum())
     found = invert(m, C)
