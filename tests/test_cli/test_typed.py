@@ -24,6 +24,7 @@ from fairfix.tasks.repair import hyper_parameters
 from fairfix.tasks.request import (
     AuditRequest,
     CompareRequest,
+    ExploreRequest,
     PredictRequest,
     RepairRequest,
     parameters_of,
@@ -36,15 +37,22 @@ REQUESTS = {
     "repair": RepairRequest,
     "compare": CompareRequest,
     "predict": PredictRequest,
+    "explore": ExploreRequest,
 }
 LINES = {
     "audit": ("d.parquet", "--protected", "race"),
     "repair": ("d.parquet", "--protected", "race", "--method", "ramp", "-o", "new.fairfix"),
     "compare": ("d.parquet", "--protected", "race", "--methods", "ramp"),
     "predict": ("r.fairfix", "d.parquet", "-o", "new.parquet"),
+    "explore": ("d.parquet", "--protected", "race", "-o", "new.html"),
     "count": ("d.parquet", "--protected", "race", "-o", "new.counts"),
 }
-CALLS: dict[str, Any] = {"audit": fairfix.audit, "repair": fairfix.repair, "compare": fairfix.compare}
+CALLS: dict[str, Any] = {
+    "audit": fairfix.audit,
+    "repair": fairfix.repair,
+    "compare": fairfix.compare,
+    "explore": fairfix.explore,
+}
 NOT_NUMBERS = ("nan", "true", "2020-01-01", "2020-01-01T10:00:00Z", "10:00:00", '"x"', '""', "-1e400")
 INFINITE = ("inf", "-inf", "1e400")
 ODD = (

@@ -87,7 +87,7 @@ def _write(number: int, content: bytes) -> None:
 def audited(data: str) -> str:
     """Return the JSON of an audit, without the name of the data."""
     result = fairfix.audit(data, protected="race").to_dict()
-    del result["data"]["source"]
+    del result["data"]["source"], result["next_step"]
     return json.dumps(result)
 
 

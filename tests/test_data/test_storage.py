@@ -151,9 +151,15 @@ def test_a_store_gives_the_report_of_this_machine(
     ):
         expected = call("audit", here, *AUDIT, "--format", "json")
         status, out, said = call("audit", there, *AUDIT, "--format", "json", "--verbose")
-        assert (status, json.loads(out)) == (expected[0], json.loads(expected[1]))
-        assert out == expected[1]
+        assert (status, without_step(out)) == (expected[0], without_step(expected[1]))
         assert f"bytes from s3://loans/2024/data/0.{ending}" in said
+
+
+def without_step(out: str) -> str:
+    """Return a result without its next step, which names the data as the command did."""
+    content = json.loads(out)
+    assert content.pop("next_step")["command"]
+    return json.dumps(content)
 
 
 def test_a_folder_of_predictions_has_no_query_in_its_names(
@@ -191,7 +197,7 @@ def test_a_process_predicts_from_store_to_store(
     repair = (*AUDIT, "--method", "ramp", "--format", "json", "-o")
     there = call("repair", "s3://loans/loans.parquet", *repair, "s3://loans/r.fairfix")
     here = call("repair", "loans.parquet", *repair, "r.fairfix")
-    assert there[:2] == here[:2]
+    assert (there[0], without_step(there[1])) == (here[0], without_step(here[1]))
     assert stored()["loans/r.fairfix"] == Path("r.fairfix").read_bytes()
     call("predict", "r.fairfix", "loans.parquet", "-o", "p.csv.gz", "--config", "none")
 
