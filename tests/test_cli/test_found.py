@@ -294,6 +294,7 @@ WRITES: dict[str, tuple[str, str]] = {
 """Command -> what a configuration that was found may write."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITES)
 def test_it_may_write_what_fairfix_writes_again_and_nothing_else(
     name: str, clone: Path, monkeypatch: pytest.MonkeyPatch

@@ -130,6 +130,7 @@ def test_what_scores_tell_of_one_group_is_nothing(
         assert told in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_columns_without_values_tell_nothing_and_are_no_error(rows: pd.DataFrame) -> None:
     """Trees are fitted to folds: a column may have no value in one of them, or in none, and is no feature there."""
     rows.assign(empty=np.nan, few=np.where(np.arange(300) < 2, 1.0, np.nan)).to_csv("d.csv", index=False)

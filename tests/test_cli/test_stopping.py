@@ -36,6 +36,7 @@ def stopped(program: str, number: signal.Signals, *, deaf: float = 0.5) -> int:
     return 128 - status if status < 0 else status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_library_that_does_not_come_back_does_not_make_deaf(number: signal.Signals, status: int) -> None:
     """Nobody hears the signal in Python, so the process ends without."""
@@ -52,6 +53,7 @@ def test_a_library_that_is_loaded_for_ever_does_not_make_deaf() -> None:
     assert stopped(lock + load + start, signal.SIGTERM) == 143
 
 
+@pytest.mark.slow
 def test_putting_in_order_takes_its_time() -> None:
     """A run that heard the signal may take longer than a library may, as may a block that nothing interrupts."""
     slow = (

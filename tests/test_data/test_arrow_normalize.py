@@ -216,6 +216,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CUTS)
 def test_groups_that_pandas_makes_have_the_names_that_it_prints(kind: str, call: Call) -> None:
     """A frame, a Parquet and a Feather file, and a CSV file of them are one audit; so they are without pandas."""

@@ -110,6 +110,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return both(tmp_path_factory.mktemp("data"), rows())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_alike_groups_send_few_rows(
@@ -215,6 +216,7 @@ WRONG: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_refused_in_a_file_is_refused_in_the_same_words(
@@ -259,6 +261,7 @@ TYPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("kind", TYPES)
 def test_values_of_every_type_mean_what_they_mean_in_a_file(
@@ -528,6 +531,7 @@ def loans_of(tmp_path: Path) -> tuple[Path, str]:
     return base, f"duckdb:///{base}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["decided", "risk.decided", 'main.it\'s "x"', 'risk.a.b"; DROP TABLE loans; --']
 )

@@ -143,6 +143,7 @@ def assert_same_report(path: Path, data: Any, **asked: Any) -> None:
     assert not differences(without_source(of_file), without_source(of_engine))
 
 
+@pytest.mark.slow
 @each_engine
 @pytest.mark.usefixtures("two_passes")
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -153,6 +153,7 @@ def audited(path: Path) -> dict[str, Any]:
     return json.loads(json.dumps(result).replace(json.dumps(path.name)[1:-1], "DATA"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAYS)
 def test_a_table_means_the_same_in_every_format(name: str, tmp_path: Path) -> None:
     """The audit is equal to that of Parquet to the last bit, with missing values, unicode, labels and dates."""
@@ -256,6 +257,7 @@ def test_titles_empty_edges_and_repeated_heads(tmp_path: Path) -> None:
     assert "row 4" in source.remark
 
 
+@pytest.mark.slow
 def test_sheets_are_named(tmp_path: Path) -> None:
     """One with a table is taken; of several, each can be typed as the error has it."""
     one = book(tmp_path / "one.xlsx", notes=[["by X"]], data=ROWS, empty=[])
@@ -345,6 +347,7 @@ def test_a_far_cell_takes_no_memory_of_ours(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
 
 
+@pytest.mark.slow
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     """An archive is refused by the sizes it declares, before it is unpacked."""
     path = book(tmp_path / "bomb.xlsx", one=ROWS)
@@ -358,6 +361,7 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
         open_source(path)
 
 
+@pytest.mark.slow
 def test_a_library_that_ends_its_process_is_an_error(tmp_path: Path) -> None:
     """A crash and a panic in the other process are errors that name the file."""
     path = book(tmp_path / "a.xlsx", one=ROWS)
@@ -367,6 +371,7 @@ def test_a_library_that_ends_its_process_is_an_error(tmp_path: Path) -> None:
             confined.read_confined(place, "Excel", reader)
 
 
+@pytest.mark.slow
 def test_whole_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several files share one bound; the error says what to save them as."""
     for name in "ab":

@@ -319,6 +319,7 @@ def test_a_copy_that_grows_too_much_is_refused(
     assert taken == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".zst", ".lz4"])
 def test_text_is_unpacked_without_a_copy(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -66,6 +66,7 @@ AUDITS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", AUDITS)
 def test_an_audit_of_counts_is_that_of_the_people(kind: str) -> None:
     """Every metric, comparison, interval and check, and the numbers of people, to the last digit."""

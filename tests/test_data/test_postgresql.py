@@ -106,6 +106,7 @@ def types(server: str) -> str:
     return server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [False, True])
 def test_values_mean_what_they_say(many: bool, types: str, request: pytest.FixtureRequest) -> None:
     if many:
@@ -121,6 +122,7 @@ def test_values_mean_what_they_say(many: bool, types: str, request: pytest.Fixtu
         fairfix.audit(f"{types}#types", protected="bad")
 
 
+@pytest.mark.slow
 def test_hostile_names_and_values_are_names_and_values(server: str, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("two_passes")
     frame = make_frame(900)
@@ -165,6 +167,7 @@ def test_all_questions_see_the_same_rows(server: str, monkeypatch: pytest.Monkey
     )
 
 
+@pytest.mark.slow
 def test_errors_say_what_to_do(data: tuple[str, str], server: str, call: Call) -> None:
     with psycopg.connect(server) as connection:
         connection.execute("CREATE SCHEMA risk; CREATE VIEW risk.good AS SELECT * FROM loans")
@@ -191,6 +194,7 @@ def test_errors_say_what_to_do(data: tuple[str, str], server: str, call: Call) -
     assert call("audit", f"{server}#risk.good", "--protected", "race", "--config", "none")[0] == 0
 
 
+@pytest.mark.slow
 def test_predictions_of_a_table_become_a_table_beside_it(
     data: tuple[str, str], server: str, tmp_path: Path, call: Call
 ) -> None:

@@ -150,6 +150,7 @@ def sources_of(frame: pd.DataFrame, folder: Path, kind: str) -> Source:
     return open_source(f"duckdb:///{folder / 'd.duckdb'}#d")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["frame", "parquet", "csv", "duckdb"])
 @settings(max_examples=25, deadline=None)
 @given(rows=ROWS, condition=conditions())

@@ -135,6 +135,7 @@ def test_a_guess_from_standard_input_can_be_copied() -> None:
     assert "to copy: fairfix audit - --protected race" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_nothing_remains_after_a_signal(number: int, tmp_path: Path) -> None:
     """The copy has no name, so it is gone with the process."""

@@ -85,6 +85,7 @@ def parts_of(frame: pd.DataFrame, folder: Path, many: int = 5) -> str:
     return str(folder / "part*.parquet")
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_bytes(
     cluster: str, tmp_path: Path, frames: Frames, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +117,7 @@ def test_the_second_pass_of_a_cluster(cluster: str, tmp_path: Path, call: Call) 
     assert here[1] == there[1]
 
 
+@pytest.mark.slow
 def test_workers_score_their_parts_by_the_model_file(
     cluster: str, tmp_path: Path, frames: Frames, call: Call
 ) -> None:
@@ -175,6 +177,7 @@ class Deadly(Source):
         return batches
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(cluster: str, tmp_path: Path, frames: Frames) -> None:
     """Its parts are counted by others, and every row once."""
     frame = frames(1000)

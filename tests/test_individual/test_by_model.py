@@ -401,6 +401,7 @@ def test_what_cannot_be_asked_is_said(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_from_scores_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A bonus for a group is found, within its interval; a score that is blind to the groups has none."""
     data = couples(many=6000)

@@ -103,6 +103,7 @@ def close(mine: float | None, other: float | None) -> bool:
     return abs(mine - other) <= EXACT
 
 
+@pytest.mark.slow
 def test_an_audit_at_every_threshold_is_that_of_python() -> None:
     """Rates with simultaneous limits, differences, ratios, odds and verdicts, of each attribute and of crossed ones."""
     wrong, compared = [], 0

@@ -57,6 +57,7 @@ def corner(score: Floats) -> pd.DataFrame:
     return pd.DataFrame({"race": CORNER[0], "sex": CORNER[1], "town": "n", "score": score})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("strata", [(), ("town",)])
 def test_an_intersection_without_rows_pays_the_sum_of_its_groups(

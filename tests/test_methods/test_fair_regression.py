@@ -136,6 +136,7 @@ def test_units_of_the_label_do_not_matter() -> None:
         assert off.max() < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     [

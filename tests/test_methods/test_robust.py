@@ -695,6 +695,7 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
         fit(Robust(solver="soft", assume="none"), table, radii, features=("x",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parity", PARITIES)
 @pytest.mark.parametrize("solver", ["dro", "soft", "certified"])
 def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str, parity: str) -> None:
@@ -1018,6 +1019,7 @@ def repair(tmp_path: Path, *more: str) -> int:
     return run(["repair", DATA, "--method", "robust", *BASIC, *more, *out])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["used", "unused"])
 def test_in_a_shell(group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Repair, inspect and predict; the true race, which nothing of this saw, is treated alike."""

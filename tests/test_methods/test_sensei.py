@@ -348,6 +348,7 @@ def test_equal_rates_are_of_every_group_of_every_attribute_by_weight() -> None:
     assert right[1] > right[0] + 0.01
 
 
+@pytest.mark.slow
 def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
     """Where the slack does not hold on the rows of the fit, that is a caution and the fit has not converged."""
     table = table_of(couples(many=1500), ("sex",))

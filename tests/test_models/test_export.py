@@ -196,6 +196,7 @@ def close(got: Any, name: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_every_kind_of_predictor_has_a_program_and_a_repair_here() -> None:
     kinds = {repaired(name).predictor.kind for name in REPAIRS}
     no_repair_leaves, of_classes = "unrepaired", "class_chances"
@@ -437,6 +438,7 @@ def test_the_command_writes_a_script_that_checks_itself(
     assert "--output" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", [("java", "Program.java"), ("Rscript", "program.R")])
 def test_readers_in_other_languages_give_the_results(reader: tuple[str, str], tmp_path: Path) -> None:
     runner, file = reader

@@ -35,6 +35,7 @@ def test_matrices_take_one_thread_and_trees_as_many_as_asked(many: int) -> None:
         assert in_force() == around
 
 
+@pytest.mark.slow
 def test_trees_are_the_same_for_any_number_of_threads() -> None:
     """Nodes to the bit, also of weighted rows."""
     rng = np.random.default_rng(0)

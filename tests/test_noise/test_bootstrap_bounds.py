@@ -67,6 +67,7 @@ def low_quantiles(ends: tuple[Floats, Floats]) -> Floats:
     return np.array([quantile(ends[0], LEVEL), quantile(-ends[1], LEVEL)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 def test_limits_are_nearly_those_of_all_programs(world: str) -> None:
     """Where rows are few, the first order is off, but the limits keep to what any noise allows."""

@@ -453,6 +453,7 @@ def test_a_table_by_label_gives_narrower_bounds() -> None:
 # ---------------------------------------------------------------------- truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["uniform", "majority", "adversarial"])
 @pytest.mark.parametrize("gamma", [0.05, 0.2])
 def test_the_truth_lies_in_every_bound(kind: str, gamma: float, call: Call) -> None:

@@ -176,6 +176,7 @@ def test_rates_of_rules_that_use_the_recorded_group_are_inverted_rule_by_rule() 
     assert (truth < np.quantile(high, 0.999, axis=0)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("assumption", "level"), [("certified", "N2"), ("identified", "N4")])
 def test_upper_limits_cover_the_population(assumption: str, level: str) -> None:
     """Small surveys, few held-out rows: the limit is above what the rule does to everybody in nearly all draws."""

@@ -72,6 +72,7 @@ def lines(kind: str, assume: str, command: str) -> list[str]:
     return [command, "d.csv", *common, *own, "--format", "json", "-q", "--config", "none"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assume", ["", "none", "eps=0.9", "class-conditional", "independent", "radii"])
 @pytest.mark.parametrize("kind", SPECS)
 def test_every_command_takes_the_same_assumptions(

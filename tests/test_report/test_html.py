@@ -314,6 +314,7 @@ def test_the_gap_is_marked_where_it_is(saved: dict[str, Any]) -> None:
     assert sorted([high, low]) == pytest.approx(sorted(270 - 244 * share for share in gap["shares"]), abs=0.1)
 
 
+@pytest.mark.slow
 def test_many_groups_are_drawn_in_part_and_told_in_full() -> None:
     """The pictures keep to what can be told apart, and say so; the group table has all."""
     rng = np.random.default_rng(0)

@@ -149,6 +149,7 @@ OLD = {"protected": None, "constraint": "covariance[age]"}
 SOFT = {"protected": None, "noise": "membership:a=p_a,b=p_b"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "way", "of"),
     [
@@ -197,6 +198,7 @@ def test_what_is_promised_is_what_the_proof_shows_with_how_far_rows_may_be_off(
     assert 0 < bounds[1] < bounds[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -233,6 +235,7 @@ def test_a_promise_without_recorded_groups_says_what_it_takes_for_granted(
     assert re.search(words, made(data, slack=0.4, **asked).to_dict()["guarantee"]["says"])
 
 
+@pytest.mark.slow
 def test_a_ratio_is_promised_by_the_least_of_both_rates_together() -> None:
     """By a grid of the edge of the triangle of what both rates may be off; ratios either way round."""
     data = rows()[lambda one: one["race"] != "c"].reset_index(drop=True)

@@ -271,6 +271,7 @@ WRONG: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["audit", "repair", "compare", "count", "predict"])
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_thing_for_any_parameter_is_an_error_of_ours(function: str, wrong: str) -> None:

@@ -79,6 +79,7 @@ def flipped_share(made: Repaired, data: pd.DataFrame) -> float:
     return float((f != m).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_the_proof_says_what_the_saved_rule_does(way: str, tmp_path: Path) -> None:
     """Of the held-out rows: shares that change, accuracy, and the audit of what ``predict`` writes."""
@@ -104,6 +105,7 @@ def test_the_proof_says_what_the_saved_rule_does(way: str, tmp_path: Path) -> No
     assert flips["after"]["value"] <= (0.0 if way in ("merge", "trees", "linear") else 0.1)
 
 
+@pytest.mark.slow
 def test_before_is_the_model_that_came_with_the_rows_or_a_plain_one() -> None:
     told = people().assign(told=np.where(np.arange(800) % 4 == 0, "poet", people()["job"]))
     result = repaired(told, prediction="told")
@@ -114,6 +116,7 @@ def test_before_is_the_model_that_came_with_the_rows_or_a_plain_one() -> None:
     assert row(plain, "decision_flips.under_flips")["before"]["value"] > 0.1
 
 
+@pytest.mark.slow
 def test_comparable_values_change_no_class() -> None:
     asked = {"features": ["skill", "role"], "similar": "role=wife,husband"}
     for more in ({}, {"solver": "regularizer", "rho": "inf"}):
@@ -176,6 +179,7 @@ def test_a_weight_of_two_is_a_row_twice_in_any_order(more: dict[str, Any]) -> No
     assert fitted(twice, **more) == pytest.approx(fitted(heavy, **more), abs=2e-3)
 
 
+@pytest.mark.slow
 def test_whole_numbers_stay_numbers_and_equal_chances_give_the_first_class() -> None:
     data = people().assign(job=people()["job"].map({"nurse": 10.0, "poet": 9.0, "clerk": -1.0}))
     made = repaired(data).repaired
@@ -193,6 +197,7 @@ def test_whole_numbers_stay_numbers_and_equal_chances_give_the_first_class() -> 
     assert made.predict(even)["prediction"].unique().tolist() == ["a"]
 
 
+@pytest.mark.slow
 def test_one_row_is_predicted_as_among_others() -> None:
     made = repaired(group="used", solver="regularizer", learner="network(hidden=3,batch=50)", rho=1).repaired
     rows = people().head(5)[["id", "sex", "skill"]]
@@ -265,6 +270,7 @@ def test_a_rule_whose_classes_do_not_fit_is_refused(tmp_path: Path) -> None:
             fairfix.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_reports_name_the_class_of_a_check(form: str) -> None:
     result = repaired(

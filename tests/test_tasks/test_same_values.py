@@ -113,6 +113,7 @@ def audited(data: Any, **more: Any) -> dict[str, Any]:
     return without_source(json.loads(fairfix.audit(data, **ASKED, **more).to_json()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FRAMES)
 def test_an_audit_does_not_depend_on_types(kind: str, tmp_path: Path) -> None:
     frame = people()
@@ -132,6 +133,7 @@ def test_a_folder_of_mixed_spellings_has_each_group_once(tmp_path: Path) -> None
     assert not differences(expected, audited(str(tmp_path)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int64", "floats", "texts of floats", "mixed texts", "decimals"])
 def test_an_audit_in_a_database_does_not_depend_on_types(kind: str, tmp_path: Path) -> None:
     frame = people()
@@ -149,6 +151,7 @@ def test_an_audit_in_a_database_does_not_depend_on_types(kind: str, tmp_path: Pa
         assert not differences(expected, audited(f"sqlite:///{tmp_path}/x.sqlite#people"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positive", ["2", "2.0", 2, 2.0, "2.00"])
 def test_a_positive_value_is_named_in_any_spelling(positive: Any) -> None:
     frame = people()
@@ -160,6 +163,7 @@ def test_a_positive_value_is_named_in_any_spelling(positive: Any) -> None:
         assert not differences(expected, given), kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_id", [True, False])
 def test_a_repair_decides_rows_of_other_types_alike(by_id: bool, tmp_path: Path) -> None:
     frame = people().drop(columns=["label", "decided"])

@@ -25,6 +25,7 @@ FILES: dict[str, tuple[Callable[..., Any], str, str]] = {
 METHODS = ("logloss", "fair-regression", "sensei", "robust")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", FILES)
 def test_a_wide_file_is_repaired_in_one_run(name: str, method: str) -> None:
