@@ -30,6 +30,7 @@ from fairfix.report.layout import (
     titled,
 )
 from fairfix.report.true_groups import true_groups
+from fairfix.report.words import named
 from fairfix.schema.audit import Audit, Audited, Template, TemplateColumn
 from fairfix.schema.common import Baseline, Block, Change, Check, Estimate, Group
 
@@ -38,6 +39,10 @@ CLASSIFICATION_ONLY_LOSSES = ("mean_score", "square_loss")
 
 LEAST_P = 1e-12
 """Below, a probability of chance is told as smaller: it is none that is 0."""
+
+RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
+MEANS = ("mean_score", "mean_error")
+"""Metrics of decisions and of a regression in the table of groups next to the reference group."""
 
 CELLS: dict[str, Callable[[Any], str]] = {
     "value": interval,
@@ -228,9 +233,54 @@ def attribute_section(block: Block, result: Audited, *, detail: bool = False) ->
     where = f"{block.attribute}{stratum}"
     grids = (
         _groups(groups, block, result, where, detail=detail),
+        *(to_reference(block, result) if detail else ()),
         _comparisons(block, result, where, detail=detail),
     )
     return Section(where, lines, grids, "stratum" if stratum else "attribute", block)
+
+
+def to_reference(block: Block, result: Audited) -> Iterator[Grid]:
+    """Yield the table of each group next to the reference group, where the audit has one.
+
+    It has a row for each rate of :data:`RATES` and group, of a regression for each mean: the value, divided by that of
+    the reference group (for selection rates the impact ratio), and minus it, each with its interval.
+    """
+    each = {Comparison.parse(one.id): one.per_group for one in block.comparisons}
+    metrics = (*(MEANS if result.settings.task == "regression" else RATES), *ADDED.get())
+    kinds = [
+        kind
+        for kind in ("ratio", "difference")
+        if any(Comparison(metric, kind, "to_reference") in each for metric in metrics)
+    ]
+    reference = named(result.settings.reference.get(block.attribute, ""))
+
+    def compared(row: tuple[str, Group], kind: str) -> Estimate | None:
+        return each.get(Comparison(row[0], kind, "to_reference"), {}).get(row[1].group)
+
+    def note(row: tuple[str, Group]) -> str:
+        numbers = (row[1].metrics[row[0]], *(compared(row, kind) for kind in kinds))
+        first = "reference" if row[1].group == reference else ""
+        return "; ".join(dict.fromkeys(filter(None, (first, *(one.reason for one in numbers if one)))))
+
+    def cell(kind: str) -> Callable[[tuple[str, Group]], str]:
+        return lambda row: "" if (one := compared(row, kind)) is None else interval(one)
+
+    rows = [
+        (metric, group)
+        for metric in metrics
+        for group in _shown(block, result)[0]
+        if metric in group.metrics and any(compared((metric, group), kind) for kind in kinds)
+    ]
+    columns: Columns = {
+        "metric": lambda row: METRICS[row[0]].title,
+        "group": lambda row: str(row[1].group),
+        "note": note,
+        "rows": lambda row: GROUP["rows"](row[1]),
+        "value [interval]": lambda row: interval(row[1].metrics[row[0]]),
+        **{f"{kind} to reference": cell(kind) for kind in kinds},
+    }
+    if rows:
+        yield Grid.of(columns, rows, 3, f"Groups of {block.attribute} next to the reference group")
 
 
 def group_metrics(result: Audited, *, detail: bool = False) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS
 from fairfix.report import svg
-from fairfix.report.audits import GROUP, group_metrics
+from fairfix.report.audits import GROUP, group_metrics, to_reference
 from fairfix.report.classes import by_gap, gap_id, gap_metrics, gap_of
 from fairfix.report.comparisons import slack_of
 from fairfix.report.frontier import NOTHING, Panel, panels, quality_of
@@ -99,8 +99,11 @@ def _numbers(value: Number) -> tuple[str, ...]:
     return show(value.value), show(value.low), show(value.high), value.reason
 
 
-def attribute(block: Block, result: Audited) -> Iterator[Part]:
-    """Yield the pictures of an attribute: rates with intervals, score distributions, calibration."""
+def attribute(block: Block, result: Audited, drawn: Sequence[Grid] = ()) -> Iterator[Part]:
+    """Yield the pictures of an attribute: rates with intervals, score distributions, calibration.
+
+    The tables of the last part leave out those of ``drawn``, which its section has.
+    """
     groups, name = block.groups, block.attribute
     largest = sorted(groups, key=lambda group: -group.rows)[:MOST_ROWS]
     shown = [group for group in groups if group in largest]
@@ -118,10 +121,10 @@ def attribute(block: Block, result: Audited) -> Iterator[Part]:
         first.append(_distribution(block, block.distribution, result))
     if any(group.calibration for group in groups):
         first.append(_calibration(block))
-    drawn = tuple(figure for figure in first if figure)
-    if drawn:
-        yield Part(figures=drawn)
-    yield Part(f"Groups of {name}, with intervals", few, (_decisions(block),), figures, folded=True)
+    if pictures := tuple(filter(None, first)):
+        yield Part(figures=pictures)
+    tables = (_decisions(block), *(one for one in to_reference(block, result) if one not in drawn))
+    yield Part(f"Groups of {name}, with intervals", few, tables, figures, folded=True)
 
 
 def _rates(block: Block, result: Audited) -> Figure | None:
@@ -459,7 +462,7 @@ def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
     if isinstance(about, Block) and isinstance(result, Classes):
         yield from class_gaps(about, result)
     elif isinstance(about, Block) and isinstance(result, Audited):
-        yield from attribute(about, result)
+        yield from attribute(about, result, section.grids)
     elif isinstance(about, Evaluation):
         yield from before_after(about, section.title)
     elif isinstance(about, SliceSearch):

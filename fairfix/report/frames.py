@@ -216,6 +216,13 @@ def _comparisons(result: Audited | OneClass) -> Iterator[Row]:
             yield {**where, "comparison": one.id, "groups": between, **_numbers(one)}
 
 
+def _per_group(result: Audited | OneClass) -> Iterator[Row]:
+    for block, where in _blocks(result):
+        for one in block.comparisons:
+            for group, value in one.per_group.items():
+                yield {**where, "comparison": one.id, "group": group, **_numbers(value)}
+
+
 def _of_classes(
     rows: Callable[[Audited | OneClass], Iterator[Row]],
 ) -> Callable[[Classes], Iterator[Row]]:
@@ -377,6 +384,7 @@ TABLES: Mapping[str, Mapping[str, Table]] = {
     "audit": {
         "groups": ((*_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _groups),
         "comparisons": ((*_BLOCK, "comparison", *_ENDS, "groups"), _comparisons),
+        "per_group": ((*_BLOCK, "comparison", "group", *_ENDS), _per_group),
         "checks": (
             (
                 *("check", "attribute", "group", "verdict"),
@@ -415,6 +423,7 @@ TABLES: Mapping[str, Mapping[str, Table]] = {
     "classes": {
         "groups": (("class", *_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _of_classes(_groups)),
         "comparisons": (("class", *_BLOCK, "comparison", *_ENDS, "groups"), _of_classes(_comparisons)),
+        "per_group": (("class", *_BLOCK, "comparison", "group", *_ENDS), _of_classes(_per_group)),
         "checks": (
             (
                 *("check", "attribute", "group", "class", "verdict"),

@@ -32,7 +32,7 @@ REPORTS = {
     "intersection": ("audit", LOANS, "--protected", "race,sex", "--intersect", "--suppress-below", "100"),
     "profile": ("audit", LOANS, "--protected", "race", "--profile", "ugesp"),
     "noise": ("audit", LOANS, "--protected", "sex", "--noise", "noise.csv", "--assume", "eps=0.02"),
-    "many": ("audit", "many.parquet", "--protected", "a group", *GATES),
+    "many": ("audit", "many.parquet", "--protected", "a group", "--reference", "a group=2_1e5", *GATES),
     "repair": ("repair", LOANS, "--protected", "race", "--method", "ramp", *GATES),
     "repair of many": ("repair", "many.parquet", "--protected", "a group", "--method", "ramp"),
     "models": ("compare", LOANS, "--protected", "race", "--id", "applicant_id", "--baseline", OTHER),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import fairfix
+import pandas as pd
 import pytest
+from fairfix.cli import run
 from fairfix.schema.written import to_dict
 
 from tests.data import people
@@ -153,3 +158,73 @@ def test_no_report_loses_what_a_result_says(kind: str) -> None:
                 break
         else:
             pytest.fail(f"no other value is allowed at {path}")
+
+
+SHOWN_BY_GROUP = {
+    "selection rate": "selection_rate",
+    "TPR": "true_positive_rate",
+    "FPR": "false_positive_rate",
+}
+
+
+@pytest.mark.parametrize("reference", ["a", "c"])
+def test_reports_have_each_group_next_to_the_reference_group(
+    reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rates divided by that of the reference group, and minus it, are those made by hand; undefined ones say why.
+
+    Nobody of group c is selected or has label 1, so its TPR is undefined and a ratio to its rates is infinite or 0/0.
+    """
+    monkeypatch.chdir(tmp_path)
+    rows = people(600, shares=(0.5, 0.3, 0.2))[["race", "label", "score"]]
+    rows.loc[rows["race"] == "c", ["label", "score"]] = 0
+    rows.to_parquet("d.parquet")
+    given = ["audit", "d.parquet", "--protected", "race", "--reference", f"race={reference}", "--quiet"]
+    outs = ["csv", "json", "html", "markdown"]
+    assert run([*given, "--detail", *(one for name in outs for one in ("--out", f"{name}=d.{name}"))]) == 0
+    assert run([*given, "--out", "html=short.html", "--out", "markdown=short.markdown"]) == 0
+
+    selected, of = rows["score"] >= 0.5, rows["race"]
+    rates = {
+        "selection_rate": selected.groupby(of).mean(),
+        "true_positive_rate": selected[rows["label"] == 1].groupby(of).mean().reindex([*"abc"]),
+        "false_positive_rate": selected[rows["label"] == 0].groupby(of).mean(),
+    }
+    table = pd.read_csv("d.csv").query("`fairfix table` == 'per_group'")
+    found = table.set_index(["comparison", "group"])
+    pages = {name: Path(name).read_text("utf-8") for name in ("d.markdown", "short.markdown")}
+    cells = [
+        line.strip("| ").split(" | ") for line in pages["d.markdown"].splitlines() if line.startswith("| ")
+    ]
+    shown = {(row[0], row[1]): row[2:] for row in cells if row[0] in SHOWN_BY_GROUP and row[1] in "abc"}
+    assert len(shown) == 9
+    for (title, group), (note, many, value, ratio, difference) in shown.items():
+        metric = SHOWN_BY_GROUP[title]
+        own, base = rates[metric][group], rates[metric][reference]
+        defined = not math.isnan(own) and not math.isnan(base)
+        wanted = {
+            "difference": own - base if defined else math.nan,
+            "ratio": own / base if defined and base else 1.0 if defined and group == reference else math.nan,
+        }
+        assert int(many.replace(",", "")) == (of == group).sum()
+        assert (
+            value == "undefined"
+            if math.isnan(own)
+            else float(value.split()[0]) == pytest.approx(own, abs=5e-5)
+        )
+        assert ("reference" in note.split("; ")) == (group == reference)
+        for kind, cell in (("ratio", ratio), ("difference", difference)):
+            row = found.loc[f"{metric}.{kind}.to_reference", group]
+            assert row.value == pytest.approx(wanted[kind], nan_ok=True)
+            if math.isnan(wanted[kind]):
+                assert cell == "undefined"
+                assert row.reason in note.split("; ")
+            else:
+                assert [float(end) for end in re.findall(r"-?[\d.]+(?:e-\d+)?", cell)] == pytest.approx(
+                    [row.value, row.low, row.high], abs=6e-4
+                )
+    for name in ("d.html", "short.html"):
+        page = unescape(Path(name).read_text("utf-8"))
+        assert page.count("difference to reference") == 1
+        assert all(cell in page for row in shown.values() for cell in row)
+    assert "difference to reference" not in pages["short.markdown"]

@@ -220,7 +220,7 @@ def test_a_saved_result_shows_itself_too(results: dict[str, Result], tmp_path: P
 def test_a_table_that_there_is_not_is_said(results: dict[str, Result]) -> None:
     """With those that there are."""
     with pytest.raises(
-        UsageError, match=r"unknown table 'points'; .* groups, comparisons, checks, true_groups"
+        UsageError, match=r"unknown table 'points'; .* groups, comparisons, per_group, checks, true_groups"
     ):
         results["audit"].to_frame("points")
 
