@@ -25,8 +25,11 @@ from snapshot import picture
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "site"
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+\.md)(?:#[\w-]+)?\)")
-BESIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", "sample_data/README.md")
-"""Pages outside docs/ that pages link to."""
+BESIDE = (
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", "sample_data/README.md"),
+    "benchmarks/published.csv",
+)
+"""Files outside docs/ that pages link to."""
 
 LOANS = "sample_data/loans.parquet"
 ELSEWHERE = re.compile(r"""<(?:script|link|img|iframe)[^>]+(?:src|href)=["']?(?:https?:)?//[^"'\s>]+""")

@@ -319,6 +319,23 @@ def runner(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
     return run
 
 
+def test_the_site_takes_along_what_pages_link_to() -> None:
+    """Files outside docs/ are listed in docs/site.py, which fails else."""
+    listed = re.search(
+        r"^BESIDE = \((.*?)^\)", (ROOT / "docs" / "site.py").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert listed
+    beside = set(re.findall(r'"([^"]+)"', listed[1]))
+    linked = set()
+    for page in (ROOT / "docs").rglob("*.md"):
+        for link in re.findall(r"\]\((\.\.?/[^)#\s]+)", page.read_text(encoding="utf-8")):
+            target = (page.parent / link).resolve()
+            if not target.is_relative_to(ROOT / "docs"):
+                linked.add(target.relative_to(ROOT).as_posix())
+    assert linked
+    assert linked <= beside
+
+
 def test_the_hook_is_the_one_of_the_docs() -> None:
     """.pre-commit-hooks.yaml is sound and runs what docs/ci.md shows, on the same files."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())

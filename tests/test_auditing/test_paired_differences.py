@@ -390,6 +390,7 @@ def test_an_id_alone_changes_nothing(call: Call) -> None:
     )
 
     assert [one["code"] for one in with_id.pop("messages")] == ["unused"]
+    assert with_id.pop("next_step")["command"].replace(" --id id", "") == without.pop("next_step")["command"]
     assert with_id == without
 
 
