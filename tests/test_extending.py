@@ -60,11 +60,8 @@ AUDIT = ("audit", "data.parquet", "--protected", "race", "--config", "none")
 def test_a_metric_is_one_entry(house: Path, run: Fairfix) -> None:
     """The false discovery rate is gated, explained, and in every report; it is 1 - PPV."""
     catalogue = house / "auditing" / "metrics.py"
-    entry = """    _rate(
-        "false_discovery_rate", "FDR", "P(y = 0 | decision = 1)", (FP,), (TP,), "smaller", "fdr"
-    ),
-"""
-    before, sign, after = catalogue.read_text().partition('    _rate(\n        *("accuracy"')
+    entry = '    _rate("false_discovery_rate", "FDR", "P(y = 0 | decision = 1)", (FP,), (TP,), "fdr"),\n'
+    before, sign, after = catalogue.read_text().partition('    _rate("accuracy"')
     catalogue.write_text(before + entry + sign + after)
     outs = [part for name in ("html", "markdown", "junit") for part in ("--out", f"{name}=r.{name}")]
     check = ("--check", "fdr.difference<=0.001", "--gate-on", "point")

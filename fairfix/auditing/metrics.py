@@ -163,11 +163,11 @@ def _rate(
     formula: str,
     success: Entries,
     failure: Entries,
-    better: Better = "",
     *aliases: str,
     phrase: str = "",
     parity: str = "",
 ) -> Rate:
+    """Return a rate: larger is better where its successes are all right decisions, smaller where all are wrong."""
     labels, decisions = (set(axis) for axis in zip(*success, *failure, strict=True))
     undefined = "no rows"
     if len(labels) == 1:
@@ -179,6 +179,10 @@ def _rate(
         need
         for need, flip in flips.items()
         if any((y ^ flip[0], d ^ flip[1]) not in success for y, d in success)
+    )
+    sides = ({y == d for y, d in success}, {y == d for y, d in failure})
+    better: Better = (
+        "larger" if sides == ({True}, {False}) else "smaller" if sides == ({False}, {True}) else ""
     )
     return Rate(
         name=name,
@@ -263,49 +267,38 @@ _OF_TABLES: Mapping[str, Any] = {"needs": ("decision", "label"), "better": "larg
 _ENTRIES: tuple[Metric, ...] = (
     _rate("base_rate", "base rate", "P(y = 1)", (TP, FN), (FP, TN), phrase="the base rate (label 1)"),
     _rate(
-        *("selection_rate", "selection rate", "P(decision = 1)", (TP, FP), (FN, TN), ""),
+        *("selection_rate", "selection rate", "P(decision = 1)", (TP, FP), (FN, TN)),
         *("dp", "demographic_parity", "statistical_parity"),
-        phrase="the selection rate",
         parity="demographic parity",
     ),
     _rate(
-        *("true_positive_rate", "TPR", "P(decision = 1 | y = 1)", (TP,), (FN,), "larger"),
+        *("true_positive_rate", "TPR", "P(decision = 1 | y = 1)", (TP,), (FN,)),
         *("equal_opportunity", "eop", "tpr", "recall"),
         phrase="the true positive rate",
         parity="equal opportunity",
     ),
     _rate(
-        *("false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,), "smaller"),
+        *("false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,)),
         *("fpr", "predictive_equality"),
         phrase="the false positive rate",
     ),
     _rate(
-        *("true_negative_rate", "TNR", "P(decision = 0 | y = 0)", (TN,), (FP,), "larger", "tnr"),
+        *("true_negative_rate", "TNR", "P(decision = 0 | y = 0)", (TN,), (FP,), "tnr"),
         phrase="the true negative rate",
     ),
     _rate(
-        *("false_negative_rate", "FNR", "P(decision = 0 | y = 1)", (FN,), (TP,), "smaller", "fnr"),
+        *("false_negative_rate", "FNR", "P(decision = 0 | y = 1)", (FN,), (TP,), "fnr"),
         phrase="the false negative rate",
     ),
     _rate(
-        "positive_predictive_value",
-        "PPV",
-        "P(y = 1 | decision = 1)",
-        (TP,),
-        (FP,),
-        "larger",
-        "ppv",
-        "precision",
+        *("positive_predictive_value", "PPV", "P(y = 1 | decision = 1)", (TP,), (FP,), "ppv", "precision"),
         phrase="the precision (label 1 among positive decisions)",
     ),
     _rate(
-        *("negative_predictive_value", "NPV", "P(y = 0 | decision = 0)", (TN,), (FN,), "larger", "npv"),
+        *("negative_predictive_value", "NPV", "P(y = 0 | decision = 0)", (TN,), (FN,), "npv"),
         phrase="the negative predictive value (label 0 among negative decisions)",
     ),
-    _rate(
-        *("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN), "larger"),
-        phrase="the accuracy",
-    ),
+    _rate("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN)),
     Metric(
         name="balanced_accuracy",
         phrase="the balanced accuracy (mean of the true positive and the true negative rate)",

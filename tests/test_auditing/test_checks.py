@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from fairfix.auditing.checks import OPERATORS, Check, exit_status
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import FLIP_SCOPES, METRICS, NOISE_METRICS
+from fairfix.auditing.metrics import FLIP_SCOPES, METRICS, NOISE_METRICS, RATES, Rate
 from fairfix.auditing.results import Value
 from fairfix.data.choices import GateOn
 from fairfix.errors import ExitStatus, UsageError
@@ -110,13 +110,19 @@ def test_what_copies_show_has_one_scope(name: str, alias: str) -> None:
         Check.parse(f"{alias}.under_flips<=0.1")
 
 
+def of_right_decisions(rate: Rate) -> float:
+    """Return a rate where as many labels are 0 as 1, and every decision is the label."""
+    right = {(0, 0), (1, 1)}
+    return len(right & {*rate.success}) / len(right & {*rate.success, *rate.failure})
+
+
 SMALLER_IS_BETTER = {
-    *("false_positive_rate", "false_negative_rate"),
+    *(name for name, rate in RATES.items() if of_right_decisions(rate) == 0),
     *("square_loss", "absolute_loss", "log_loss", "calibration_error"),
 }
 LARGER_IS_BETTER = {
-    *("true_positive_rate", "true_negative_rate", "positive_predictive_value", "negative_predictive_value"),
-    *("accuracy", "balanced_accuracy", "f1", "mcc", "auc"),
+    *(name for name, rate in RATES.items() if of_right_decisions(rate) == 1),
+    *("balanced_accuracy", "f1", "mcc", "auc"),
 }
 """What is better for a group; of all other metrics nobody can say."""
 
