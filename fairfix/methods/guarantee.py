@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fairfix.auditing.criteria import CRITERIA, metric_of
 from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
@@ -44,9 +45,13 @@ class GuaranteeAdapter:
     def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed about such data, and a remedy; empty where it can.
 
-        ``features``: those that the repair learns from; None for a score.
+        ``features``: those that the repair learns from; None for a score. By default only gaps of criteria of equal
+        rates have a bound.
         """
-        return ""
+        of = self.method.bounded_comparison(reading).partition(".")[0]
+        if of in map(metric_of, CRITERIA):
+            return ""
+        return f"{self.method.name} bounds {of}, whose gaps have no bound for the population; leave out `guarantee`"
 
     @property
     def parameter(self) -> str:

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Groups
 from fairfix.methods import available
+from fairfix.methods.base import Repairer
 from fairfix.methods.guarantee import adapter_of
 
 GROUPS = Groups(("race",), (("g0",), ("g1",), ("g2",)), lambda: np.arange(3))
@@ -47,3 +49,22 @@ def test_tightened_limits_are_smaller_by_what_is_asked_and_never_below_0(
     for by in (np.zeros(given.size), np.linspace(0.01, 0.04, given.size), given, 2 * given):
         less = adapter_of(adapter.tightened(by)).gaps(GROUPS)
         np.testing.assert_allclose(less, np.maximum(given - by, 0.0), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "bounded"),
+    [
+        ("selection_rate.difference.between_groups", True),
+        ("true_positive_rate.difference.between_groups", True),
+        ("equalized_odds.difference.between_groups", True),
+        ("accuracy.difference.between_groups", False),
+        ("positive_predictive_value.difference.between_groups", False),
+        ("mean_score.difference.between_groups", False),
+    ],
+)
+def test_a_gap_without_a_bound_is_refused(criterion: str, bounded: bool) -> None:
+    """Bounds are of means of decisions; a precision is none, and as a selection rate it would be promised wrongly."""
+    rule = type("Rule", (Repairer,), {"name": "rule", "criterion": criterion})()
+    refusal = adapter_of(rule).refusal(Reading(Columns(("race",)), thresholds=(0.5,)), None)
+
+    assert bool(refusal) is not bounded
