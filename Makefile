@@ -61,7 +61,7 @@ test-full: $(VENV)/test.stamp ## All tests, the slow ones too, with all their ex
 quick: $(VENV)/dev.stamp ## Set up from nothing; lint, and the tests of what changed since main
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(PYTEST) -q -m 'not slow' --seconds 20 $$($(BIN)/python tests/changed.py)
+	$(PYTEST) --dist load --maxschedchunk 2 -q -m 'not slow' --seconds 20 $$($(BIN)/python tests/changed.py)
 
 # types take one core a minute: the lowest versions are set up beside them; that the docs are in step is one of the tests
 check: ## Lint, types, all tests, numbers on other machines (what CI runs)

@@ -1,12 +1,12 @@
 """Print the tests of what changed since main and in the work tree: ``make quick``.
 
-A test module belongs to a change if it, or a module that it imports by name, was touched. Only the architecture is
-tested where nothing was.
+A test module belongs to a change if it, or a module that it imports by name, was touched. A module that no test names,
+such as a new repair method, is tested by those that import from its package. Only the architecture is tested where
+nothing was touched.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -31,18 +31,19 @@ def lines(*command: str) -> set[str]:
 
 
 def chosen(files: set[str]) -> list[str]:
-    """Return the test modules that import most of the files, or are among them."""
-    names = {
-        re.escape(name.removesuffix(".py").replace("/", "."))
-        for name in files
-        if name.startswith(("fairfix/", "tests/")) and not name.endswith("__init__.py")
-    }
-    score = {}
-    for path in (ROOT / "tests").rglob("test_*.py"):
-        name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
-        hits = sum(bool(re.search(rf"from {one} import", text)) for one in names) + 100 * (name in files)
-        if hits and "promises" not in name:
-            score[name] = hits
+    """Return the test modules that import most of the files, those of their rooms first, or are among them."""
+    paths = {str(path.relative_to(ROOT)): path for path in (ROOT / "tests").rglob("test_*.py")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items() if "promises" not in name}
+    score = dict.fromkeys(files & texts.keys(), 100)
+    for file in (name for name in files if name.startswith(("fairfix/", "tests/"))):
+        room, own = f"tests/test_{Path(file).parts[1]}/", f"test_{Path(file).name}"
+        module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for one in (module, module.rpartition(".")[0]):
+            users = [name for name, text in texts.items() if one and f"from {one} import" in text]
+            for name in users:
+                score[name] = score.get(name, 0) + 1 + name.startswith(room) + name.endswith(f"/{own}")
+            if users:
+                break
     best = sorted(score, key=lambda name: (-score[name], name))[:MOST]
     return ["tests/test_architecture.py", *(name for name in best if "architecture" not in name)]
 

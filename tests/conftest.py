@@ -50,8 +50,13 @@ def pytest_configure() -> None:
             del os.environ[name]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests first, so that no worker is left alone with one of them at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put files with slow tests first, so that no worker is left alone with one of them at the end.
+
+    The order is kept where time is limited, since the first tests are those that matter most.
+    """
+    if config.getoption("seconds") is not None:
+        return
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
@@ -91,6 +96,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, max(START + seconds - time.monotonic(), 1e-3))
     try:
         return (yield)
+    except pytest.PytestUnraisableExceptionWarning:
+        # the alarm came in a callback, whose exceptions python reports and drops
+        if time.monotonic() < START + seconds:
+            raise
+        over()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
