@@ -18,7 +18,7 @@ from tests.conftest import pytest_runtest_call
         ("fairfix/auditing/metrics.py", "tests/test_auditing/test_metrics.py", 1),
         ("fairfix/solvers/ramp.py", "tests/test_solvers/test_ramp.py", 1),
         ("fairfix/methods/ramp/__init__.py", "tests/test_methods/test_ramp.py", 4),
-        ("fairfix/methods/made_up.py", "tests/test_methods/test_contract.py", 4),
+        ("fairfix/methods/made_up.py", "tests/test_methods/test_contract.py", 1),
         ("fairfix/report/made_up_.py", "tests/test_report/test_report.py", 5),
         ("fairfix/data/sources/made_up.py", "tests/test_data/test_formats.py", 2),
         ("tests/test_docs.py", "tests/test_docs.py", 1),
