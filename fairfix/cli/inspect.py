@@ -42,7 +42,7 @@ def command(artifact: str, format_: str, detail: bool) -> int:
     digest = fingerprint(artifact)
     lines: Callable[[Json], Iterator[str]] = partial(_of_repair, detail=detail)
     if kind_of(artifact) == COUNTS:
-        content, lines = {**CountFile.load(artifact).facts(), "sha256": digest}, _of_counts
+        content, lines = {**CountFile.load(artifact).facts(), "sha256": digest}, partial(_of_counts, artifact)
     else:
         repaired_of(artifact)  # what could not be used is not shown as if it could
         manifest, arrays = (part := read(artifact)).manifest, part.arrays.items()
@@ -65,7 +65,7 @@ def command(artifact: str, format_: str, detail: bool) -> int:
     return 0
 
 
-def _of_counts(facts: Json) -> Iterator[str]:
+def _of_counts(path: str, facts: Json) -> Iterator[str]:
     """Yield what was counted, and how."""
     rows = facts["rows"]
     left_out = f"; left out: {_pairs(rows['excluded'])}" if rows["excluded"] else ""
@@ -82,7 +82,10 @@ def _of_counts(facts: Json) -> Iterator[str]:
         reading["merge"] = merged_names(reading["merge"])
     plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in reading.items()}
     if "batches" in facts:
-        yield f"batches           {facts['batches']:,}, listed by 'fairfix audit FILE --always-valid'"
+        from fairfix.tasks.command import command_of
+
+        line = command_of("audit", path, {"always_valid": True})
+        yield f"batches           {facts['batches']:,}, listed by: {line}"
     if "share" in facts:
         yield f"share             {facts['share']}"
     if "private" in facts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import zipfile
 from pathlib import Path
@@ -258,13 +259,16 @@ def test_a_history_shows_no_hidden_group(tmp_path: Path) -> None:
     assert '"x"' not in hidden
 
 
-def test_a_state_is_a_file_of_counts(tmp_path: Path) -> None:
-    """It is inspected and added up as such; the sum of two has no batches."""
-    paths = [tmp_path / "a.counts", tmp_path / "b.counts"]
+def test_a_state_is_a_file_of_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is inspected, by a line that audits it, and added up as such; the sum of two has no batches."""
+    paths = [tmp_path / "all of it.counts", tmp_path / "b.counts"]
     for i, path in enumerate(paths):
         grown(path, batch(i))
     assert CountFile.load(paths[0]).facts()["batches"] == 1
+    capsys.readouterr()
     assert run(["inspect", str(paths[0])]) == 0
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if one.startswith("batches"))
+    assert run(shlex.split(line[line.index("fairfix") :])[1:]) in (0, 1, 3)
     both = fairfix.count([str(path) for path in paths])
     assert both.used == 800
     assert not both.batches
