@@ -46,11 +46,23 @@ TAIL = 0.1
 STEP = 0.125
 """Width of the cells of evidence, in log wealth; this one widens limits by at most 2%."""
 
-HALVINGS, NEWTONS = 14, 6
-"""Bisections and Newton's steps of a limit: they leave less than 1e-4 of its distance to the mean, on the safe side."""
+NEAR = 1e-6
+"""Distance in log wealth from which the next step of Newton's, which squares it, ends at rounding."""
 
-CHUNK = 256
-"""Number of groups per step, which keeps tables below 10 MB."""
+ROUNDING = 1e-15
+"""Rounding of the log wealth per row."""
+
+MOST_STEPS = 60
+"""Steps of a limit at most: as many halvings reach rounding where no step of Newton's helps."""
+
+APART = 8
+"""Cells from one limit found from scratch to the next; those between start at the cubic through these two."""
+
+PARTS = 1 / (1 + 1.2 ** np.arange(38.0, -26.0, -1.0))
+"""Fractions of a mean at which bets on squares are tried: steps of 1% near it, and down to a thousandth."""
+
+SAMPLES, CHUNK = 1024, 8192
+"""Number of samples and of limits per step, which keep tables below 10 MB and in the cache of a processor."""
 
 
 def _bets(largest: float, smallest: float, factor: float) -> tuple[Floats, Floats]:
@@ -114,34 +126,23 @@ class Sequence(Estimates):
 
     def _limits_at(self, alpha: float) -> Limits:
         """Limits of every number alone."""
-        evidence = np.array([math.log(2.0 / alpha)])
-        low, high = self._lower(evidence, 0)[:, 0], 1.0 - self._lower(evidence, 1)[:, 0]
-        return self._open_undefined(self._scaled(low), self._scaled(high))
+        low, high = (ends[:, 0] for ends in self._refuted(np.array([math.log(2.0 / alpha)])))
+        return self._open_undefined(low, high)
 
-    def _lower(self, evidence: Floats, side: int) -> Floats:
-        """Return the largest means that given evidence refutes, shape (k, b); of ``1 - x`` if ``side`` is 1."""
-        parts = [np.arange(start, min(start + CHUNK, len(self))) for start in range(0, len(self), CHUNK)]
-        return np.concatenate(
-            [np.zeros((0, evidence.size)), *(self._of_part(one, evidence, side) for one in parts)]
-        )
+    def _refuted(self, evidence: Floats) -> Limits:
+        """Return the largest means that rising evidence refutes from below, and the smallest from above: (k, b) each.
 
-    def _of_part(self, part: NDArray[np.intp], evidence: Floats, side: int) -> Floats:
-        n, s = self.rows[part, None], self.total[part, None]
-        q = None if self.squares is None else self.squares[part, None]
-        if side:
-            s, q = n - s, None if q is None else np.maximum(n - 2 * s + q, 0.0)
-        start = _start_of_sums(n, s, evidence) if q is None else _start_of_squares(n, s, q, evidence)
-        low = np.where(n > 0, np.clip(np.nan_to_num(start), 0.0, 1.0), 0.0)
-        if q is None:
-            return _raised(n, s, evidence, low)
-        low = _sorted(low)
-        # at the mean itself no bet has won
-        high = np.where(evidence > 0, s / np.where(n > 0, n, 1.0), 1.0)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            refuted = _of_squares(n, s, q, middle) >= evidence
-            low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
-        return low
+        Equal samples, of either side, are inverted once.
+        """
+        n, s = self.rows, self.total
+        sums = [np.concatenate([n, n]), np.concatenate([s, n - s])]
+        if self.squares is not None:
+            sums.append(np.concatenate([self.squares, np.maximum(n - 2 * s + self.squares, 0.0)]))
+        different, which = np.unique(np.stack(sums, axis=1), axis=0, return_inverse=True)
+        parts = np.array_split(different.T, math.ceil(len(different) / SAMPLES) or 1, axis=1)
+        both = np.concatenate([_inverted(part, evidence) for part in parts])[which]
+        low, high = both.reshape(2, len(self), evidence.size)
+        return self._scaled(low), self._scaled(1.0 - high)
 
     # -------------------------------------------------------------- two numbers
 
@@ -154,8 +155,7 @@ class Sequence(Estimates):
         held: tuple[Floats, Floats] | None = self.__dict__.get("_table")
         if held is None or held[0].shape[1] < cells:
             evidence = math.log(IDLE) + STEP * np.arange(1.0, cells + 17.0)
-            held = self._scaled(self._lower(evidence, 0)), self._scaled(1.0 - self._lower(evidence, 1))
-            self.__dict__["_table"] = held
+            held = self.__dict__["_table"] = self._refuted(evidence)
         return held[0][:, :cells], held[1][:, :cells]
 
     def minus(
@@ -179,14 +179,22 @@ class Sequence(Estimates):
         low, high = _logarithms(self._ends(self._cells(alpha)), logs=logs)
         first, second = (high, low) if sign > 0 else (low, high)
         first, second = first[defined], second[defined, ::-1]
+        project = np.max if sign > 0 else np.min
+
+        def largest(apart: Floats) -> Floats:
+            ends = project(apart, axis=1)
+            return np.where(np.isnan(ends), sign * math.inf, ends)
+
         best = -math.inf
-        for i in range(len(defined)):
-            with np.errstate(invalid="ignore"):
-                apart = first[i] - np.delete(second, i, axis=0)
-            ends = apart.max(axis=1) if sign > 0 else apart.min(axis=1)
-            best = max(
-                best, float(np.nan_to_num(ends, nan=sign * math.inf, posinf=math.inf, neginf=-math.inf).max())
-            )
+        with np.errstate(invalid="ignore"):  # -inf - -inf if both ends are open
+            # no pair is further apart than a group and the smallest end of any at every cell
+            most = largest(first - second.min(axis=0))
+            for i in np.argsort(-most, kind="stable"):
+                if not most[i] > best:
+                    break
+                apart = largest(first[i] - second)
+                apart[i] = -math.inf
+                best = max(best, float(apart.max()))
         return best
 
 
@@ -198,58 +206,143 @@ def _logarithms(ends: Limits, *, logs: bool) -> Limits:
         return np.log(ends[0]), np.log(ends[1])
 
 
-def _raised(n: Floats, s: Floats, evidence: Floats, low: Floats) -> Floats:
-    """Return the largest means that given evidence refutes, from smaller ones, (k, b).
+def _inverted(sums: Floats, evidence: Floats) -> Floats:
+    """Return the largest means that rising evidence refutes, (k, b).
 
-    The logarithm of the wealth falls with the mean and is convex, so that no step of Newton's goes too far.
+    ``sums`` are rows, sums and, if known, squares of the samples: (2, k) or (3, k).
     """
-    shift, weight = SHIFTS
-    won, odds = weight + shift * s[..., None], np.expm1(shift)
-    for _ in range(NEWTONS):
-        low = _sorted(low)
-        inside = 1.0 + low[..., None] * odds
-        of_bets = won - n[..., None] * np.log(inside)
-        most = np.maximum(of_bets.max(axis=-1), math.log(IDLE))
-        parts = np.exp(of_bets - most[..., None])
-        total = parts.sum(axis=-1) + np.exp(math.log(IDLE) - most)
-        falls = n * ((parts / inside) @ odds) / total
-        step = (most + np.log(total) - evidence) / np.where(falls > 0, falls, np.inf)
-        low = np.minimum(low + np.maximum(step, 0.0), 1.0)
-    return low
+    out = np.zeros((sums.shape[1], evidence.size))
+    filled = np.flatnonzero(sums[0] > 0)
+    if not filled.size:
+        return out
+    sums = sums[:, filled]
+    of_sums = len(sums) == 2
+    every = np.zeros((filled.size, evidence.size))
+    least, most = (every, every + 1.0) if of_sums else _tried(sums, evidence)
+    nodes = np.unique(np.append(np.arange(0, evidence.size, APART), evidence.size - 1))
+    start = (_start_of_sums if of_sums else _start_of_squares)(sums, evidence[nodes])
+    start = np.clip(start, least[:, nodes], 1.0)
+    top = np.where(start < most[:, nodes], most[:, nodes], 1.0)
+    mean, slope = _solved(sums, evidence[nodes], start, start, top)
+    # what more evidence refutes, less does
+    mean = np.maximum.accumulate(mean[:, ::-1], axis=1)[:, ::-1]
+    out[np.ix_(filled, nodes)] = mean
+    between = np.setdiff1d(np.arange(evidence.size), nodes)
+    if between.size:
+        after = np.searchsorted(nodes, between)
+        low, high = mean[:, after], mean[:, after - 1]
+        width = evidence[nodes[after]] - evidence[nodes[after - 1]]
+        part = (evidence[between] - evidence[nodes[after - 1]]) / width
+        bend = (1 - part) * slope[:, after - 1] - part * slope[:, after]
+        cubic = high + part**2 * (3 - 2 * part) * (low - high) + part * (1 - part) * width * bend
+        low = np.maximum(low, least[:, between])
+        high = np.where(low < most[:, between], np.minimum(high, most[:, between]), high)
+        start = np.where((cubic > low) & (cubic < high), cubic, (low + high) / 2)
+        out[np.ix_(filled, between)] = _solved(sums, evidence[between], start, low, high)[0]
+    return out
 
 
-def _sorted(low: Floats) -> Floats:
-    """Return means that evidence refutes, (k, b): what more of it refutes, less does."""
-    return np.maximum.accumulate(low[:, ::-1], axis=1)[:, ::-1]
+def _every(sums: Floats, evidence: Floats) -> tuple[Floats, Floats]:
+    """Return sums (m, k b) and evidence (k b,) of every sample with every evidence."""
+    return np.repeat(sums, evidence.size, axis=1), np.tile(evidence, sums.shape[1])
 
 
-def _start_of_sums(n: Floats, s: Floats, evidence: Floats) -> Floats:
+def _solved(sums: Floats, evidence: Floats, mean: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return the means from ``low`` to ``high`` at which the log wealth is the evidence, and their slopes, (k, b) each.
+
+    Newton's steps start at ``mean``. One that leaves what is between is a halving instead. Of sums alone, the log
+    wealth is convex, so that steps end below the root.
+    """
+    shape = mean.shape
+    (sums, evidence), (mean, low, high) = _every(sums, evidence), (one.ravel() for one in (mean, low, high))
+    out, slope = mean.copy(), np.zeros(mean.size)
+    for begin in range(0, mean.size, CHUNK):
+        still = np.arange(begin, min(begin + CHUNK, mean.size))
+        of, wanted, p, least, most = sums[:, still], evidence[still], mean[still], low[still], high[still]
+        seen = np.zeros(still.size, dtype=bool)
+        for _ in range(MOST_STEPS):
+            above, falls = _wealth(of, p, wanted)
+            won = above >= 0
+            least, most, seen = np.where(won, p, least), np.where(won, most, p), seen | ~won
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = p + above / falls
+                slope[still] = np.where(falls > 0, -1.0 / falls, 0.0)
+            near = (np.abs(above) <= NEAR + ROUNDING * of[0]) & ~(np.abs(step - p) > NEAR)
+            outside = np.where((step > most) & ~seen, most, (least + most) / 2)
+            step = np.where(near, np.clip(step, least, most), step)
+            step = np.where((step >= least) & (step <= most), step, outside)
+            out[still] = step
+            again = ~near & (step != p)
+            still, of, p = still[again], of[:, again], step[again]
+            wanted, least, most, seen = wanted[again], least[again], most[again], seen[again]
+            if not still.size:
+                break
+        out[still] = least  # wealth that jumps over the evidence
+    return out.reshape(shape), slope.reshape(shape)
+
+
+def _start_of_sums(sums: Floats, evidence: Floats) -> Floats:
     """Return the largest mean that a single bet refutes, (k, b)."""
+    n, s = sums[..., None, None]
     shift, weight = SHIFTS
-    each = (weight + shift * s[..., None] - evidence[:, None]) / np.where(n > 0, n, 1.0)[..., None]
+    each = (weight + shift * s - evidence[:, None]) / n
     return np.asarray((np.expm1(np.minimum(each, shift)) / np.expm1(shift)).max(axis=-1))
 
 
-def _of_squares(n: Floats, s: Floats, q: Floats, p: Floats) -> Floats:
-    """Return the logarithm of the wealth against means (k, b)."""
-    stake, weight = STAKES
-    cost = -np.log1p(-stake) - stake
-    n, s, q = n[..., None], s[..., None], q[..., None]
-    v = 1.0 / np.maximum(p, 1e-12)[..., None]
-    of_bets = weight + stake * (s * v - n) - cost * (q * v**2 - 2 * s * v + n)
-    most = np.maximum(of_bets.max(axis=-1), math.log(IDLE))
-    total = np.exp(of_bets - most[..., None]).sum(axis=-1) + np.exp(math.log(IDLE) - most)
-    return np.asarray(most + np.log(total))
-
-
-def _start_of_squares(n: Floats, s: Floats, q: Floats, evidence: Floats) -> Floats:
+def _start_of_squares(sums: Floats, evidence: Floats) -> Floats:
     """Return the largest mean that a single bet refutes, (k, b): a root of a square, of the reciprocal."""
-    stake, weight = STAKES
-    cost = -np.log1p(-stake) - stake
-    n, s, q = n[..., None], s[..., None], q[..., None]
+    n, s, q = sums[..., None, None]
+    stake, weight, cost = _costs()
     a, b, c = cost * q, (stake + 2 * cost) * s, (stake + cost) * n + evidence[:, None] - weight
     root = b**2 - 4 * a * c
     there = (root >= 0) & (c > 0)
     return np.asarray(
         np.where(there, (b + np.sqrt(np.maximum(root, 0.0))) / (2 * np.where(there, c, 1.0)), 0.0).max(-1)
     )
+
+
+def _tried(sums: Floats, evidence: Floats) -> Limits:
+    """Return the largest of a few means that is refuted, and the next, which is not, (k, b) each.
+
+    Far from the mean, bets on squares win together what none wins alone, and their wealth has more than one peak.
+    """
+    mean = (sums[1] / sums[0])[:, None]
+    stake, _, cost = _costs()
+    peaks = sums[2, :, None] / np.maximum(sums[1], 1e-300)[:, None] * (2 * cost / (stake + 2 * cost))
+    means = np.concatenate(
+        [0.0 * mean, mean * PARTS, np.minimum(peaks, mean), mean + (1 - mean) * np.arange(9) / 8], axis=1
+    )
+    means.sort(axis=1)
+    each, none = _every(sums, np.zeros(means.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):  # too large a wealth refutes
+        won = _wealth(each, means.ravel(), none)[0].reshape(means.shape)
+    won[:, 0] = np.inf  # no limit at all
+    won = np.maximum.accumulate(won[:, ::-1], axis=1)[:, ::-1]
+    last = np.stack([np.count_nonzero(won >= one, axis=1) - 1 for one in evidence], axis=1)
+    following = np.minimum(last + 1, means.shape[1] - 1)
+    return np.take_along_axis(means, last, axis=1), np.take_along_axis(means, following, axis=1)
+
+
+def _costs() -> tuple[Floats, Floats, Floats]:
+    """Return the stakes, the logarithm of their weights, and what a squared deviation costs each."""
+    stake, weight = STAKES
+    return stake, weight, -np.log1p(-stake) - stake
+
+
+def _wealth(sums: Floats, p: Floats, evidence: Floats) -> tuple[Floats, Floats]:
+    """Return by how much the log wealth against means ``p`` is above the evidence, and how fast it falls, (k,) each."""
+    if len(sums) == 2:
+        n, s = sums
+        shift, weight = (one[:, None] for one in SHIFTS)
+        odds = np.expm1(shift)
+        inside = 1.0 + p * odds
+        parts = np.exp(weight + shift * s - n * np.log(inside) - evidence)
+        falls = n * (odds[:, 0] @ (parts / inside))
+    else:
+        n, s, q = sums
+        stake, weight, cost = (one[:, None] for one in _costs())
+        v = 1.0 / np.maximum(p, 1e-12)
+        parts = np.exp(weight + stake * (s * v - n) - cost * (q * v**2 - 2 * s * v + n) - evidence)
+        falls = v**2 * (s * ((stake + 2 * cost)[:, 0] @ parts) - 2 * q * v * (cost[:, 0] @ parts))
+    total = parts.sum(axis=0) + IDLE * np.exp(-evidence)
+    return np.log(total), falls / total

@@ -169,6 +169,58 @@ def test_what_has_no_sequence() -> None:
     assert Sequence.of(Areas(np.ones(1) / 2, np.ones(1), np.ones(1))) is None
 
 
+# ---------------------------------------------------------------------- many limits at once
+
+
+def log_wealth(of: Sequence, i: int, side: int, p: float) -> float:
+    """Return the logarithm of the wealth against a mean from below, or of ``1 - x``, from the sums of a sample."""
+    n, s = of.rows[i], of.total[i]
+    q = s if of.squares is None else of.squares[i]
+    if side:
+        s, q = n - s, n - 2 * s + q
+    if of.squares is None:
+        bets = SHIFTS[1] + SHIFTS[0] * s - n * np.log(1 - p + p * np.exp(SHIFTS[0]))
+    else:
+        far, square = s / p - n, q / p**2 - 2 * s / p + n
+        bets = STAKES[1] + STAKES[0] * far + (np.log1p(-STAKES[0]) + STAKES[0]) * square
+    return float(np.logaddexp.reduce([*bets, math.log(IDLE)]))
+
+
+@pytest.mark.parametrize("squares", [False, True])
+def test_ends_of_all_cells_are_those_of_every_one(squares: bool) -> None:
+    """Every end is the root of the wealth to 1e-10: refuted, and a mean that far inside is not.
+
+    Samples are of 1 to 1e9 rows, with rates of 0 and 1 and equal rows among them.
+    """
+    rng = np.random.default_rng(3)
+    n = np.array([1, 1, 2, 5, 10, 23, 52, 52, 100, 1e4, 1e6, 1e9])
+    s = np.round(n * rng.choice([0.0, 0.02, 0.3, 0.9, 1.0], n.size))
+    s[:2], s[6] = (0, 1), 52
+    q = s**2 / n + rng.random(n.size) ** 2 * (s - s**2 / n)
+    of = Sequence(n, s, q if squares else None)
+    cells = of._cells(1e-6)
+    low, high = of._ends(cells)
+    for (i, c), side in product(np.ndindex(n.size, cells), range(2)):
+        p, evidence = float(1 - high[i, c] if side else low[i, c]), math.log(IDLE) + (c + 1) / 8
+        near = 1e-14 * n[i]
+        if p > 1e-10:
+            assert log_wealth(of, i, side, p) >= evidence - near - 1e-9
+        if p < 1 - 1e-10:
+            assert log_wealth(of, i, side, p + 1e-10) < evidence + near + 1e-11
+
+
+def test_a_limit_does_not_depend_on_the_others() -> None:
+    """Ends found for many cells at once are those of each level alone, where few rows leave several roots too."""
+    n, s = np.array([[3.0, 1], [9, 0], [40, 0], [40, 36], [52, 52], [64, 0], [900, 200], [1e5, 5e4]]).T
+    for q in (None, 0.9 * s):
+        of = Sequence(n, s, q)
+        ends = of._ends(190)
+        for c in range(24, 190, 2):
+            alone = of.limits(2 * math.exp(-math.log(IDLE) - (c + 1) / 8))
+            for one, other in zip(alone, ends, strict=True):
+                assert np.abs(one - other[:, c]).max() < 1e-10
+
+
 # ---------------------------------------------------------------------- two numbers and more
 
 
@@ -194,15 +246,19 @@ def test_pairs_project_the_product_of_wealths(counts: tuple[tuple[int, int], tup
     assert math.exp(log_low) <= float((p / q)[left].min()) + 1e-9
 
 
-def test_the_largest_difference_is_that_of_all_pairs() -> None:
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 400)), min_size=2, max_size=9))
+def test_the_largest_difference_is_that_of_all_pairs(counts: list[tuple[int, int]]) -> None:
     """Among several groups, limits are the largest of those of all pairs, and ratios those of all ratios."""
-    of = sequence([30, 45, 80, 0], [100, 70, 90, 40])
-    defined = np.arange(3)
+    s, more = np.array(counts).T
+    of, many = sequence(s, s + more + 1), len(counts)
     for sign, logs in product((-1, 1), (False, True)):
-        each = [
-            of.minus(of, ALPHA, j, logs=logs)[int(sign > 0)][i] for i in range(3) for j in range(3) if i != j
-        ]
-        assert of.furthest(defined, ALPHA, sign, logs=logs) == pytest.approx(max(each), abs=1e-12)
+        each = [np.delete(of.minus(of, ALPHA, j, logs=logs)[int(sign > 0)], j).max() for j in range(many)]
+        assert of.furthest(np.arange(many), ALPHA, sign, logs=logs) == pytest.approx(max(each), abs=1e-12)
+
+
+def test_gaps_of_rates_stay_in_their_range() -> None:
+    """A rate of 0 leaves no ratio above 0 for sure, and no difference is above 1."""
+    of = sequence([30, 45, 80, 0], [100, 70, 90, 40])
     assert ratio_between_groups(of, ALPHA).low == 0
     assert difference_between_groups(of, ALPHA).high <= 1
 
