@@ -223,7 +223,7 @@ def test_features_are_learned_from_when_asked(call: Call) -> None:
         (["--slacks", "0.1,x"], "--slacks: 'x' is not a number"),
         (["--quality", "accuraci"], "accuracy"),
         (["--quality", "cost(fp=-1)"], "fp must be at least 0, got -1"),
-        (["--quality", "cost(fp=0,fn=0)"], "set one above 0"),
+        (["--quality", "cost(fp=0,fn=0)"], "at least one above 0"),
         (["--quality", "absolute_loss"], "balanced_accuracy"),
         (["--slacks=-1"], "--slacks: -1 is below 0"),
         (["--methods", "magic"], "--methods magic"),
