@@ -348,6 +348,6 @@ def test_no_text_of_this_repository_is_taken_for_a_report() -> None:
         for one in root.rglob("*")
         if one.suffix in (".md", ".toml", ".py", ".yml", ".cff", ".json", ".csv")
     ]
-    others = [one for one in texts if not {".venv", ".git", "shots"} & {*one.relative_to(root).parts}]
+    others = [one for one in texts if not {".venv", ".git", "shots", "demo"} & {*one.relative_to(root).parts}]
     assert len(others) > 300
     assert [one for one in others if is_own(one) and "docs/papers" not in one.as_posix()] == []
