@@ -19,7 +19,7 @@ import numpy as np
 from fairfix.stats.estimates import Estimates, Floats, Means, Proportions
 from fairfix.stats.gaps import bonferroni, difference_between_groups
 from fairfix.stats.ks import ALWAYS, FIXED
-from fairfix.stats.sequences import Sequence
+from fairfix.stats.sequences import ConfidenceSequences
 from numpy.typing import NDArray
 
 ALPHA = 0.05
@@ -29,9 +29,9 @@ LOOKS = (1, 5, 20, 52, 200)
 SIZES = tuple(10**k for k in range(2, 7))
 
 
-def sequence(estimates: Estimates) -> Sequence:
+def sequence(estimates: Estimates) -> ConfidenceSequences:
     """Return the estimates with limits for all looks."""
-    made = Sequence.of(estimates)
+    made = ConfidenceSequences.of(estimates)
     assert made is not None
     return made
 

@@ -110,6 +110,11 @@ class Comparison:
         return ".".join(filter(None, (self.kind, self.scope)))
 
     @property
+    def short_part(self) -> str:
+        """Kind and scope as text, without the scope that a check has if it names none."""
+        return self.part.removesuffix(".between_groups")
+
+    @property
     def id(self) -> str:
         """The text form."""
         return ".".join(filter(None, (self.metric, self.kind, self.scope)))

@@ -49,7 +49,7 @@ from fairfix.stats import gaps
 from fairfix.stats.estimates import Areas, BalancedAccuracies, Correlations, Estimates, simultaneous_limits
 from fairfix.stats.gaps import Contrasts, Gap, combine, worst
 from fairfix.stats.ks import ALWAYS, FIXED, ks_between_cdfs, ks_between_groups, ks_to_overall
-from fairfix.stats.sequences import Sequence
+from fairfix.stats.sequences import ConfidenceSequences
 
 ROUNDING = 1e-10
 """A variance that is a smaller part of the mean square may be nothing but rounding."""
@@ -274,7 +274,7 @@ class Measured:
         """Return the estimates with the requested intervals: for one look, or for all."""
         if not self.evidence.settings.always_valid:
             return estimates
-        sequence = Sequence.of(estimates)
+        sequence = ConfidenceSequences.of(estimates)
         assert sequence is not None  # else it is missing
         return sequence
 

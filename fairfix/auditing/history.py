@@ -31,10 +31,11 @@ from fairfix.auditing.sufficient_statistics import (
     rate_sums,
 )
 from fairfix.data.counts import Counts, Floats, groups_of_cells
+from fairfix.data.workers import added
 from fairfix.schema.audit import Drift, State, StateBatch, Trace
 from fairfix.schema.common import Number, number
 from fairfix.stats.gaps import attained
-from fairfix.stats.sequences import Sequence as LimitSequence
+from fairfix.stats.sequences import ConfidenceSequences
 
 USUAL = ("selection_rate", "mean_score", "base_rate")
 """Metrics to follow if no check names one: the first that is defined."""
@@ -59,13 +60,13 @@ class _Sums:
     sums: Floats
     """(s, batches, groups)."""
 
-    def sequence(self, sums: Floats) -> LimitSequence:
+    def sequence(self, sums: Floats) -> ConfidenceSequences:
         """Return the rates or means of sums of shape (s, k)."""
         if isinstance(self.metric, Mean):
-            made = LimitSequence.of(means(self.metric, self.content.reading, sums))
+            made = ConfidenceSequences.of(means(self.metric, self.content.reading, sums))
         else:
             success, failure = sums[:2].T, sums[2:].T
-            made = LimitSequence.of(proportions(success, failure, self.weighted))
+            made = ConfidenceSequences.of(proportions(success, failure, self.weighted))
         assert made is not None  # else it is missing
         return made
 
@@ -73,7 +74,8 @@ class _Sums:
 def history(content: CountFile, settings: Settings) -> State:
     """Return the history of a state."""
     pieces = [piece.counts(content.reading) for piece in content.pieces]
-    counts = content.counts()
+    counts = added(pieces)
+    assert counts is not None  # a state has a batch
     evidence = Evidence(counts, content.reading, settings)
     asked = dict.fromkeys(
         one.comparison.metric for one in settings.checks if one.comparison.scope == "between_groups"
@@ -194,7 +196,7 @@ def _overlap(one: Number, other: Number) -> bool:
     return bool(one.low <= other.high and other.low <= one.high)  # type: ignore[operator]  # both ends are there
 
 
-def _squared_error(one: LimitSequence) -> Floats:
+def _squared_error(one: ConfidenceSequences) -> Floats:
     """Return the squared standard error of each mean, as of 0/1 rows on its scale; infinite without rows."""
     low, high = one.support
     unit = (one.value - low) / (high - low)

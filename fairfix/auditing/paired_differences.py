@@ -229,7 +229,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     least, span = (metric.bounds[0], metric.bounds[1] - metric.bounds[0]) if own and rate else (0.0, 1.0)
 
     pieces = list(zip(old.pieces(), new.pieces(), strict=True))
-    codes = np.split(code, np.cumsum([len(one) for one, _ in pieces])[:-1])
+    codes = [own for _, own in new.pieces_with(code)]
 
     @lru_cache(maxsize=2)  # few rows are one piece, which is looked at twice
     def rows_of(i: int, side: int) -> tuple[Floats, Floats] | None:

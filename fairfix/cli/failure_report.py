@@ -16,13 +16,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairfix import __version__
 from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import FairfixError
+
+if TYPE_CHECKING:
+    from fairfix.schema.unrun import Unrun
 
 REPORTING = ("audit", "repair", "compare", "report")
 """Commands that write reports."""
@@ -69,9 +72,8 @@ class Asked:
         """
         self._checked = printed, list(files)
         there = [(name, path) for name, path in files if Path(path).exists()]
-        self._replace(
-            there, KILLED, "interrupted", "the run did not finish: it was killed, or it is still running"
-        )
+        unfinished = "the run did not finish: it was killed, or it is still running"
+        self._replace(there, self._problem(KILLED, "interrupted", unfinished))
 
     def written(self) -> None:
         """Learn that all reports are written, after which nothing else is to be printed."""
@@ -80,6 +82,7 @@ class Asked:
     def tell(self, status: int, code: str, message: str) -> None:
         """Write to every report that is asked for, and print where a format is, that the run did not happen."""
         from fairfix.cli.config import reach, unchecked
+        from fairfix.report import FORMATS, unrun
 
         if self.command not in REPORTING:
             return
@@ -89,22 +92,19 @@ class Asked:
                 beyond = () if self._named_config() else dict(reach(config, content, self.command))
                 self._configured = {name: one for name, one in content.items() if name not in beyond}
         printed, files = self._checked or (self._printed(), list(self._files()))
-        self._replace(files, status, code, message, printed, summary="github" in (printed, *dict(files)))
+        problem = self._problem(status, code, message)
+        self._replace(files, problem)
+        if printed in FORMATS and printed != "text":
+            with suppress(OSError):
+                click.echo(unrun(printed, problem), nl=False)
+        if "github" in (printed, *dict(files)):
+            with suppress(FairfixError):
+                append_summary(unrun("markdown", problem))
 
-    def _replace(
-        self,
-        files: Sequence[tuple[str, str]],
-        status: int,
-        code: str,
-        message: str,
-        printed: str = "text",
-        *,
-        summary: bool = False,
-    ) -> None:
-        """Write that the run has no result to files that may be replaced, and print it in a format but for text."""
+    def _problem(self, status: int, code: str, message: str) -> Unrun:
+        """Return the record of a run that has no result."""
         from msgspec import convert
 
-        from fairfix.report import FORMATS, unrun
         from fairfix.report.words import as_options
         from fairfix.schema import schema_id
         from fairfix.schema.unrun import Unrun
@@ -115,17 +115,16 @@ class Asked:
             "code": code,
             "message": as_options(message),
         }
-        problem = convert({"schema": schema_id("unrun"), "fairfix": __version__, **fields}, Unrun)
+        return convert({"schema": schema_id("unrun"), "fairfix": __version__, **fields}, Unrun)
+
+    def _replace(self, files: Sequence[tuple[str, str]], problem: Unrun) -> None:
+        """Write that the run has no result to files that may be replaced."""
+        from fairfix.report import FORMATS, unrun
+
         for name, path in files:
             if name in FORMATS and not scheme_of(path) and _is_replaceable(Path(path)):
                 with suppress(FairfixError, OSError):
                     _write(path, unrun(name, problem))
-        if printed in FORMATS and printed != "text":
-            with suppress(OSError):
-                click.echo(unrun(printed, problem), nl=False)
-        if summary:
-            with suppress(FairfixError):
-                append_summary(unrun("markdown", problem))
 
     def _said(self, option: str) -> list[str]:
         """Return the values of an option by line, environment or configuration, the first that has it."""

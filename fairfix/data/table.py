@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,8 @@ from fairfix.data.numeric_groups import MOST_SINGLE, check_sizes
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.row_hash import apart
 from fairfix.errors import DataError
+
+Number = TypeVar("Number", bound=np.generic)
 
 PLAIN_SCORE = "model score as it is"
 """Name of the column of a model's original scores where a repair made others of them; no feature."""
@@ -146,6 +148,13 @@ class Table:
             rows = self.rows.mapped(lambda array, inside=inside: array[inside])  # type: ignore[misc]
             rows = replace(rows, read=len(rows), excluded={}, kept=None)
             yield replace(self, rows=rows, features=self.features.slice(inside.start, len(rows)), draw=None)
+
+    def pieces_with(self, each: npt.NDArray[Number]) -> Iterator[tuple[Table, npt.NDArray[Number]]]:
+        """Yield the pieces, each with its part of an array of a number per row, shape (n,)."""
+        start = 0
+        for piece in self.pieces():
+            yield piece, each[start : start + len(piece)]
+            start += len(piece)
 
     @property
     def level_rows(self) -> dict[str, dict[str, int]]:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, Template
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 
@@ -26,7 +26,7 @@ from fairfix.data.names import attribute_name, each_and_crossed, group_name
 from fairfix.data.reading import Reading
 from fairfix.errors import DataError
 from fairfix.report import svg
-from fairfix.report.html_ import css_text
+from fairfix.report.html_ import environment_of
 from fairfix.report.words import as_escape, as_references, harmless, named, plain
 
 SCRIPTS = ("arithmetic.js", "page.js")
@@ -188,13 +188,4 @@ def _source(environment: Environment, name: str) -> str:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("fairfix", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["css"] = css_text
-    return environment.get_template("interactive/page.html")
+    return environment_of("").get_template("interactive/page.html")

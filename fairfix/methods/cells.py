@@ -147,12 +147,9 @@ def _by_cell(
     sizes = np.sum([tallied(codes, many) for _, codes in parts], axis=0)
     out, begun = [np.empty(size) for size in sizes.tolist()], [0] * many
     for table, codes in parts:
-        start = 0
-        for piece in table.pieces():
+        for piece, own in table.pieces_with(codes):
             each = value(piece)
-            inside = rows_of_each(codes[start : start + len(piece)], many)
-            start += len(piece)
-            for k, rows in enumerate(inside):
+            for k, rows in enumerate(rows_of_each(own, many)):
                 if rows.size:
                     out[k][begun[k] : begun[k] + rows.size] = each[rows]
                     begun[k] += rows.size

@@ -28,9 +28,6 @@ from fairfix.report.layout import (
 from fairfix.schema.common import Estimate, Number
 from fairfix.schema.compare import Compare, Point
 
-COST = "cost"
-"""Quality with costs that the user sets."""
-
 LEADING = (
     "selection_rate.difference.between_groups",
     "ks.to_overall",
@@ -141,7 +138,7 @@ def answer(result: Compare) -> Iterator[str]:
     if lines and base is None:
         yield "There is no original model to compare with, so changes are not shown."
     yield from lines
-    if lines and main == COST:
+    if lines and any(one.metric == main for one in result.own_metrics):
         yield "This cost only ranks the candidates; no method minimizes it."
     if lines:
         many = sum(not point.failure for point in result.points)

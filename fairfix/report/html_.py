@@ -150,19 +150,24 @@ def render(result: SavedResult, *, detail: bool = False) -> str:
     return as_references(page)
 
 
-@cache
-def _template() -> Template:
+def environment_of(folder: str) -> Environment:
+    """Return an environment for pages in a folder of the package, which escapes texts and lets none be missing."""
     environment = Environment(
-        loader=PackageLoader("fairfix", "report"),
+        loader=PackageLoader("fairfix", folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(
-        breakable=_breakable, cards=_falls_apart, linked=_linked, sentence=_sentence, css=css_text
-    )
+    environment.filters["css"] = _css
+    return environment
+
+
+@cache
+def _template() -> Template:
+    environment = environment_of("report")
+    environment.filters.update(breakable=_breakable, cards=_falls_apart, linked=_linked, sentence=_sentence)
     environment.tests.update(
         verdict=lambda cell: isinstance(cell, Verdict), interval=lambda cell: isinstance(cell, Interval)
     )
@@ -214,7 +219,7 @@ def _sentence(text: str, anchors: Mapping[str, str], linked: set[str]) -> Markup
     return out + _linked(text[at:], anchors)
 
 
-def css_text(text: str) -> Markup:
+def _css(text: str) -> Markup:
     """Return a text as a string of CSS in which every character but letters and digits is a number.
 
     Blanks too: one that follows a number would only end it.

@@ -81,7 +81,7 @@ STAKES = _bets(0.9, 1e-3, 1.8)
 
 
 @dataclass(frozen=True, eq=False)
-class Sequence(Estimates):
+class ConfidenceSequences(Estimates):
     """Means of rows on a bounded scale, with limits that hold at every number of rows."""
 
     rows: Floats
@@ -104,7 +104,7 @@ class Sequence(Estimates):
         self._settle(rows=rows, total=total, value=self._scaled(mean), slack=np.zeros(rows.shape), **squares)
 
     @classmethod
-    def of(cls, estimates: Estimates) -> Sequence | None:
+    def of(cls, estimates: Estimates) -> ConfidenceSequences | None:
         """Return the sequence of unweighted rates or means; None if there are no such limits."""
         if isinstance(estimates, Scaled):
             rates = estimates.rates
@@ -162,7 +162,7 @@ class Sequence(Estimates):
         self, other: Estimates, alpha: float, at: int | slice = slice(None), *, logs: bool = False
     ) -> Limits:
         """Limits of the differences to another sample, by the product of the wealths."""
-        assert isinstance(other, Sequence)
+        assert isinstance(other, ConfidenceSequences)
         (low, high), (other_low, other_high) = (
             _logarithms(one._ends(self._cells(alpha)), logs=logs) for one in (self, other)
         )

@@ -346,8 +346,8 @@ def example(metric: Metric, comparison: str) -> str:
     of = Comparison.parse(f"{metric.name}.{comparison}")
     smaller = of.worse == "smaller" if of.worse else of.kind == "min"
     limit = ">=0.9" if of.kind == "ratio" else ">=0.7" if smaller else "<=0.1"
-    plain = comparison.removesuffix(".between_groups") if metric.kinds else comparison
-    return f"ks{limit}" if (short, plain) == ("ks", "between_groups") else f"{short}.{plain}{limit}"
+    whole = (short, of.part) == ("ks", "between_groups")
+    return f"ks{limit}" if whole else f"{short}.{of.short_part}{limit}"
 
 
 def overview() -> list[tuple[str, list[tuple[str, str]]]]:

@@ -28,7 +28,7 @@ from fairfix.tasks.request import (
     function_of,
     of_counts,
 )
-from fairfix.tasks.result import FRAME
+from fairfix.tasks.result import framed
 
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
@@ -69,13 +69,7 @@ class Explored:
 
     def _repr_html_(self) -> str:
         """Return the page for a notebook, in a frame whose scripts reach nothing outside it."""
-        import html
-
-        shown = html.escape(self.html, quote=True)
-        return (
-            f'<iframe srcdoc="{shown}" sandbox="allow-scripts" allow="clipboard-write" title="fairfix explore" '
-            f'style="{FRAME}"></iframe>'
-        )
+        return framed(self.html, "fairfix explore", sandbox="allow-scripts", allow="clipboard-write")
 
 
 def run_explore(request: ExploreRequest) -> Explored:

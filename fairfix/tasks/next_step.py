@@ -72,7 +72,8 @@ def _to_repair(request: AuditRequest, result: Audit, check: Check) -> NextStep |
         return None
     from fairfix.methods import available
 
-    condition = f"{_short(check.comparison)}{check.operator}{check.limit:.12g}"
+    of = Comparison.parse(check.comparison)
+    condition = f"{of.metric}.{of.short_part}{check.operator}{check.limit:.12g}"
     for name in METHODS:
         method = available()[name]
         try:
@@ -115,15 +116,9 @@ def _to_limit(request: AuditRequest, result: Audit) -> NextStep | None:
     if share and limit >= 1:
         return None
     where = f"[{written(block.attribute)}]" if len(result.attributes) > 1 else ""
-    more = {"check": [f"{_short(gap.id)}{where}<={limit:.12g}"]}
+    more = {"check": [f"{of.metric}.{of.short_part}{where}<={limit:.12g}"]}
     text = "To notice when this gap grows, set a limit. This one holds now:"
     return _step(text, "audit", AuditRequest, request, {"cluster", "threads"}, more)
-
-
-def _short(comparison: str) -> str:
-    """Return a comparison without its default scope."""
-    of = Comparison.parse(comparison)
-    return comparison.removesuffix(".between_groups") if of.kind else comparison
 
 
 def after_repair(request: RepairRequest, result: Repair) -> NextStep | None:

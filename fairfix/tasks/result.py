@@ -49,6 +49,15 @@ FRAME = "width:100%;height:36rem;border:1px solid #888;resize:vertical;overflow:
 """Style of the frame that a notebook shows a report in."""
 
 
+def framed(page: str, title: str, *, sandbox: str = "", allow: str = "") -> str:
+    """Return a page in a frame for a notebook; ``sandbox`` and ``allow`` are what it may do, by default nothing."""
+    import html
+
+    allowed = f' allow="{allow}"' if allow else ""
+    shown = html.escape(page, quote=True)
+    return f'<iframe srcdoc="{shown}" sandbox="{sandbox}"{allowed} title="{title}" style="{FRAME}"></iframe>'
+
+
 @dataclass(frozen=True, repr=False)
 class Result:
     """A result of a task; ``content`` has all its fields, typed, as they are saved (:mod:`fairfix.schema`)."""
@@ -143,10 +152,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return the report for a notebook: a page in a frame, so that neither one's styles reach the other."""
-        import html
-
-        page = html.escape(self.to_html(), quote=True)
-        return f'<iframe srcdoc="{page}" sandbox="" title="fairfix report" style="{FRAME}"></iframe>'
+        return framed(self.to_html(), "fairfix report")
 
     def render(self, format: str, **settings: Any) -> str:  # noqa: A002  the option's word
         """Return the result in a format of :data:`fairfix.report.FORMATS`; settings are those of the format."""

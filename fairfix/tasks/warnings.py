@@ -249,13 +249,14 @@ def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Ca
     losses = []
     attributes = {name: base.groups([name]) for name in base.reading.columns.protected}
     sums = {name: np.zeros((7, len(groups.levels))) for name, groups in attributes.items()}
+    of_cell = {name: base.cell_codes([name], groups.levels) for name, groups in attributes.items()}
     for old, new in zip(base.pieces(), repaired.pieces(), strict=True):
         before, after = old.chance, new.chance
         if before is None or after is None:
             return
         by_row = [*powers(old.weight, after - before, old.square_weight), old.weight * before]
         for name, groups in attributes.items():
-            code = old.codes([name], groups.levels)
+            code = of_cell[name][old.rows.cell]
             for place, part in enumerate(by_row):
                 sums[name][place] += np.bincount(code, part, len(groups.levels))
     many = sum(len(groups.levels) for groups in attributes.values())
@@ -303,12 +304,12 @@ def of_rounding(
 
 def one_row(table: Table, groups: Groups, metric: str) -> float:
     """Return the largest share that one row has in a rate of a group, shape-free; 1 where a rate has no rows."""
-    out = 0.0
+    out, of_cell = 0.0, table.cell_codes(groups.columns, groups.levels)
     for label in EVENTS.get(metric, (None,)):
         mass, most = np.zeros((2, len(groups.levels)))
         for piece in table.pieces():
             inside, weight = _event(piece, label)
-            code, own = piece.codes(groups.columns, groups.levels)[inside], weight[inside]
+            code, own = of_cell[piece.rows.cell][inside], weight[inside]
             mass += np.bincount(code, own, mass.size)
             np.maximum.at(most, code, own)
         if not mass.all():
@@ -413,12 +414,12 @@ def of_small_groups(
     """
     columns = fit.reading.columns
     groups, names = fit.groups((*columns.strata, *columns.protected)), {}
-    small = np.zeros(len(groups.levels), dtype=bool)
+    small, of_cell = np.zeros(len(groups.levels), dtype=bool), fit.cell_codes(groups.columns, groups.levels)
     for label in EVENTS.get(metric, ()):
         mass, squares, rows = np.zeros((3, small.size))
         for piece in fit.pieces():
             inside, weight = _event(piece, label)
-            codes = piece.codes(groups.columns, groups.levels)[inside]
+            codes = of_cell[piece.rows.cell][inside]
             mass += np.bincount(codes, weight[inside], small.size)
             squares += np.bincount(codes, piece.square_weight[inside], small.size)
             rows += np.bincount(codes, piece.stands_for[inside], small.size)

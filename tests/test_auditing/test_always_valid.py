@@ -14,7 +14,7 @@ from fairfix.cli import run
 from fairfix.errors import UsageError
 from fairfix.stats.estimates import Proportions
 from fairfix.stats.gaps import difference_between_groups
-from fairfix.stats.sequences import Sequence
+from fairfix.stats.sequences import ConfidenceSequences
 
 ABOUT: dict[str, Any] = {"protected": "group", "score": "score", "label": "label", "prediction": "decision"}
 
@@ -55,7 +55,7 @@ def test_numbers_have_the_limits_of_sequences() -> None:
     assert result["settings"]["always_valid"]
     assert "always_valid" not in once["settings"]
     totals = frame.groupby("group")["decision"].agg(["sum", "count"])
-    rates = Sequence.of(Proportions(totals["sum"], totals["count"]))
+    rates = ConfidenceSequences.of(Proportions(totals["sum"], totals["count"]))
     assert rates is not None
     gap, made = difference_between_groups(rates, 0.05), comparisons(result)
     own = made["selection_rate.difference.between_groups"]

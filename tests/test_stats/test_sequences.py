@@ -15,7 +15,7 @@ from fairfix.stats.gaps import (
     ratio_between_groups,
 )
 from fairfix.stats.ks import ALWAYS, FIXED
-from fairfix.stats.sequences import IDLE, SHIFTS, STAKES, Sequence
+from fairfix.stats.sequences import IDLE, SHIFTS, STAKES, ConfidenceSequences
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multinomial
@@ -24,9 +24,9 @@ ALPHA = 0.05
 EVIDENCE = math.log(2 / ALPHA)
 
 
-def sequence(successes: object, totals: object) -> Sequence:
+def sequence(successes: object, totals: object) -> ConfidenceSequences:
     """Return the sequence of rates."""
-    out = Sequence.of(Proportions(np.asarray(successes, float), np.asarray(totals, float)))
+    out = ConfidenceSequences.of(Proportions(np.asarray(successes, float), np.asarray(totals, float)))
     assert out is not None
     return out
 
@@ -115,7 +115,7 @@ def test_limits_of_means_refute_nothing_that_fair_bets_do_not(rows: list[float],
     """A mean outside of the limits, which know sums and squares alone, is refuted by bets that see the rows."""
     x = np.array(rows)
     means = Means.from_sums(np.array([[len(x)], [x.sum()], [(x**2).sum()]]), (0.0, 1.0))
-    made = Sequence.of(means)
+    made = ConfidenceSequences.of(means)
     assert made is not None
     low, high = (float(end[0]) for end in made.limits(ALPHA))
     assert 0 <= low <= x.mean() + 1e-12
@@ -141,7 +141,7 @@ def test_small_spread_makes_narrow_limits() -> None:
     """Of 2,000 losses near 0.15 the interval is far narrower than of as many 0/1 rows with that mean."""
     x = np.random.default_rng(0).beta(3, 17, 2000)
     means = Means.from_sums(np.array([[x.size], [x.sum()], [(x**2).sum()]]), (0.0, 1.0))
-    of_means, of_rates = Sequence.of(means), sequence([x.sum()], [x.size])
+    of_means, of_rates = ConfidenceSequences.of(means), sequence([x.sum()], [x.size])
     assert of_means is not None
     widths = [float(np.subtract(*one.limits(ALPHA)[::-1])[0]) for one in (of_means, of_rates)]
     assert widths[0] < widths[1] / 2
@@ -150,12 +150,12 @@ def test_small_spread_makes_narrow_limits() -> None:
 def test_scales_move_limits_along() -> None:
     """A number of two values has the limits of its rate, a mean on [-1, 1] those of the same rows on [0, 1]."""
     rates = Proportions(np.array([30.0]), np.array([100.0]))
-    two = Sequence.of(Scaled(rates, -2.0, 3.0))
+    two = ConfidenceSequences.of(Scaled(rates, -2.0, 3.0))
     assert two is not None
     assert np.allclose(two.limits(ALPHA), -2 + 5 * np.array(sequence([30], [100]).limits(ALPHA)))
     x = np.linspace(0, 0.5, 80)
     made = [
-        Sequence.of(Means.from_sums(np.array([[x.size], [y.sum()], [(y**2).sum()]]), ends))
+        ConfidenceSequences.of(Means.from_sums(np.array([[x.size], [y.sum()], [(y**2).sum()]]), ends))
         for y, ends in ((x, (0.0, 1.0)), (2 * x - 1, (-1.0, 1.0)))
     ]
     assert made[0] is not None
@@ -165,14 +165,14 @@ def test_scales_move_limits_along() -> None:
 
 def test_what_has_no_sequence() -> None:
     """Means without a range and areas have none."""
-    assert Sequence.of(Means(np.ones(1), np.ones(1), np.ones(1), (0.0, math.inf))) is None
-    assert Sequence.of(Areas(np.ones(1) / 2, np.ones(1), np.ones(1))) is None
+    assert ConfidenceSequences.of(Means(np.ones(1), np.ones(1), np.ones(1), (0.0, math.inf))) is None
+    assert ConfidenceSequences.of(Areas(np.ones(1) / 2, np.ones(1), np.ones(1))) is None
 
 
 # ---------------------------------------------------------------------- many limits at once
 
 
-def log_wealth(of: Sequence, i: int, side: int, p: float) -> float:
+def log_wealth(of: ConfidenceSequences, i: int, side: int, p: float) -> float:
     """Return the logarithm of the wealth against a mean from below, or of ``1 - x``, from the sums of a sample."""
     n, s = of.rows[i], of.total[i]
     q = s if of.squares is None else of.squares[i]
@@ -197,7 +197,7 @@ def test_ends_of_all_cells_are_those_of_every_one(squares: bool) -> None:
     s = np.round(n * rng.choice([0.0, 0.02, 0.3, 0.9, 1.0], n.size))
     s[:2], s[6] = (0, 1), 52
     q = s**2 / n + rng.random(n.size) ** 2 * (s - s**2 / n)
-    of = Sequence(n, s, q if squares else None)
+    of = ConfidenceSequences(n, s, q if squares else None)
     cells = of._cells(1e-6)
     low, high = of._ends(cells)
     for (i, c), side in product(np.ndindex(n.size, cells), range(2)):
@@ -213,7 +213,7 @@ def test_a_limit_does_not_depend_on_the_others() -> None:
     """Ends found for many cells at once are those of each level alone, where few rows leave several roots too."""
     n, s = np.array([[3.0, 1], [9, 0], [40, 0], [40, 36], [52, 52], [64, 0], [900, 200], [1e5, 5e4]]).T
     for q in (None, 0.9 * s):
-        of = Sequence(n, s, q)
+        of = ConfidenceSequences(n, s, q)
         ends = of._ends(190)
         for c in range(24, 190, 2):
             alone = of.limits(2 * math.exp(-math.log(IDLE) - (c + 1) / 8))
