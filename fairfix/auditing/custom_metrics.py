@@ -8,16 +8,23 @@ over the four entries of the confusion table. That is the mean of the values :ma
 :math:`b_e` times: a number that has limits by what every rate and mean of the catalogue has them by. A cost per row, a
 share of some rows and an F-score are of this kind. A root, a product of rates, the larger of two, or a quotient whose
 numerator counts rows that its denominator does not count is none of them, and is refused.
+
+A function of labels and decisions, such as scikit-learn's ``fbeta_score``, is called with made-up rows instead. The
+coefficients are solved from its values :math:`f`, as :math:`\sum_e a_e n_e - f \sum_e b_e n_e = 0` is linear in them.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NoReturn
+
+import numpy as np
 
 from fairfix.auditing.metrics import ADDED, ALIASES, KINDS_OF_VALUES, METRICS, EntryMean
 from fairfix.errors import UsageError
@@ -37,6 +44,13 @@ SUMS: Mapping[str, tuple[float, float, float, float]] = {
 """Countable rows, as weights of the entries: ``positives`` have label 1, ``selected`` a positive decision."""
 
 EXAMPLE = "lambda c: (5 * c.false_negatives + c.false_positives) / c.rows"
+
+
+ENTRY_ROWS = ((1, 1), (1, 0), (0, 1), (0, 0))
+"""Label and decision of a row of each entry."""
+
+EXACT = 1e-9
+"""Relative error of a solved equation: rounding adds up to some 1e-14."""
 
 
 class NoQuotientError(Exception):
@@ -99,33 +113,93 @@ class Quotient:
     __bool__ = __float__ = __int__ = __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __pow__ = _refuse
 
 
-def own_metrics(functions: Mapping[str, Callable[[Any], Any]]) -> tuple[EntryMean, ...]:
-    """Return an entry of the catalogue for each function.
+def own_metrics(functions: Mapping[str, Callable[..., Any]]) -> tuple[EntryMean, ...]:
+    """Return an entry of the catalogue for each function that is not in it.
 
     Raises
     ------
     UsageError
         A name is taken or is no identifier, or a function returns no quotient of sums; the message says why not.
     """
-    return tuple(_own(name, function) for name, function in functions.items())
+    made = (_own(name, function) for name, function in functions.items())
+    return tuple(one for one in made if one is not None)
 
 
-def _own(name: str, function: Callable[[Any], Any]) -> EntryMean:
+def _own(name: str, function: Callable[..., Any]) -> EntryMean | None:
     where = f"`metrics`: {name!r}"
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
         raise UsageError(f"{where} is not a name; use letters, digits and underscores, such as 'cost'")
+    built_in = _built_in(function)
     if name in METRICS or name in ALIASES:
+        if built_in == ALIASES.get(name, name):
+            return None
         raise UsageError(f"{where} is already a metric of fairfix; use another name")
     if not callable(function):
         raise UsageError(f"{where} must be a function of counts, such as {EXAMPLE}")
-    counts = SimpleNamespace(**{one: Quotient(tuple(map(float, sums))) for one, sums in SUMS.items()})
     try:
+        if _takes_rows(function):
+            return make(name, *_solved(function))
+        counts = SimpleNamespace(**{one: Quotient(tuple(map(float, sums))) for one, sums in SUMS.items()})
         return make(name, *_parts(function(counts)))
     except (NoQuotientError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+        if built_in:
+            raise UsageError(
+                f"{where} is fairfix's own {built_in!r}, which audits contain; leave it out"
+            ) from error
         raise UsageError(
             f"{where} has no valid interval: {error}. Return a quotient of two sums of "
             f"{', '.join(SUMS)}, in which the numerator counts no row that the denominator does not: {EXAMPLE}"
         ) from error
+
+
+def _built_in(function: object) -> str:
+    """Return the metric of the catalogue that a function of scikit-learn computes, or nothing."""
+    if not getattr(function, "__module__", "").startswith("sklearn."):
+        return ""
+    name = getattr(function, "__name__", "")
+    return ALIASES.get(name, name if name in METRICS else "")
+
+
+def _takes_rows(function: Callable[..., Any]) -> bool:
+    """Return whether a function needs two arguments: labels and decisions, not counts."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _takes_fractions(function: Callable[..., Any], labels: np.ndarray[Any, Any]) -> bool:
+    """Return whether a function of decisions has a value for scores too."""
+    try:
+        function(labels, np.linspace(0.2, 0.8, labels.size))
+    except Exception:  # the functions have many ways to refuse them
+        return False
+    return True
+
+
+def _solved(function: Callable[..., Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the coefficients of a function of labels and decisions; its answers to other rows confirm them."""
+    rng = np.random.default_rng(0)
+    counts = rng.integers(
+        1, 40, (32, len(ENTRY_ROWS))
+    )  # 8 unknowns up to a factor: 16 sets of rows solve, 16 confirm
+    labels, decisions = (np.array(column) for column in zip(*ENTRY_ROWS, strict=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if _takes_fractions(function, labels):
+            raise NoQuotientError("it takes scores for decisions, and its values for these would differ")
+        answers = np.array([float(function(np.repeat(labels, n), np.repeat(decisions, n))) for n in counts])
+    equations = np.hstack([counts, -answers[:, None] * counts])
+    _, sizes, directions = np.linalg.svd(equations[:16])
+    solution = directions[-1]
+    if sizes[-2] < EXACT * sizes[0] or not np.allclose(equations @ solution, 0.0, atol=EXACT * sizes[0]):
+        raise NoQuotientError("its values are no quotient of two sums of counts")
+    solution[np.abs(solution) < EXACT] = 0.0
+    solution /= solution[len(labels) :][np.flatnonzero(solution[len(labels) :])[0]]
+    smallest = np.abs(solution[solution != 0]).min()
+    above, below = (np.round(solution / smallest, 9) + 0.0).reshape(2, -1).tolist()  # + 0.0: no -0.0
+    return tuple(above), tuple(below)
 
 
 def _parts(quotient: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

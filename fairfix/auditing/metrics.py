@@ -273,7 +273,7 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     _rate(
         *("true_positive_rate", "TPR", "P(decision = 1 | y = 1)", (TP,), (FN,)),
-        *("equal_opportunity", "eop", "tpr", "recall"),
+        *("equal_opportunity", "eop", "tpr", "recall", "recall_score"),
         phrase="the true positive rate",
         parity="equal opportunity",
     ),
@@ -291,14 +291,15 @@ _ENTRIES: tuple[Metric, ...] = (
         phrase="the false negative rate",
     ),
     _rate(
-        *("positive_predictive_value", "PPV", "P(y = 1 | decision = 1)", (TP,), (FP,), "ppv", "precision"),
+        *("positive_predictive_value", "PPV", "P(y = 1 | decision = 1)", (TP,), (FP,)),
+        *("ppv", "precision", "precision_score"),
         phrase="the precision (label 1 among positive decisions)",
     ),
     _rate(
         *("negative_predictive_value", "NPV", "P(y = 0 | decision = 0)", (TN,), (FN,), "npv"),
         phrase="the negative predictive value (label 0 among negative decisions)",
     ),
-    _rate("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN)),
+    _rate("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN), "accuracy_score"),
     Metric(
         name="balanced_accuracy",
         phrase="the balanced accuracy (mean of the true positive and the true negative rate)",
@@ -306,6 +307,7 @@ _ENTRIES: tuple[Metric, ...] = (
         formula="(true_positive_rate + true_negative_rate) / 2",
         undefined="no positives or no negatives",
         interval="balanced accuracy",
+        aliases=("balanced_accuracy_score",),
         scopes=NOT_TO_OVERALL,
         **_OF_TABLES,
     ),
@@ -358,7 +360,7 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     _mean(
         *("square_loss", "E[(p - y)^2]", "square_loss", ON_PROBABILITIES, "loss", (0.0, 1.0)),
-        aliases=("brier",),
+        aliases=("brier", "brier_score_loss"),
         phrase="the mean square error of the score",
     ),
     _mean(
@@ -388,6 +390,7 @@ _ENTRIES: tuple[Metric, ...] = (
         needs=("label", "score"),
         undefined="no positives or no negatives",
         interval="AUC",
+        aliases=("roc_auc_score",),
         better="larger",
         scopes=NOT_TO_OVERALL,
     ),

@@ -523,8 +523,8 @@ class AuditRequest(GateRequest):
 
     probability: str | None = parameter(None, PROBABILITY, "COLUMN")
     metrics: Mapping[str, Callable[[Any], Any]] | None = None
-    """Metrics of one's own by name: functions over counts, see :mod:`fairfix.auditing.custom_metrics`. A function is
-    no text, so the command line and the configuration have none."""
+    """Metrics of one's own by name: functions of counts, or of labels and decisions, see
+    :mod:`fairfix.auditing.custom_metrics`. A function is no text: the command line and the configuration have none."""
     intersect: bool = parameter(False, "Also audit all intersections of the protected columns.", common=True)
     reference: Names | Mapping[str, str] = parameter(
         (), "Reference group that every group is also compared with.", "ATTRIBUTE=GROUP", common=True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,19 @@ from fairfix.errors import UsageError
 from fairfix.schema import json_schema
 from fairfix.tasks.audit import AuditResult
 from fairfix.tasks.result import Result
-from sklearn.metrics import fbeta_score
+from sklearn.metrics import (
+    accuracy_score,
+    cohen_kappa_score,
+    f1_score,
+    fbeta_score,
+    jaccard_score,
+    log_loss,
+    matthews_corrcoef,
+    mean_squared_error,
+    precision_score,
+    recall_score,
+    zero_one_loss,
+)
 
 Functions = Mapping[str, Callable[[Any], Any]]
 
@@ -232,3 +245,54 @@ def test_intervals_hold_the_truth(size: int, weighted: bool) -> None:
             held = np.mean((low <= truth + 1e-12) & (truth <= high + 1e-12))
             least = 0.925 if weighted and metric.interval != "rates" else 0.95
             assert held > least - 3 * np.sqrt(0.05 * 0.95 / samples), (metric.name, shares, held)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        f1_score,
+        jaccard_score,
+        zero_one_loss,
+        partial(fbeta_score, beta=0.1),
+        partial(recall_score, pos_label=0),
+        partial(precision_score, pos_label=0),
+        partial(f1_score, average="micro"),
+    ],
+    ids=range(7),
+)
+def test_a_function_of_labels_and_decisions_has_its_values(rows: pd.DataFrame, function: Any) -> None:
+    """Of every group, as scikit-learn computes them from the rows."""
+    result = audited(rows, {"own": function}, threshold=0.3)
+    table = result.to_frame()
+    own = table[(table.metric == "own") & table.group.isin(["a", "b", "c"])].set_index("group")
+    for race, part in rows.groupby("race"):
+        decided = (part.score >= 0.3).astype(int)
+        assert decided.nunique() == 2
+        assert own.loc[race, "value"] == pytest.approx(function(part.label, decided), abs=1e-12)
+        assert own.loc[race, "low"] < own.loc[race, "value"] < own.loc[race, "high"]
+
+
+def test_functions_of_the_catalogue_by_their_names_are_there(rows: pd.DataFrame) -> None:
+    """The same bytes as without them."""
+    known: Functions = {"f1": f1_score, "accuracy_score": accuracy_score, "mcc": matthews_corrcoef}
+    assert audited(rows, known).to_json() == audited(rows, {}).to_json()
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("kappa", cohen_kappa_score),
+        ("macro", partial(f1_score, average="macro")),
+        ("phi", matthews_corrcoef),
+        ("loss", log_loss),
+        ("square", mean_squared_error),
+        ("count", partial(accuracy_score, normalize=False)),
+        ("same", lambda label, decision: float(np.mean(label == decision))),
+        ("f1", accuracy_score),
+        ("recall", precision_score),
+    ],
+)
+def test_functions_of_rows_that_are_no_quotient_are_refused(name: str, function: Any) -> None:
+    """So are those of scores, whose values for decisions would be others, and another function by a metric's name."""
+    with pytest.raises(UsageError, match=name):
+        own_metrics({name: function})
