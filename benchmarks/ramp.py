@@ -6,7 +6,7 @@ import statistics
 import time
 
 import numpy as np
-from fairfix.solvers.ramp_screening import solve_points
+from fairfix.solvers.ramp import Cell, solve
 
 ROWS = (10_000, 100_000, 1_000_000)
 
@@ -39,7 +39,7 @@ def main() -> None:
                     times = []
                     for _ in range(3):
                         begin = time.process_time()
-                        best = solve_points(data, weights, gamma, 0.0)
+                        best = solve([Cell.of(f, w) for f, w in zip(data, weights, strict=True)], gamma, 0.0)
                         times.append(1e3 * (time.process_time() - begin))
                     rates = [
                         np.average(np.clip((f - t - r) / gamma, 0, 1), weights=w)

@@ -20,8 +20,7 @@ import numpy as np
 from fairfix.data.table import Table
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
-from fairfix.solvers.ramp import RampSolution
-from fairfix.solvers.ramp_screening import solve_points
+from fairfix.solvers.ramp import Cell, RampSolution, solve
 
 from authors import GAMMAS, RATES, Schedule, grid
 from engine import Goal, table
@@ -138,8 +137,8 @@ def ramp_of(gamma: float, rho: str | float) -> Ramp:
 
 def solve_arrays(f: Floats, group: Ints, gamma: float) -> RampSolution:
     """Return the optimum from arrays, at the mean score."""
-    cells = [f[group == k] for k in range(int(group.max()) + 1)]
-    return solve_points(cells, [None] * len(cells), gamma, 0.0, (float(np.mean(f)) + 1.0) / 2.0)
+    cells = [Cell.of(f[group == k]) for k in range(int(group.max()) + 1)]
+    return solve(cells, gamma, 0.0, (float(np.mean(f)) + 1.0) / 2.0)
 
 
 def measure(rows: int, groups: int, kind: str, gamma: float, *, holisticai: bool) -> Measured:

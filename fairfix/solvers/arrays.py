@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -89,15 +89,3 @@ def distinct_rows(array: Floats | Ints) -> tuple[Ints, Ints]:
             many = int(code.max()) + 1
     _, first, code = np.unique(code, return_index=True, return_inverse=True)
     return first, code.reshape(-1)
-
-
-def check_band(cells: Sequence[object], slack: float, rho: float | None = None, ratio: float = 1.0) -> None:
-    """Refuse a band without cells, of a negative slack, or of a centre or a ratio outside [0, 1]."""
-    if not cells:
-        raise ValueError("there must be at least one cell")
-    if not slack >= 0:
-        raise ValueError(f"slack must be 0 or more, got {slack!r}")
-    if rho is not None and not 0 <= rho <= 1:
-        raise ValueError(f"rho must be in [0, 1], got {rho!r}; leave it out to have it chosen")
-    if not 0 <= ratio <= 1:
-        raise ValueError(f"ratio must be in [0, 1], got {ratio!r}")

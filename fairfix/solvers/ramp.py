@@ -59,7 +59,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.solvers.arrays import Bools, Floats, check_band, locked, positive_weights
+from fairfix.solvers.arrays import Bools, Floats, ascending, locked, positive_weights
 from fairfix.solvers.newton import EPS, falling_root
 
 SAME_RATE = 1e-14
@@ -98,11 +98,6 @@ class Cell:
     """In the order of the scores; None when every point has 1."""
     total: float
     """Sum of the weights, which the multiplier is counted by."""
-    above: float = 0.0
-    above_sum: float = 0.0
-    """``above`` and ``above_sum``: weight and sum of ``w f`` of further points, above all of these, that have share 1
-    wherever the ramp is put.
-    """
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Cell:
@@ -119,7 +114,7 @@ class Cell:
         if w is None:
             f.sort()
         else:
-            order = np.argsort(f)
+            order = ascending(f)
             f, w = f[order], w[order]
         if not (math.isfinite(f[0]) and math.isfinite(f[-1])):  # of sorted scores, a NaN stands last
             raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
@@ -133,22 +128,6 @@ class Cell:
     def lifted(self, by: float) -> Cell:
         """Return the cell with a number added to all scores: nothing has to be sorted again."""
         return replace(self, scores=locked(self.scores + by))
-
-    def root(self, rate: float, gamma: float) -> float:
-        """Return the offset at which the mean is ``rate``.
-
-        Where a whole interval of offsets has that mean (no score inside the ramp), its middle is returned;
-        for the unbounded intervals of rate 0 and 1 their finite ends, ``max f`` and ``min f - gamma``.
-        """
-        _check_gamma(gamma)
-        if not 0 <= rate <= 1:
-            raise ValueError(f"rate must be in [0, 1], got {rate!r}")
-        return _settle(self, self.locate(rate, gamma, None)[0], rate, gamma).offset
-
-    @cached_property
-    def range(self) -> tuple[float, float]:
-        """Least and greatest value that the mean can take."""
-        return self.above / self.total, (self.above + self._upto[-1]) / self.total
 
     @cached_property
     def _upto(self) -> Floats:
@@ -164,7 +143,7 @@ class Cell:
         room = 4 * EPS * (abs(t) + gamma)  # rounding of t + gamma and of the quotient
         i, j = int(self.scores.searchsorted(t - room)), int(self.scores.searchsorted(t + gamma + room))
         above = self.scores.size - j if self.weights is None else float(np.add.reduce(self.weights[j:]))
-        return slice(i, j), ramp(self.scores[i:j], t, gamma, remainder), above + self.above
+        return slice(i, j), ramp(self.scores[i:j], t, gamma, remainder), above
 
     def reached(self, t: float, remainder: float, gamma: float) -> tuple[float, float]:
         """Return the mean and the share of the weight on the ramp, summed over the points."""
@@ -177,21 +156,12 @@ class Cell:
         on, q, _ = self._ramped(t, remainder, gamma)
         above = slice(on.stop, None)
         ramped = self._sum((gamma / 2 * q - self.scores[on]) * q, on)
-        return (
-            ramped
-            + self._sum(gamma / 2 - self.scores[above], above)
-            + gamma / 2 * self.above
-            - self.above_sum
-        )
+        return ramped + self._sum(gamma / 2 - self.scores[above], above)
 
     def _bracket(self, rate: float, gamma: float) -> tuple[float, float]:
         """Return ``low, high`` around the root; if ``low >= high``, [high, low] is a flat piece at it, or its end."""
-        least, most = self.range
-        near = SAME_RATE * (most - least)
-        f, upto = self.scores, self._upto
-        out = (
-            self.above + float(upto[-1]) - self.total * rate
-        )  # weight that a step at the rate would give nothing
+        f, upto, near = self.scores, self._upto, SAME_RATE
+        out = float(upto[-1]) - self.total * rate  # weight that a step at the rate would give nothing
         i = min(int(upto.searchsorted(out)), f.size - 1)
         if upto[i] - out <= self.total * near:
             i += 1
@@ -206,7 +176,7 @@ class Cell:
         i, j = int(self.scores.searchsorted(t)), int(self.scores.searchsorted(t + gamma))
         over = self.scores[i:j] - t
         weight = self._upto[j - 1] - (self._upto[i - 1] if i else 0.0) if j > i else 0.0
-        above = self.above + self._upto[-1] - (self._upto[j - 1] if j else 0.0)
+        above = self._upto[-1] - (self._upto[j - 1] if j else 0.0)
         return (above + self._sum(over, slice(i, j)) / gamma) / self.total, weight / self.total
 
     def locate(self, rate: float, gamma: float, guess: float | None) -> tuple[float, float]:
@@ -217,7 +187,7 @@ class Cell:
         low, high = self._bracket(rate, gamma)
         if low >= high:
             return high + (low - high) / 2, math.inf
-        fall, near = 0.0, SAME_RATE * (self.range[1] - self.range[0])
+        fall = 0.0
 
         def over(t: float) -> tuple[float, float]:
             nonlocal fall
@@ -225,7 +195,7 @@ class Cell:
             fall = on_ramp / gamma
             return mean - rate, fall
 
-        t = falling_root(over, low, high, guess, near=near, most=STEPS)
+        t = falling_root(over, low, high, guess, near=SAME_RATE, most=STEPS)
         return t, 1 / fall if fall else math.inf
 
 
@@ -264,8 +234,19 @@ def solve(
     difference between the means of two cells, ``2 d``; 0 to infinity. ``rho``: centre of the band, in [0, 1]; None to
     choose the best. ``ratio``: the lower edge of the band is this share of ``rho``, minus ``d``; in [0, 1].
     """
-    check_band(cells, slack, rho, ratio)
-    problem = Problem.of(cells, gamma, np.full(len(cells), slack / 2), ratio=ratio)
+    if not cells:
+        raise ValueError("there must be at least one cell")
+    if not 0 < gamma < math.inf:
+        raise ValueError(f"gamma must be positive and finite, got {gamma!r}")
+    if not slack >= 0:
+        raise ValueError(f"slack must be 0 or more, got {slack!r}")
+    if rho is not None and not 0 <= rho <= 1:
+        raise ValueError(f"rho must be in [0, 1], got {rho!r}; leave it out to have it chosen")
+    if not 0 <= ratio <= 1:
+        raise ValueError(f"ratio must be in [0, 1], got {ratio!r}")
+    mass = np.array([cell.total for cell in cells])
+    free = np.array([cell.reached(0.0, 0.0, gamma)[0] for cell in cells])
+    problem = _Problem(tuple(cells), gamma, slack / 2, mass, free, ratio)
     if rho is not None:
         return problem.certified(problem.at(rho), given=True, iterations=1)
     # the centres between which some upper and some lower edge hold; in the other order, none has to
@@ -279,7 +260,7 @@ def solve(
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class _Trial:
     """Offsets and means at one ``rho``, how fast offsets fall with the means, and ``h = sum_k W_k t_k``."""
 
     rho: float
@@ -289,65 +270,49 @@ class Trial:
     """``offsets``, ``rates`` and ``falls``: shape (K,) each; an offset that is idle does not fall."""
     pull: float
 
-    def middle(self, other: Trial) -> Trial:
+    def middle(self, other: _Trial) -> _Trial:
         """Return the mixture with a trial of opposite pull that has no pull."""
         share = self.pull / (self.pull - other.pull)
 
         def mixed(name: str) -> Any:
             return getattr(self, name) + share * (getattr(other, name) - getattr(self, name))
 
-        return Trial(mixed("rho"), mixed("offsets"), mixed("rates"), self.falls, 0.0)
+        return _Trial(mixed("rho"), mixed("offsets"), mixed("rates"), self.falls, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """Cells, width, the half of each cell's band, and what of each cell does not change."""
+class _Problem:
+    """Cells, width, half of the band, and what of each cell does not change."""
 
     cells: tuple[Cell, ...]
     gamma: float
-    bands: Floats
-    """Shape (K,)."""
+    half: float
     mass: Floats
     """``W``, shape (K,)."""
     free: Floats
     """Means at offset 0, shape (K,)."""
-    ratio: float = 1.0
+    ratio: float
     """Share of the centre from which the lower half of a band is counted."""
-
-    @classmethod
-    def of(
-        cls,
-        cells: Sequence[Cell],
-        gamma: float,
-        bands: Floats,
-        *,
-        ratio: float = 1.0,
-    ) -> Problem:
-        """Return the problem of cells."""
-        _check_gamma(gamma)
-        mass = np.array([cell.total for cell in cells])
-        free = np.array([cell.reached(0.0, 0.0, gamma)[0] for cell in cells])
-        return cls(tuple(cells), gamma, bands, mass, free, ratio)
 
     def ends(self) -> tuple[float, float]:
         """Return the greatest centre at which no lower edge holds without offsets, and the least without upper ones."""
-        low = float((self.free + self.bands).min())
-        return low / self.ratio if self.ratio else math.inf, float((self.free - self.bands).max())
+        low = float((self.free + self.half).min())
+        return low / self.ratio if self.ratio else math.inf, float((self.free - self.half).max())
 
     def within(self, means: Floats, rho: float) -> Floats:
         """Return the nearest numbers to means inside the bands around a centre, shape (K,)."""
-        return np.clip(means, self.ratio * rho - self.bands, rho + self.bands)
+        return np.clip(means, self.ratio * rho - self.half, rho + self.half)
 
     def moves(self, offsets: Floats) -> Floats:
         """Return how fast the edge moves with the centre that holds each offset, shape (K,)."""
         return np.where(offsets < 0, self.ratio, 1.0)
 
-    def idle(self, rho: float) -> Trial:
+    def idle(self, rho: float) -> _Trial:
         """Return the trial without offsets."""
         none = np.zeros(self.mass.size)
-        return Trial(rho, none, self.free, none, 0.0)
+        return _Trial(rho, none, self.free, none, 0.0)
 
-    def at(self, rho: float, near: Trial | None = None) -> Trial:
+    def at(self, rho: float, near: _Trial | None = None) -> _Trial:
         """Return the trial at ``rho``; a trial near by gives Newton's method its start."""
         means = self.free
         rates = self.within(means, rho)
@@ -360,9 +325,9 @@ class Problem:
             t, falls[k] = self.cells[k].locate(float(rates[k]), self.gamma, guess)
             # a flat piece may hold 0: the sign of what is added says which part of it counts
             offsets[k] = max(t, 0.0) if rates[k] < means[k] else min(t, 0.0)
-        return Trial(rho, offsets, rates, falls, math.fsum(self.mass * self.moves(offsets) * offsets))
+        return _Trial(rho, offsets, rates, falls, math.fsum(self.mass * self.moves(offsets) * offsets))
 
-    def balanced(self, low: float, high: float) -> tuple[Trial, int]:
+    def balanced(self, low: float, high: float) -> tuple[_Trial, int]:
         """Return the trial in ``low <= rho <= high`` without pull, and how many were made."""
         trials = [self.at(low)]
         if trials[0].pull > 0:
@@ -384,7 +349,7 @@ class Problem:
             best = left.middle(next(trial for trial in reversed(trials) if trial.pull <= 0))
         return best, len(trials)
 
-    def certified(self, trial: Trial, *, given: bool = False, iterations: int) -> RampSolution:
+    def certified(self, trial: _Trial, *, given: bool = False, iterations: int) -> RampSolution:
         """Return the trial with its last digits, its value and the proof of its optimality.
 
         The gap is ``sum_k W_k (d_k |t_k| - t_k (m_k - c_k rho))``, plus what an unbalanced pull may gain over [0, 1].
@@ -399,7 +364,7 @@ class Problem:
             cell.objective(p.offset, p.remainder, gamma) for cell, p in zip(cells, places, strict=True)
         )
         t = offsets + remainders
-        paid = np.abs(t) * np.where(t != 0, self.bands, 0.0)  # an infinite band may be idle
+        paid = np.abs(t) * np.where(t != 0, self.half, 0.0)  # an infinite band may be idle
         moves = self.moves(t)
         pull = math.fsum(self.mass * moves * t)
         gap = math.fsum(self.mass * (paid - t * (rates - moves * rho))) + (
@@ -450,9 +415,3 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
     near = a + b
     part = near - a
     return near, (a - (near - part)) + (b - part)
-
-
-def _check_gamma(gamma: float) -> None:
-    """Refuse a ramp without width."""
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"gamma must be positive and finite, got {gamma!r}")

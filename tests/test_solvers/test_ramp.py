@@ -270,41 +270,27 @@ def test_remainder_keeps_twelve_digits_where_all_scores_tie(gamma: float) -> Non
 
 def test_root_on_a_flat_piece_is_its_middle() -> None:
     """Between scores further apart than the ramp is wide, the ramp may stand anywhere; it stands midway."""
-    cell = Cell.of([-0.8, -0.8, 0.4, 0.8])
-    assert cell.root(0.5, 0.2) == pytest.approx((-0.8 + 0.4 - 0.2) / 2, abs=1e-15)
-    assert cell.root(0.25, 0.2) == pytest.approx((0.4 + 0.8 - 0.2) / 2, abs=1e-15)
-    steps = np.arange(10.0)
+
+    def root(scores: list[float], weights: list[float] | None, rate: float, gamma: float) -> float:
+        far = np.array(scores) + 16.0  # so that without an offset all are above the ramp
+        return float(solve([Cell.of(far, weights)], gamma, 0.0, rate).offsets[0]) - 16.0
+
+    assert root([-0.8, -0.8, 0.4, 0.8], None, 0.5, 0.2) == pytest.approx((-0.8 + 0.4 - 0.2) / 2, abs=1e-14)
+    assert root([-0.8, -0.8, 0.4, 0.8], None, 0.25, 0.2) == pytest.approx((0.4 + 0.8 - 0.2) / 2, abs=1e-14)
     for k in range(1, 10):  # 10 (1 - k/10) is a hair below, at, or above a whole number
-        for ladder in (Cell.of(steps), Cell.of(steps, np.full(10, 0.1))):
-            assert ladder.root(k / 10, 0.5) == pytest.approx(9 - k + 0.25, abs=1e-14)
-    heavy = Cell.of([0.8, -0.8, 0.4], [1.0, 2.0, 1.0])
-    assert heavy.root(0.5, 0.2) == pytest.approx(-0.3, abs=1e-15)
+        for weights in (None, [0.1] * 10):
+            assert root(list(range(10)), weights, k / 10, 0.5) == pytest.approx(9 - k + 0.25, abs=1e-14)
+    assert root([0.8, -0.8, 0.4], [1.0, 2.0, 1.0], 0.5, 0.2) == pytest.approx(-0.3, abs=1e-14)
 
 
 def test_root_at_the_ends_touches_the_extreme_scores() -> None:
     """Rate 0 puts the foot of the ramp on the highest score, rate 1 its top on the lowest."""
     for cell in (Cell.of([0.1, -0.7, 0.6]), Cell.of([0.1, -0.7, 0.6], [0.3, 7.0, 0.1])):
-        assert cell.root(0.0, 0.25) == 0.6
-        assert cell.root(1.0, 0.25) == -0.95
-        for rho in (0.0, 1.0):
+        for rho, end in ((0.0, 0.6), (1.0, -0.95)):
             solution = solve([cell], 0.25, 0.0, rho)
+            assert solution.offsets[0] == end
             assert solution.rates == pytest.approx([rho], abs=1e-15)
             assert solution.converged
-
-
-@given(
-    scores=st.lists(st.floats(-1, 1), min_size=1, max_size=40),
-    rate=st.floats(0, 1),
-    gamma=st.floats(1e-6, 10),
-    seed=st.integers(0, 9),
-)
-@settings(max_examples=examples(150))
-def test_mean_at_the_root_is_the_rate(scores: list[float], rate: float, gamma: float, seed: int) -> None:
-    """Root inverts mean, up to one rounding of the offset divided by the width of the ramp."""
-    weights = 10 ** np.random.default_rng(seed).uniform(-3, 0, size=len(scores))
-    for cell in (Cell.of(scores), Cell.of(scores, weights)):
-        t = cell.root(rate, gamma)
-        assert cell.reached(t, 0.0, gamma)[0] == pytest.approx(rate, abs=1e-13 + 4e-16 * (1 + abs(t)) / gamma)
 
 
 # ---- inactive constraints ------------------------------------------------------------------------------
@@ -509,10 +495,6 @@ def test_numbers_out_of_range_are_refused(change: dict, message: str) -> None:
     """Each parameter is named when it is out of range."""
     with pytest.raises(ValueError, match=message):
         solve(**({"cells": [Cell.of([0.1])], "gamma": 0.1, "slack": 0.0, "rho": 0.5} | change))
-    with pytest.raises(ValueError, match="rate"):
-        Cell.of([0.1]).root(-0.1, 0.1)
-    with pytest.raises(ValueError, match="gamma"):
-        Cell.of([0.1]).root(0.1, 0.0)
 
 
 def test_results_and_inputs_stay_as_they_are() -> None:

@@ -36,8 +36,7 @@ with decisions is bounded (:mod:`fairfix.methods.ramp.continuous_attribute`).
 The common means ``rho`` are optimised together with the multipliers, unless one is given: the mean score, the default
 of the authors' code, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
 equalized odds, their mixtures with a constant). All optima are exact (:mod:`fairfix.methods.ramp.strata`), or
-approached by stochastic Newton steps along a stream (:mod:`fairfix.methods.ramp.stream`). Strata are problems of their
-own.
+those of scores in fine bins (:mod:`fairfix.methods.ramp.stream`). Strata are problems of their own.
 
 If the base decisions cut the probability at ``c`` and not at 1/2, ``f + 1 - 2c = 2 (p - c)`` takes the place of ``f``:
 errors cost what makes ``c`` the best threshold. Where the constraint is about labels, ``eta`` is by default the
@@ -158,8 +157,8 @@ class Ramp(Repairer):
 
     solver: str = param(
         "exact",
-        "exact: the exact solution; stream: stochastic Newton steps from the exact solution of a sample, which read "
-        "the rows in several passes and need little memory",
+        "exact: the exact solution; stream: the solution for scores in fine bins, which reads the rows twice and needs "
+        "little memory",
         choices=("exact", "stream"),
     )
 

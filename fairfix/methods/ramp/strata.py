@@ -25,7 +25,6 @@ from fairfix.solvers.band_thresholds import solve_thresholds
 from fairfix.solvers.bands import Bands
 from fairfix.solvers.piecewise import Piecewise
 from fairfix.solvers.ramp import Cell, solve
-from fairfix.solvers.ramp_screening import solve_points
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
@@ -85,7 +84,7 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
     if method.about_labels:
         _require_labels(method, cells, points, groups, levels)
     elif method.gamma and not each and method.goal != "covariance":
-        return _parity_ramps(method, problem, stratum, cells, points, lift)
+        return _parity_ramps(method, problem, stratum, cells, lift)
     if method.gamma == 0:
 
         def solved(chosen: Sequence[Points]) -> tuple[StratumFit, list[Floats]]:
@@ -110,18 +109,13 @@ def _parity_ramps(
     problem: RepairProblem,
     stratum: int,
     cells: Sequence[CellScores],
-    points: Sequence[Points],
     lift: float,
 ) -> StratumFit:
     """Return the ramps of equal selection rates, from their closed form."""
     rate, ratio = _rate(method, cells, lift), _ratio(method)
-    if problem.many_fits:
-        ordered = _sorted_cells(problem, method.calibration, stratum)
-        lifted = [cell.lifted(lift) for cell in ordered] if lift else ordered
-        best = solve(lifted, method.gamma, method.slack, rate, ratio)
-    else:
-        scores = [p.score + lift if lift else p.score for p in points]
-        best = solve_points(scores, [p.weight for p in points], method.gamma, method.slack, rate, ratio)
+    ordered = _sorted_cells(problem, method.calibration, stratum)
+    lifted = [cell.lifted(lift) for cell in ordered] if lift else ordered
+    best = solve(lifted, method.gamma, method.slack, rate, ratio)
     down = [_shifted(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
     rules = tuple(CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down)
     mass = sum(cell.mass for cell in cells)

@@ -1,4 +1,4 @@
-"""Ramps by stochastic Newton steps, for rows that need not fit into memory.
+"""Ramps from scores counted in fine bins, for rows that need not fit into memory.
 
 The mathematics is in :mod:`fairfix.solvers.ramp_stream`.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name, group_name
 from fairfix.data.numeric_groups import in_order
 from fairfix.data.reading import Reading
@@ -22,18 +22,18 @@ from fairfix.methods.cells import cells_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, FitTrace, Quantity
-from fairfix.solvers.ramp_stream import Batch, StreamSolution, learn
+from fairfix.solvers.ramp_stream import PASSES, Batch, StreamSolution, learn
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
 
 
 class Stream(StreamSolver):
-    """Stochastic Newton steps in passes over the rows, from the exact solution of a sample."""
+    """Scores counted in fine bins in one pass over the rows, and their rates measured in another."""
 
     method: Ramp
     option = "`solver=stream`"
-    needs_rows = "`solver=stream` takes its steps row by row; use `solver=exact`"
+    needs_rows = "`solver=stream` reads rows; use `solver=exact`"
     reads: ClassVar = {
         "constraint": only("demographic_parity"),
         "gamma": but(0.0),
@@ -43,19 +43,13 @@ class Stream(StreamSolver):
     }
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
-        """Learn from rows in memory, in random order."""
+        """Learn from rows in memory."""
         cells = cells_of(problem)
         if len(set(cells.stratum)) > 1:
             raise UsageError("ramp: `solver=stream` cannot be combined with `strata`; use `solver=exact`")
-        code = np.repeat(np.arange(len(cells.cells)), [cell.score.size for cell in cells.cells])
-        order = rng.permutation(code.size)
-        score, weight = (
-            np.concatenate(part) for part in zip(*((c.score, c.weights) for c in cells.cells), strict=True)
-        )
-        batch = Batch(score[order], code[order], weight[order])
-        return self._ramps(
-            cells.columns, cells.levels, self._solution(lambda: [batch], problem.table.reading, rng)
-        )
+        batches = [Batch(c.score, np.full(c.score.size, k), c.weights) for k, c in enumerate(cells.cells)]
+        solution = self._solution(lambda: batches, problem.table.reading)
+        return self._ramps(cells.columns, cells.levels, solution.offsets, solution)
 
     def learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
         """Learn from a stream; cells are numbered as they appear."""
@@ -71,32 +65,31 @@ class Stream(StreamSolver):
                 yield Batch(2.0 * table.probability - 1.0, into[groups.codes], table.weight)
 
         reading = next(tables()).reading
-        solution = self._solution(batches, reading, rng)
+        solution = self._solution(batches, reading)
         levels = in_order(numbers, columns, reading.bands)
         require_two(columns, [group_name(level) for level in levels])
-        order = [numbers[level] for level in levels]
-        solution = replace(solution, offsets=solution.offsets[order], rates=solution.rates[order])
-        return self._ramps(columns, levels, solution)
+        offsets = solution.offsets[[numbers[level] for level in levels]]
+        return self._ramps(columns, levels, offsets, solution)
 
-    def _solution(
-        self, batches: Callable[[], Iterable[Batch]], reading: Reading, rng: np.random.Generator
-    ) -> StreamSolution:
+    def _solution(self, batches: Callable[[], Iterable[Batch]], reading: Reading) -> StreamSolution:
         """Return the offsets for scores as they are."""
-        method, lift = self.method, self.method.lift(reading)
+        method = self.method
         rho = None if isinstance(method.rho, str) else float(method.rho)
         mean = method.rho == "mean"
-        solution = learn(batches, method.gamma, method.slack, rho, rng=rng, mean_share=mean, lift=lift)
-        return replace(solution, offsets=solution.offsets - lift)
+        return learn(batches, method.gamma, method.slack, rho, mean_share=mean, lift=method.lift(reading))
 
     def _ramps(
-        self, columns: tuple[str, ...], levels: tuple[tuple[str, ...], ...], solution: StreamSolution
+        self,
+        columns: tuple[str, ...],
+        levels: tuple[tuple[str, ...], ...],
+        offsets: Floats,
+        solution: StreamSolution,
     ) -> RepairedPredictor:
         """Return the predictor of a solution, with a caution where it has not settled."""
         note = Caution(
-            f"after {solution.passes} passes over {solution.points:,} rows, the selection rates are outside the "
-            "allowed "
-            f"band by {solution.off:.1e}; this happens with few distinct scores and a narrow ramp: widen it with "
-            "`gamma`",
+            f"after {PASSES} passes over {solution.points:,} rows, the selection rates are outside the "
+            f"allowed band by {solution.off:.1e}; this happens with many nearly equal scores and a narrow ramp: widen "
+            "it with `gamma`",
             "slack",
         )
         meaning = (
@@ -105,15 +98,13 @@ class Stream(StreamSolver):
         )
         trace = FitTrace(
             solution.converged,
-            solution.passes,
+            PASSES,
             solution.objective,
             math.nan,
             () if solution.converged else (note,),
             quantities=tuple(
                 Quantity("offset", offset, meaning, attribute_name(level))
-                for offset, level in zip(solution.offsets, levels, strict=True)
+                for offset, level in zip(offsets.tolist(), levels, strict=True)
             ),
         )
-        return GroupwiseRamp(
-            columns, levels, solution.offsets, np.zeros(len(levels)), self.method.gamma, trace=trace
-        )
+        return GroupwiseRamp(columns, levels, offsets, np.zeros(len(levels)), self.method.gamma, trace=trace)

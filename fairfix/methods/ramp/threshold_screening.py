@@ -1,6 +1,6 @@
 """Thresholds of many points: only the points near the thresholds are looked at one by one.
 
-As for ramps (:mod:`fairfix.solvers.ramp_screening`), a small sample says where to look:
+A small sample says where to look:
 
 1. Solve a sample, points of each cell at equal steps.
 2. Take room on both sides of each cell's rate in the sample. All points above this window become one point of their
