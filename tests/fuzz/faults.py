@@ -1,29 +1,25 @@
 """Commands that are killed, starved and cheated at every moment, and what must hold of their files afterwards.
 
-``python -m tests.fuzz.faults 10000 --seed 1`` draws command, fault and moment, and prints a table. A run is a fork of
-a process that has everything imported. Moments are lines of code, counted by a tracer: a run is the same each time.
+A run is a fork of a process that has everything imported. Moments are lines of code, counted by a tracer: a run is the
+same each time.
 """
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import gc
 import inspect
 import io
 import json
 import os
-import random
 import re
 import resource
 import select
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
@@ -790,96 +786,3 @@ def surrounded(world: World, name: str, where: str) -> list[str]:
             wrong.append(f"{ended.status} {states} {ended.err[-300:]}")
         wrong += [f"left {one}" for one in litter_of(place, world, command)]
         return wrong
-
-
-# ---------------------------------------------------------------------- by hand
-
-
-def draw(
-    world: World, rng: random.Random, moments: Mapping[tuple[str, tuple[str, ...]], int]
-) -> tuple[str, str, list[str]]:
-    """Draw a command and a fault; return (command, fault, what is wrong)."""
-    name = rng.choice(list(COMMANDS))
-    named = rng.random() < 0.3
-    kind = rng.choice(
-        (
-            "kill",
-            "kill anywhere",
-            "stop",
-            "stop anywhere",
-            "stop twice",
-            "full",
-            "memory",
-            "change",
-            "mute",
-            "writers",
-            "target",
-            "place",
-        )
-    )
-    everywhere = (HOUSE,)
-    if kind == "kill":
-        return name, kind, killed(world, name, rng.randint(1, moments[name, WRITING]), named=named)
-    if kind == "kill anywhere":
-        return (
-            name,
-            kind,
-            killed(world, name, rng.randint(1, moments[name, everywhere]), modules=everywhere, named=named),
-        )
-    if kind.startswith("stop"):
-        modules = everywhere if kind == "stop anywhere" else WRITING
-        number, at = rng.choice(list(SIGNALS)), rng.randint(1, moments[name, modules])
-        times = 2 if kind == "stop twice" else 1
-        return name, kind, stopped(world, name, number, at, modules=modules, named=named, times=times)
-    if kind == "full":
-        return name, kind, limited(world, name, rng.randint(0, max(map(len, world.new(name).values()))))
-    if kind == "memory":
-        return name, kind, starved(world, name, rng.randint(0, 64 << 20))
-    if kind == "change":
-        return (
-            name,
-            kind,
-            cheated(world, name, rng.choice(list(CHANGES)), rng.randint(1, moments[name, READING])),
-        )
-    if kind == "mute":
-        return name, kind, mute(world, name, rng.choice((1, 2)), rng.choice(("full", "pipe", "closed")))
-    if kind == "target":
-        aim = rng.choice(list(AIMS))
-        return name, f"{kind}", [f"{aim}: {one}" for one in aimed(world, name, aim)]
-    if kind == "place":
-        where = rng.choice(list(PLACES))
-        return name, kind, [f"{where}: {one}" for one in surrounded(world, name, where)]
-    return name, kind, contended(world, name, rng.randint(2, 4), named=named)
-
-
-def command_line() -> int:
-    """Run so many faults and print how many runs of each kind were right."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    table, wrong = Counter[tuple[str, str]](), Counter[str]()
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)  # for runs of a user who may do little
-        world = World(Path(folder))
-        moments = {
-            (name, modules): moments_of(world, name, modules)
-            for name in COMMANDS
-            for modules in (WRITING, READING, (HOUSE,))
-        }
-        for i in range(asked.runs):
-            name, kind, wrongs = draw(world, random.Random(f"{asked.seed}/{i}"), moments)
-            table[name, kind] += 1
-            if wrongs:
-                wrong[kind] += 1
-                sys.stdout.write(f"seed {asked.seed}, run {i}: {name}, {kind}: " + "; ".join(wrongs) + "\n")
-                sys.stdout.flush()
-    kinds = sorted({kind for _, kind in table})
-    lines = [("command", kinds)] + [(name, [table[name, kind] for kind in kinds]) for name in COMMANDS]
-    for name, cells in (*lines, ("wrong", [wrong[kind] for kind in kinds])):
-        sys.stdout.write(name.ljust(14) + "".join(str(cell).rjust(15) for cell in cells) + "\n")
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(command_line())

@@ -1,4 +1,4 @@
-"""Valid files with changed contents, through all that read them: ``python -m tests.fuzz.mutations N --seed S``.
+"""Valid files with changed contents, through all that read them.
 
 A run takes a valid file, changes a few things in it, seals it again with hashes that fit, and gives it to a command.
 What holds: exit status 2 with a message that names the file, or a sound result; never a bug, a hang, much memory, code
@@ -7,21 +7,16 @@ that runs, a file that is written although the command says no, or signs that st
 
 from __future__ import annotations
 
-import argparse
 import ast
 import csv
 import io
 import json
 import os
 import re
-import resource
 import shutil
 import signal
-import sys
-import tempfile
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
@@ -30,17 +25,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fairfix.auditing.metrics import METRICS
 from fairfix.cli import run as command_line
-from fairfix.schema import json_schema
 
 from tests.fuzz.mutators import Sealed
-from tests.fuzz.oracle import STEERING
-from tests.fuzz.originals import COSTLY, ORIGINALS, Original, content_of, furnish, line_of, rows
+from tests.fuzz.oracle import STEERING, of_form
+from tests.fuzz.originals import Original, content_of, furnish, line_of, rows
 
 SECONDS = 30
 """Of processor time, which no run on a few hundred rows needs."""
@@ -194,7 +187,7 @@ def _refusal_fault(original: Original, outcome: Outcome, line: Sequence[str], pa
         return f"a message of more than {LONGEST:,} signs"
     read = {Path(word).name for word in line if word.startswith("../")} | {path.name}
     # or a column of the data, which is at fault where a sound file asks for another one
-    if not any(name in message for name in (*read, " column ")) and original.kind != "configuration":
+    if not any(name in message for name in (*read, " column ")):
         return f"the message does not name the file: {PARTS.sub('~', lines[-1])[9:60]}"
     return ""
 
@@ -211,22 +204,13 @@ def _result_fault(original: Original, outcome: Outcome, line: Sequence[str], pat
             return _export_fault(Path(line[-1]))
         case "audit" | "inspect" | "report" if "json" in line:
             content = json.loads(outcome.out, parse_constant=_no_constant)
-            return _audit_fault(content, outcome.kind) if line[0] == "audit" else ""
+            return _audit_fault(content) if line[0] == "audit" else ""
         case "count":
             merged = Path("out.counts").read_bytes()
             return "" if Sealed.of(merged).manifest["pieces"] is not None else "nothing merged"
         case "repair":
-            status, _, err = called(
-                [
-                    "predict",
-                    "out.fairfix",
-                    "../data.parquet",
-                    "-o",
-                    "out.parquet",
-                    "--unseen",
-                    "abstain",
-                ]
-            )
+            again = "predict out.fairfix ../data.parquet -o out.parquet --unseen abstain"
+            status, _, err = called(again.split())
             return (
                 f"a repair that cannot predict: {err[:80]}"
                 if status
@@ -317,97 +301,17 @@ def _export_fault(path: Path) -> str:
     return ""
 
 
-@cache
-def _schema(kind: str) -> Any:
-    return jsonschema.Draft202012Validator(json_schema(kind))
-
-
 SHARES = frozenset(name for name, metric in METRICS.items() if metric.scale == "share")
 
 
-def _audit_fault(content: Any, kind: str) -> str:
+def _audit_fault(content: Any) -> str:
     """Return what is wrong with an audit: its form, or rates that are no rates."""
-    own = {"strata": []} if kind == "baseline" else {}  # which the changed file has no part in
-    of = content["schema"].partition("/")[0].removeprefix("fairfix.")
-    for error in _schema(of).iter_errors(content | own):
-        return f"not of its schema: {'/'.join(map(str, error.path))[:60]}: {error.message[:60]}"
+    for fault in of_form(content):
+        return fault
     for block in content["attributes"]:
         for group in block["groups"]:
             for name, one in group["metrics"].items():
                 ends = [one[part] for part in ("low", "value", "high") if one[part] is not None]
                 if ends != sorted(ends) or (name in SHARES and ends and not 0 <= ends[0] <= ends[-1] <= 1):
                     return f"a {name} that is none"
-        if sum(group["rows"] for group in block["groups"]) > content["data"]["rows"]["used"]:
-            return "groups have more rows than the data"
     return ""
-
-
-# ---------------------------------------------------------------------- the command
-
-
-def outcomes(
-    workshop: Workshop, runs: Sequence[int], seed: int, originals: Sequence[Original] = ORIGINALS
-) -> Iterator[tuple[int, Outcome]]:
-    """Yield the number and the outcome of each run; the originals take turns."""
-    for number in runs:
-        yield number, workshop.run(originals[number % len(originals)], seed, number)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run many, and print a table of statuses and of what failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", type=int, help="how many")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="the one run of this number, with all that it printed")
-    parser.add_argument("--kind", help="originals of this kind alone")
-    parser.add_argument(
-        "--quick", action="store_true", help="without the originals that take longest to make"
-    )
-    parser.add_argument("--memory", type=int, default=4096, help="MiB that the process may have")
-    parser.add_argument("--keep", type=Path, help="where to write the changed file of --only")
-    given = parser.parse_args(arguments)
-    resource.setrlimit(resource.RLIMIT_AS, (given.memory << 20, given.memory << 20))
-    left_out = COSTLY if given.quick else frozenset()
-    originals = [one for one in ORIGINALS if given.kind in (None, one.kind) and one.name not in left_out]
-    statuses: Counter[tuple[str, str, int]] = Counter()
-    faults: dict[tuple[str, str], list[int]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        workshop = Workshop(Path(folder).resolve())
-        numbers = range(given.runs) if given.only is None else [given.only]
-        for number, one in outcomes(workshop, numbers, given.seed, originals):
-            statuses[one.kind, one.command.split()[0], one.status] += 1
-            if one.fault and (one.kind, one.fault) not in faults:
-                printed(f"new: {number} {one.kind} {one.name}, {one.command}: {one.fault!r}")
-            if one.fault:
-                faults.setdefault((one.kind, one.fault), []).append(number)
-            if given.only is not None:
-                if given.keep:
-                    shutil.copytree(workshop.bench, given.keep, dirs_exist_ok=True)
-                about = (
-                    one.name,
-                    one.command,
-                    one.how,
-                    f"status {one.status}: {one.fault}",
-                    one.err,
-                    one.out[:3000],
-                )
-                printed("\n".join(about))
-    printed(f"{sum(statuses.values()):,} runs, seed {given.seed}\n")
-    for key in sorted({key[:2] for key in statuses}):
-        counts = {status: many for (*own, status), many in sorted(statuses.items()) if tuple(own) == key}
-        printed(
-            f"{key[0]:14} {key[1]:8} " + "  ".join(f"{status}: {many:,}" for status, many in counts.items())
-        )
-    for (kind, fault), where in sorted(faults.items(), key=lambda item: -len(item[1])):
-        printed(f"{len(where):6,}  {kind}: {fault!r}  such as --only {where[0]}")
-    return bool(faults)
-
-
-def printed(text: str) -> None:
-    """Print a line of ASCII, whatever is in it."""
-    sys.stdout.write(text.encode("ascii", "backslashreplace").decode() + "\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

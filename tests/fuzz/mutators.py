@@ -422,15 +422,6 @@ def _change_packing(rng: Rng, content: Sealed) -> str:
 # ---------------------------------------------------------------------- texts
 
 
-def change_json(rng: Rng, data: bytes) -> tuple[bytes, str]:
-    """Return a JSON file with other contents, or damaged."""
-    if rng.random() < 0.08:
-        return change_bytes(rng, data)
-    tree = json.loads(data)
-    hows = [change_tree(rng, tree) for _ in range(pick(rng, (1, 1, 1, 2, 3)))]
-    return encoded(as_text(tree)), "; ".join(hows)
-
-
 def change_csv(rng: Rng, data: bytes) -> tuple[bytes, str]:
     """Return a table in CSV with other entries, columns and rows, or damaged."""
     if rng.random() < 0.15:
@@ -443,34 +434,6 @@ def change_csv(rng: Rng, data: bytes) -> tuple[bytes, str]:
         for row in rows
     )
     return encoded(out.getvalue()), "; ".join(hows)
-
-
-def toml(table: Mapping[str, Any]) -> str:
-    """Return TOML of tables, lists and plain values; what TOML has no word for is written as JSON has it."""
-    return "".join(f"{json.dumps(key)} = {_toml(value)}\n" for key, value in table.items())
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, float):
-        return repr(value)
-    if value in (DEEP, INFINITE):
-        return "[" * 100_000 + "]" * 100_000 if value == DEEP else "1e999"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def change_toml(rng: Rng, data: bytes) -> tuple[bytes, str]:
-    """Return a configuration with other contents, or damaged."""
-    if rng.random() < 0.15:
-        return change_bytes(rng, data)
-    import tomllib
-
-    tree = tomllib.loads(data.decode())
-    hows = [change_tree(rng, tree) for _ in range(pick(rng, (1, 1, 2, 3)))]
-    return encoded(toml(tree)), "; ".join(hows)
 
 
 # ---------------------------------------------------------------------- models

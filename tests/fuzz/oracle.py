@@ -69,13 +69,11 @@ def problems(ran: Ran, table: pa.Table | None = None) -> Iterator[str]:
         if isinstance(content, str):
             yield content
             continue
-        yield from _schema(content)
+        yield from of_form(content)
         if content.get("schema", "").startswith("fairfix.unrun"):
             if content["status"] != ran.status:
                 yield "the report of a run that did not happen has another status"
             continue
-        yield from _reasons(content)
-        yield from _rows(content)
         yield from _verdicts(content, ran)
         if table is not None and content.get("schema", "").startswith("fairfix.audit"):
             yield from _rates(content, table)
@@ -179,6 +177,14 @@ def _refuse(constant: str) -> None:
 @cache
 def _validator(kind: str) -> Any:
     return jsonschema.Draft202012Validator(json_schema(kind))
+
+
+def of_form(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the form of a result: its schema, nulls without a reason, rows that do not add up."""
+    yield from _schema(content)
+    if not content.get("schema", "").startswith("fairfix.unrun"):
+        yield from _reasons(content)
+        yield from _rows(content)
 
 
 def _schema(content: Mapping[str, Any]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -29,10 +28,11 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.data import below, people
 from tests.fuzz import mutators
-from tests.fuzz.mutators import Rng, toml
+from tests.fuzz.mutators import Rng
 
 Change = Callable[[Rng, bytes], tuple[bytes, str]]
 
+SCORED = ("--label", "label", "--score", "score")
 FEATURES = ["town", "real", "yes"]
 NUMBERS = ["real", "p"]
 
@@ -211,14 +211,8 @@ def _counted(name: str) -> Callable[[Path], bytes]:
 
 
 def _of_counts(name: str) -> Original:
-    fit = (
-        "repair",
-        "FILE",
-        "--method",
-        "ramp",
-        "--protected",
-        COUNTED[name.removeprefix("private ").removeprefix("state of ")].columns.protected[0],
-    )
+    reading = COUNTED[name.removeprefix("private ").removeprefix("state of ")]
+    fit = ("repair", "FILE", "--method", "ramp", "--protected", reading.columns.protected[0])
     prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[2:])
     audit, hiding = ("audit", "FILE"), ("--suppress-below", "20")
     return Original(
@@ -241,11 +235,7 @@ def _of_counts(name: str) -> Original:
     )
 
 
-# ---------------------------------------------------------------------- results in JSON
-
-
-def _of_data(**more: Any) -> dict[str, Any]:
-    return {"protected": ["race"], "label": "label", "score": "score", "threshold": 0.5, **more}
+# ---------------------------------------------------------------------- noise
 
 
 def _noise(by_label: bool = False) -> pd.DataFrame:
@@ -255,80 +245,7 @@ def _noise(by_label: bool = False) -> pd.DataFrame:
     return frame if not by_label else pd.concat([frame.assign(label=0), frame.assign(label=1)])
 
 
-AUDITS: dict[str, Callable[[], Any]] = {
-    "audit": lambda: fairfix.audit(rows(), **_of_data(check=["dp.difference<=0.1"])),
-    "audit of many": lambda: fairfix.audit(
-        rows(), **_of_data(protected=["race", "sex"], strata="town", weight="weight", id="id")
-    ),
-    "audit of true groups": lambda: fairfix.audit(rows(), **_of_data(noise="radius:a=0.1,b=0.1,c=0.1")),
-    "audit of classes": lambda: fairfix.audit(
-        rows(),
-        protected="sex",
-        label="race",
-        prediction="seen",
-        task="multiclass",
-        check="tpr.difference<=0.1",
-    ),
-}
-RESULTS: dict[str, Callable[[], Any]] = {
-    **AUDITS,
-    "repair": lambda: fairfix.repair(
-        rows(), method="ramp", protected="race", label="label", score="score", id="id"
-    ),
-    "comparison": lambda: fairfix.compare(
-        rows(), methods=["ramp"], slacks=[0.0, 0.1], protected="race", label="label", score="score", id="id"
-    ),
-}
-
-FORMATS = ("text", "markdown", "html", "json", "csv", "junit", "sarif", "github", "card", "comment")
-
-
-def _json(make: Callable[[], Any]) -> Callable[[Path], bytes]:
-    return lambda _: json.dumps(make().to_dict()).encode()
-
-
-def _of_result(name: str) -> Original:
-    forms = FORMATS if name != "comparison" else ("text", "markdown", "html", "json")
-    commands = [("report", "FILE", "--format", form) for form in forms]
-    commands += [("report", "FILE", "--detail"), ("report", "FILE", "--out", "html=out.html")]
-    return Original("result", name, "changed.json", _json(RESULTS[name]), mutators.change_json, commands)
-
-
-AUDIT = (
-    "audit",
-    "../data.parquet",
-    "--protected",
-    "race",
-    "--label",
-    "label",
-    "--score",
-    "score",
-    "--threshold",
-    "0.5",
-)
-
-
-CLASSES = (*AUDIT[:3], "sex", "--label", "race", "--prediction", "seen", "--task", "multiclass")
-
-
-def _of_baseline(name: str) -> Original:
-    more = {
-        "audit of many": (*AUDIT[:3], "race,sex", *AUDIT[4:], "--strata", "town", "--weight", "weight"),
-        "audit of true groups": (*AUDIT, "--noise", "radius:a=0.1,b=0.1,c=0.1"),
-    }
-    audit = (*more.get(name, AUDIT), "--baseline", "FILE")
-    distance = "ks.change<=0.1"
-    if name == "audit of classes":
-        audit, distance = (*CLASSES, "--baseline", "FILE"), "tpr.difference.rms_of_classes.change<=0.1"
-    commands = (
-        (*audit, "--check", "change<=0.02", "--format", "json"),
-        (*audit, "--check", "dp.difference<=0.1", "--check", distance, "--gate-on", "point"),
-        (*audit, "--format", "markdown"),
-    )
-    return Original("baseline", name, "changed.json", _json(AUDITS[name]), mutators.change_json, commands)
-
-
-# ---------------------------------------------------------------------- noise, configurations
+AUDIT = ("audit", "../data.parquet", "--protected", "race", *SCORED, "--threshold", "0.5")
 
 
 def _of_noise(name: str) -> Original:
@@ -347,48 +264,6 @@ def _of_noise(name: str) -> Original:
         lambda _: frame.to_csv(index=False).encode(),
         mutators.change_csv,
         commands,
-    )
-
-
-CONFIG: dict[str, Any] = {
-    "protected": ["race", "sex"],
-    "label": "label",
-    "score": "score",
-    "threshold": 0.5,
-    "confidence": 0.9,
-    "audit": {
-        "check": ["dp.difference<=0.01", "eo.difference[race]<=0.9"],
-        "suppress-below": 5,
-        "strata": "town",
-        "bands": "p=0.3,0.7",
-        "reference": "race=a",
-        "reports": 1,
-    },
-    "repair": {"slack": 0.1, "ramp": {"gamma": [0.5, 0.8], "constraint": "demographic_parity"}},
-    "report": {"model": "m", "owner": "o", "purpose": "p", "date": "2026-01-01"},
-    "waivers": [
-        {"check": "dp.difference[race]", "reason": "known", "expires": "2099-12-31", "limit": 0.9},
-        {"check": "dp.difference[sex]<=0.01", "reason": "known too", "expires": "2026-01-01"},
-    ],
-}
-del CONFIG["audit"]["reports"], CONFIG["audit"]["bands"]
-
-
-def _of_config() -> Original:
-    commands = (
-        ("audit", "../data.parquet", "--format", "json"),
-        ("audit", "../data.parquet", "--config", "FILE"),
-        ("repair", "../data.parquet", "--method", "ramp", "--rows", "x"),
-        ("compare", "../data.parquet", "--dry-run"),
-        ("predict", "../ramp.fairfix", "../percent.parquet", "-o", "out.csv"),
-    )
-    return Original(
-        "configuration",
-        "all",
-        "fairfix.toml",
-        lambda _: toml(CONFIG).encode(),
-        mutators.change_toml,
-        (commands[0], commands[1], commands[4]),
     )
 
 
@@ -435,51 +310,13 @@ def _of_model(name: str) -> Original:
     return Original("model", name, f"changed.{name}", make, change, commands)
 
 
-# ---------------------------------------------------------------------- tables
-
-
-def _written(ending: str) -> Callable[[Path], bytes]:
-    def make(folder: Path) -> bytes:
-        from tests.test_data.test_formats import WAYS
-
-        frame = rows()[["race", "sex", "label", "score"]]
-        WAYS[f"a.{ending}"](frame, folder / f"made.{ending}")
-        return _taken(folder / f"made.{ending}")
-
-    return make
-
-
-def _of_table(ending: str) -> Original:
-    audit = (
-        "audit",
-        "FILE",
-        "--protected",
-        "race",
-        "--label",
-        "label",
-        "--score",
-        "score",
-        "--format",
-        "json",
-    )
-    return Original("table", ending, f"changed.{ending}", _written(ending), mutators.change_bytes, (audit,))
-
-
-TABLES = ("xlsx", "ods", "dta", "xpt", "sav", "zsav", "arff", "orc", "jsonl")
-"""Endings of the formats whose files are changed."""
-
-
 # ---------------------------------------------------------------------- all
 
 ORIGINALS: tuple[Original, ...] = (
     *map(_of_artifact, REPAIRS),
     *map(_of_counts, (*COUNTED, "private scores", "state of scores")),
-    *map(_of_result, RESULTS),
-    *map(_of_baseline, AUDITS),
     *map(_of_noise, ("counts", "by label", "probabilities", "persons")),
-    _of_config(),
     *map(_of_model, ("skops", "onnx", "joblib")),
-    *map(_of_table, TABLES),
 )
 
 
@@ -489,12 +326,6 @@ def quiet() -> Iterator[None]:
     with redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-COSTLY = frozenset(
-    ("tube", "plug-in rule", "truncated logit", "curve for everybody", "network", "values", "averaged model")
-)
-"""Originals that take longest to make, and are left out where the time is short."""
 
 
 @cache

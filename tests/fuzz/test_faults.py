@@ -1,7 +1,4 @@
-"""Whatever ends a run, each of its files is old or new, nothing else stays, and status and words say what happened.
-
-``python -m tests.fuzz.faults`` draws as many of these as one likes; here are few of each kind.
-"""
+"""Whatever ends a run, each of its files is old or new, nothing else stays, and status and words say what happened."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from tests.fuzz.faults import (
     AIMS,
     CHANGES,
     COMMANDS,
+    HOUSE,
     PLACES,
     READING,
     SIGNALS,
@@ -33,6 +31,7 @@ from tests.fuzz.faults import (
     surrounded,
     watched,
 )
+from tests.strategies import examples
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, /proc and /dev/full")
 
@@ -78,6 +77,17 @@ def test_a_run_that_is_asked_to_stop_leaves_all_or_nothing(
     for times, named in ((1, False), (2, True)):
         at = random.Random(f"{name} {number} {times}").randint(1, moments)
         assert stopped(world, name, number, at, named=named, times=times) == [], at
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_run_may_be_ended_at_any_line(name: str, world: World) -> None:
+    """Also outside of the modules that write: killed, and asked to stop."""
+    moments, draw = moments_of(world, name, (HOUSE,)), random.Random(name)
+    for _ in range(examples(50)):
+        at = draw.randint(1, moments)
+        assert killed(world, name, at, modules=(HOUSE,)) == [], at
+        assert stopped(world, name, draw.choice([*SIGNALS]), at, modules=(HOUSE,)) == [], at
 
 
 @pytest.mark.parametrize("name", [*QUICK, "report"])
