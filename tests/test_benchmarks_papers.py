@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,107 +58,8 @@ def adult() -> tuple[pd.DataFrame, pd.Series]:
     return X, pd.Series(pd.Categorical(["<=50K", " >50K.", "<=50K.", ">50K"]), index=X.index, name="class")
 
 
-def credit(names: bool) -> tuple[pd.DataFrame, pd.Series]:
-    """Fairlearn's credit default, with UCI's names or, before 0.15, with placeholders; a code is a category."""
-    loaders = script("benchmarks/loaders.py")
-    X = pd.DataFrame(np.arange(23 * 3).reshape(3, 23), columns=loaders.CREDIT)
-    X["SEX"] = pd.Categorical(["1", "2", "2"])
-    if not names:
-        X.columns = [f"x{place}" for place in range(1, 24)]
-    return X, pd.Series(pd.Categorical(["1", "0", "0"]), name="y")
-
-
-def compas() -> tuple[pd.DataFrame, pd.Series]:
-    """AIF360's COMPAS: sex and race as the index too, days as floats, the label in words of which one is better."""
-    sex, race = ["Male", "Female", "Male"], ["Caucasian", "Other", "Caucasian"]
-    X = pd.DataFrame(
-        {
-            "sex": pd.Categorical(sex, ["Male", "Female"], ordered=True),
-            "age": [30, 22, 51],
-            "age_cat": pd.Categorical(["25 - 45", "Less than 25", "Greater than 45"]),
-            "race": pd.Categorical(race),
-            **{name: [0, 1, 2] for name in ("juv_fel_count", "juv_misd_count", "juv_other_count")},
-            "priors_count": [0, 1, 2],
-            "c_charge_degree": pd.Categorical(["F", "M", "F"]),
-            "c_charge_desc": pd.Categorical(["Battery", None, "Battery"]),
-            "compas_screening_date": ["2013-08-14", "2013-01-27", "2013-04-14"],
-            "days_b_screening_arrest": [-1.0, 0.0, 30.0],
-            "decile_score": [1, 3, 9],
-            "score_text": ["Low", "Low", "High"],
-        },
-    ).set_index(pd.MultiIndex.from_arrays([sex, race], names=["sex", "race"]))
-    order = pd.CategoricalDtype(["Survived", "Recidivated"], ordered=True)
-    return X, pd.Series(["Recidivated", "Survived", "Survived"], X.index, order, "two_year_recid")
-
-
-def communities() -> tuple[pd.DataFrame, pd.Series]:
-    """OpenML's communities: UCI's codes of places, question marks for numbers, a tie of two races."""
-    X = pd.DataFrame(
-        {
-            "state": [8, 53, 24],
-            "county": [np.nan, np.nan, 5.0],
-            "community": ["?", "?", "81440"],
-            "communityname": ["Lakewoodcity", "Tukwilacity", "Aberdeentown"],
-            "fold": [1, 1, 1],
-            "population": [0.19, 0.0, 0.0],
-            "racepctblack": [0.02, 0.5, 0.3],
-            "racePctWhite": [0.9, 0.5, 0.56],
-            "racePctAsian": [0.12, 0.45, 0.17],
-            "racePctHisp": [0.17, 0.07, 0.04],
-            "LemasSwornFT": ["0.03", "?", "?"],
-        }
-    )
-    return X, pd.Series([0.2, 0.67, 0.43], name="ViolentCrimesPerPop")
-
-
 def converted(loaders: ModuleType, name: str, got: tuple[pd.DataFrame, pd.Series]) -> pd.DataFrame:
     return loaders.LOADERS[name].convert(*got)
-
-
-def test_adult_is_converted(loaders: ModuleType) -> None:
-    """Names, texts without blanks, missing values and labels are those of the file, whatever the index."""
-    frame = converted(loaders, "adult", adult())
-    assert list(frame.columns) == [*loaders.ADULT, "income"]
-    assert frame["income"].tolist() == [0, 1, 0, 1]
-    assert frame["sex"].tolist() == ["Male", "Male", "Female", "Male"]
-    assert frame["workclass"].isna().tolist() == [False, False, True, True]
-    assert frame["occupation"].isna().tolist() == [False, False, True, False]
-    assert frame["capital_gain"].dtype == frame["income"].dtype == np.int64
-
-
-@pytest.mark.parametrize("names", [True, False])
-def test_credit_is_converted(loaders: ModuleType, names: bool) -> None:
-    """Placeholders stand for UCI's names in their order; codes become numbers."""
-    frame = converted(loaders, "credit_default", credit(names))
-    assert list(frame.columns) == [*loaders.CREDIT, "default"]
-    assert set(frame.dtypes) == {np.dtype(np.int64)}
-    assert frame["SEX"].tolist() == [1, 2, 2]
-    assert frame["PAY_AMT6"].tolist() == [22, 45, 68]
-    assert frame["default"].tolist() == [1, 0, 0]
-
-
-def test_compas_is_converted(loaders: ModuleType) -> None:
-    """1 is an arrest, the bad outcome, though AIF360 has it as the worse of two words."""
-    frame = converted(loaders, "compas", compas())
-    assert list(frame.columns) == [*loaders.COMPAS, "two_year_recid"]
-    assert frame["two_year_recid"].tolist() == [1, 0, 0]
-    assert frame["race"].tolist() == ["Caucasian", "Other", "Caucasian"]
-    assert frame["days_b_screening_arrest"].tolist() == [-1, 0, 30]
-    assert frame["c_charge_desc"].isna().sum() == 1
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_communities_are_converted(loaders: ModuleType, named: bool) -> None:
-    """Codes of places go; the majority is white where whites alone have the largest share."""
-    X, y = communities()
-    frame = converted(loaders, "communities", (X if named else X.drop(columns="communityname"), y))
-    assert list(frame.columns) == [
-        *("state", "communityname", "fold", "population", *loaders.RACES),
-        *("LemasSwornFT", "majority_white", "ViolentCrimesPerPop"),
-    ]
-    assert frame["majority_white"].tolist() == [1, 0, 1]
-    assert frame["LemasSwornFT"].isna().tolist() == [False, True, True]
-    assert frame["ViolentCrimesPerPop"].tolist() == [0.2, 0.67, 0.43]
 
 
 @pytest.mark.parametrize(
@@ -210,12 +110,6 @@ def test_what_is_fetched_is_written_as_the_benchmarks_read_it(small: ModuleType,
     schema = pq.read_schema(tmp_path / "adult.parquet")
     assert schema.names == [*small.ADULT, "income"]
     assert set(schema.types) == {pa.int64(), pa.string()}
-
-
-def test_a_file_that_is_there_is_left(small: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "adult.parquet").write_text("mine")
-    assert list(small.fetch(["adult"], tmp_path)) == []
-    assert (tmp_path / "adult.parquet").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -290,28 +184,6 @@ def test_one_missing_file_stops_nothing(run: ModuleType, tmp_path: Path, capsys:
     assert "new" not in page(run, "two")
 
 
-def test_one_run_makes_one_page(run: ModuleType, tmp_path: Path) -> None:
-    """With one footer, whatever scripts ran before; what is made anew is no longer kept."""
-    (tmp_path / "data" / "compas.parquet").touch()
-    for arguments in (["good.py"], ["absent.py"], ["absent.py", "good.py"]):
-        assert run.main(["--data", str(tmp_path / "data"), *arguments], pages=run.pages) == 0
-        assert page(run, "one").count("<!-- versions -->") == 1
-        assert page(run, "one").count("versions") == 2
-    assert page(run, "one").endswith("- `other.py`: older.\n")
-
-
-def test_a_script_of_several_data_sets_runs_on_those_there(
-    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    """It names the others itself; without any it is skipped."""
-    monkeypatch.setattr(run, "APART", ("absent.py",))
-    assert run.main(["--data", str(tmp_path / "data"), "absent.py"], pages=run.pages) == 0
-    assert "skipped" not in capsys.readouterr().err
-    assert "<!-- absent.py -->\nnew" in page(run, "one")
-    assert run.main(["--data", str(tmp_path), "absent.py"], pages=run.pages) == 0
-    assert "absent.py is skipped: no adult.parquet, compas.parquet in" in capsys.readouterr().err
-
-
 def test_data_sets_that_are_not_there_are_named(
     beside: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,26 +192,6 @@ def test_data_sets_that_are_not_there_are_named(
     found, missing = script("benchmarks/tabular.py").present({"Adult": "adult", "Law": "lawschool_bar"})
     assert found == {"Adult": tmp_path / "adult.parquet"}
     assert missing == ["lawschool_bar.parquet is not in the data folder: skipped."]
-
-
-def test_without_any_folder_all_is_skipped(run: ModuleType, tmp_path: Path, capsys: Any) -> None:
-    """The folder beside the project is looked for too, and there is none here."""
-    run.folder.__globals__["HERE"] = tmp_path / "nowhere" / "benchmarks"
-    assert run.main(["good.py"], pages=run.pages) == 0
-    assert (
-        "good.py is skipped: no adult.parquet in any folder: name one by --data DIR"
-        in capsys.readouterr().err
-    )
-
-
-def test_a_picture_that_fails_stops_nothing(
-    run: ModuleType, tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
-    monkeypatch.setattr(run, "PICTURES", {"papers/one": None})
-    assert run.main(["--data", str(tmp_path / "data"), "good.py", "third.py"], pages=run.pages) == 1
-    assert "the picture of papers/one is not drawn: " in capsys.readouterr().err
-    assert "new" in page(run, "one")
-    assert "new" in page(run, "two")
 
 
 def test_what_the_folder_lacks_is_fetched(

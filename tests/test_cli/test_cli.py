@@ -168,17 +168,6 @@ def test_an_option_of_earlier_versions_is_told_what_says_the_same(
     assert (f"\n  {line}\n" in err) == (option != "--debug")
 
 
-def test_status_130_when_interrupted(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C gives the shell's status for it."""
-
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("fairfix.tasks.audit.run_audit", interrupted)
-
-    assert call(AUDIT)[0] == 130
-
-
 REPAIR = "repair data.parquet --protected race --method ramp"
 AUDIT = "audit data.parquet --protected race"
 BAD_CALLS = {
@@ -286,17 +275,6 @@ def test_damaged_parquet_is_one_line(content: bytes, call: Call, data: str) -> N
     assert status == 2
     assert "bad.parquet" in err
     assert len(err.strip().splitlines()) == 1
-
-
-def test_a_truncated_parquet_leaves_no_output(call: Call, data: str, repaired: str) -> None:
-    """When reading stops half-way, no output file appears."""
-    whole = Path(data).read_bytes()
-    Path("cut.parquet").write_bytes(whole[: len(whole) // 2] + whole[-400:])
-    status, _, err = call("predict", "repaired.fairfix", "cut.parquet", "-o", "out.parquet")
-
-    assert status == 2
-    assert "cut.parquet" in err
-    assert not Path("out.parquet").exists()
 
 
 @pytest.mark.parametrize("text", ["", "race,label,score\n"])
@@ -888,29 +866,6 @@ def test_a_pipe_gets_no_colours_and_ascii_where_it_must(data: str) -> None:
     assert b"FAIL" in done.stdout
 
 
-def shell(line: str, data: str) -> tuple[int, str]:
-    """Return status and stderr of a line of bash; ``$F`` is the command, ``$D`` the data."""
-    command = {"F": f"{sys.executable} -m fairfix", "D": data}
-    done = subprocess.run(
-        ["bash", "-c", line], env={**os.environ, **command}, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="bash and /dev/full")
-def test_an_output_that_takes_nothing(data: str) -> None:
-    """Never the status of a failed check: 141 for a reader that left, 2 for a full disk; closed is silent."""
-    audit = "$F audit $D --protected race --config none -q --check 'dp.difference<=0.9'"
-    assert shell(f"{audit} --detail --format json | true; exit ${{PIPESTATUS[0]}}", data) == (141, "")
-    status, err = shell(f"{audit} > /dev/full", data)
-    assert (status, err) == (2, "fairfix: cannot write to stdout: No space left on device [output]\n")
-    assert shell(f"{audit} >&-", data) == (0, "")
-    assert shell(f"{audit} 2>&- > /dev/null", data) == (0, "")
-    compare = "$F compare $D --protected race --methods ramp --slacks inf --config none"
-    assert shell(f"{compare} 2>&- > /dev/null", data) == (0, "")
-
-
 def test_every_command_has_help(call: Call) -> None:
     """Each command explains itself with an example."""
     for name in cli.COMMANDS:
@@ -1073,16 +1028,6 @@ def test_a_prediction_does_not_replace_its_rows(call: Call, data: str, repaired:
     for name in (data, repaired):
         assert call("predict", repaired, data, "-o", name)[0] == 2
     assert "decision" not in pq.read_schema(data).names
-
-
-def test_what_is_no_file_is_written_to(call: Call, data: str) -> None:
-    """A pipe stays what it is."""
-    os.mkfifo("pipe")
-    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
-    assert call(f"{AUDIT} --out github=pipe")[0] == 0
-
-    assert os.read(reader, 100_000).startswith(b"::notice")
-    os.close(reader)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from fairfix.data.files import open_source
 from fairfix.errors import ColumnError, FairfixError, UsageError
-from fairfix.individual.similar import FORMS, Similar, SimilarFile, files_of
-from fairfix.tasks.explain import explain
+from fairfix.individual.similar import Similar, SimilarFile, files_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,10 +163,3 @@ def test_pairs_in_memory_have_directions_too() -> None:
     assert str(one) == "<DataFrame>(directions=2)"
     with pytest.raises(FairfixError, match="at least 1, got 0"):
         parsed({"data": FILES["pairs"], "directions": 0})
-
-
-def test_the_forms_and_their_keys_are_explained() -> None:
-    """With the method that repairs single people."""
-    text = str(explain("sensei"))
-    assert all(f"{name}(" in text for name, form in FORMS.items() if form.keys)
-    assert "pairs.csv(directions=" in text

@@ -426,16 +426,6 @@ def test_bounds_that_bind_are_held_and_cost_something() -> None:
     assert "binding bounds" in tight.trace.notes[0]
 
 
-@pytest.mark.parametrize("slack", [1.0, float("inf")])
-def test_an_unbounded_slack_leaves_the_scores_of_the_base(slack: float) -> None:
-    """What a slack that binds nobody gives is the base, not just the same for all such slacks."""
-    table = table_of(frame(many=300), "pay")
-    predictor = fit(table, aware=True, slack=slack)
-
-    np.testing.assert_array_equal(predictor.predict(table), predictor.unrepaired(table))
-    np.testing.assert_array_equal(predictor.trace.fitted, predictor.trace.base_fitted)
-
-
 def test_slack_zero_keeps_what_the_barycentre_keeps() -> None:
     """Without slack scores still follow the old ones inside each group: no row gets everybody's mean."""
     table = table_of(frame(many=300), "pay")

@@ -733,15 +733,6 @@ def test_what_needs_labels_says_so() -> None:
     fit(Ramp(constraint="equalized_odds", calibrate="none"), bare)
 
 
-def test_a_group_without_one_of_the_labels_is_named() -> None:
-    """A rate among no rows is undefined."""
-    data = frame()
-    label = np.where(np.array(data["race"].to_pylist()) == "g1", 0, data["label"].to_numpy())
-    table = table_of(data.set_column(1, "label", pa.array(label)))
-    with pytest.raises(DataError, match="group 'g1' has no rows with label 1"):
-        fit(Ramp(constraint="equal_opportunity"), table)
-
-
 def test_what_one_stratum_misses_is_said_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stratum that has not converged, or has a gap left, is not hidden by one that has none."""
     plain, calls = strata.solve, []
@@ -838,11 +829,3 @@ def test_what_needs_probabilities_is_refused_on_raw_scores(settings: dict[str, s
     unlabelled = replace(reading, columns=replace(reading.columns, label=None))
     with pytest.raises(DataError, match="`label`"):
         fit(Ramp(), read_table(frame(), unlabelled))
-
-
-def test_a_second_fit_of_one_problem_is_the_first_to_the_bit() -> None:
-    """What is kept from the first fit changes no digit of the second, with so many rows that not all are sorted."""
-    problem = RepairProblem(table_of(frame(rows=120_000), weight="weight"))
-    first, second = (Ramp(gamma=0.05).fit(problem, rng=np.random.default_rng(0)).state()[1] for _ in range(2))
-
-    assert all(first[name].tobytes() == second[name].tobytes() for name in first)

@@ -36,7 +36,6 @@ from fairfix.noise.score_bin_bounds import (
     rate_bounds,
 )
 from fairfix.noise.uncertainty_set import largest_radii
-from fairfix.tasks.fit_and_evaluate import repair_table
 
 from tests.results import texts_of
 
@@ -482,17 +481,6 @@ def test_the_notes_say_what_is_relied_on_what_is_worst_and_what_breaks_it() -> N
         assert in_order == sorted(in_order)
         assert "eps*" in notes
         assert ("eps* = 1" in notes) == (assumption != "identified")
-
-
-def test_a_table_without_labels_guarantees_a_small_group_nothing() -> None:
-    """Where all positives of a group may be among the missed ones, that is said by name."""
-    data = people()
-    data["label"] = ((data["label"] == 1) & (np.random.default_rng(3).random(3000) < 0.2)).astype(np.int64)
-    noisy = recorded(data, "uniform")
-    repairer = Robust(constraint="equal_opportunity", assume="none", slack=0.02)
-    notes = fit(repairer, table_of(data, noisy), known(data, noisy, label=False)).trace.notes
-
-    assert any("guarantees 'b', 'c' nothing" in note or "guarantees 'c' nothing" in note for note in notes)
 
 
 @pytest.mark.slow
@@ -1158,16 +1146,6 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def _labelled() -> NoiseTable:
     return NoiseTable("table", NAMES, NAMES, np.stack([np.eye(3)] * 2), "count")
-
-
-def test_a_proof_tells_what_is_known_of_the_true_groups() -> None:
-    """From the library: what the repair relies on is among the notes of the outcome."""
-    data = people()
-    noisy = recorded(data, "uniform")
-    outcome = repair_table(table_of(data, noisy), Robust(), noise=Noise(known(data, noisy, label=True)))
-
-    assert outcome.criterion == "selection_rate.difference.to_overall"
-    assert any(str(note).startswith("relies on N2:") for note in outcome.messages)
 
 
 def beyond(

@@ -201,15 +201,6 @@ def test_the_cost_of_directions_goes_from_not_counting_to_counting_as_ever() -> 
     )
 
 
-def test_a_note_of_balanced_labels_does_not_count_directions() -> None:
-    """Of two classes it speaks of two, however many directions are given."""
-    problem = replace(problem_of(), subspace=pa.table({"age": [1.0]}))
-    predictor, _, _ = fitted(problem, solver="regularizer", rho=0.0, balance="labels")
-    (note,) = (one for one in predictor.trace.notes if one.code == "uncalibrated")
-    assert "half have it" in note
-    assert "one in" not in note
-
-
 @pytest.mark.parametrize("learner", ["linear", "network(hidden=6)"])
 def test_balanced_labels_weigh_alike(learner: str) -> None:
     """The mean score is about a half however rare the label is; without the balance it is the label's share."""

@@ -25,7 +25,6 @@ from fairfix.report.answer import (
     Stated,
     answer,
     between_whom,
-    judged_statement,
     judgement,
     leading_check,
     rows_to_decide,
@@ -268,10 +267,6 @@ def test_an_end_that_the_scale_cuts_off_tells_no_width(comparison: str, limit: f
     assert rows_to_decide(as_check({**limit_between, "low": 0.0, "high": 1.0}), 4000) is None
 
 
-def test_a_confidence_has_all_its_digits() -> None:
-    assert "99.9% CI" in " ".join(answer(audit_of(result(confidence=0.999))))
-
-
 def test_of_checks_that_pass_the_nearest_to_its_limit_is_said() -> None:
     """The worst attribute is the one that is furthest beyond its limit, or least within it."""
     (check,) = result("dp.difference<=0.9")["checks"]
@@ -292,68 +287,6 @@ def test_nothing_is_judged_without_limits() -> None:
     assert "there may be no difference" in " ".join(answer(audit_of(result(gap=0.0))))
 
 
-def test_the_worst_verdict_comes_first() -> None:
-    """A failing check is the first sentence wherever it was asked; the others are counted by verdict."""
-    of = result("dp.difference<=0.9", "dp.difference<=0.2", "ks<=0.01")
-    first, others, *more = answer(audit_of(of))
-
-    assert "scores of a and c" in first
-    assert "exceed your limit of 1 point." in first
-    assert "Also undecided: demographic parity difference by g (limit 20 points)" in others
-    assert "1 other check passes" in others
-    assert "rows would be needed to decide" in " ".join(more)
-
-
-def test_what_is_undefined_says_why() -> None:
-    """A group without positives: the check is undecided for that reason, not for want of rows."""
-    of = result_of("plain")
-    check = next(c for c in of["checks"] if c["check"] == "eo.difference<=0.9" and c["attribute"] == "race")
-    text = judged_statement(as_check(check), audit_of(of), 500)
-
-    assert check["code"] == "group_undefined"
-    assert "undecided: a group's value is undefined" in text
-    assert "undefined in d_e*f: no positives" in text
-    assert "would be needed" not in text
-
-
-def test_an_undefined_value_says_its_reason_once() -> None:
-    """And that it cannot pass, whatever its limit."""
-    (check,) = result("dp.difference<=0.05")["checks"]
-    nothing = {"value": None, "low": None, "high": None, "verdict": "undecided", "code": "value_undefined"}
-    one = {**check, **nothing, "reason": "no rows"}
-    stated_ = Stated.from_check(as_check(one))
-    text = f"{statement(stated_, audit_of(result()))} {judgement(as_check(one))}"
-
-    assert text == (
-        "By g, the demographic parity difference is undefined: no rows. "
-        "Against your limit of 5 points this is undecided, because an undefined value cannot pass."
-    )
-
-
-def test_a_change_of_the_group_alone_is_said_as_such() -> None:
-    """What is changed of a row, and what is not."""
-    one = {"id": "decision_flips.under_flips", "value": 0.031, "low": 0.02, "high": 0.04, "groups": []}
-
-    assert statement(stated(one, "sex"), audit_of(result())) == (
-        "The fraction of rows whose decision changes with sex alone, all other columns being equal, is 3% (95% CI 2 "
-        "to 4)."
-    )
-
-
-def test_individual_fairness_has_a_section_with_its_assumption() -> None:
-    """Of scores alone it rests on the columns there are."""
-    data = {
-        "g": pa.array(["a", "b"] * 100),
-        "x": pa.array([0, 0, 1, 1] * 50),
-        "score": pa.array(np.linspace(0.1, 0.9, 200)),
-    }
-    of = fairfix.audit(pa.table(data), protected="g", similar="flips").to_dict()
-    text = rendered("text", of, width=200)
-
-    assert "The same person in another group: g" in text
-    assert "assumes that only the other columns of the data may count" in text
-
-
 def test_verdicts_stand_by_attribute_where_there_are_several() -> None:
     """A row per attribute, a column per check, as the checks have them."""
     of = result_of("plain")
@@ -365,23 +298,6 @@ def test_verdicts_stand_by_attribute_where_there_are_several() -> None:
         row = page.partition(f">{check['attribute']}</th>")[2].partition("</tr>")[0]
         assert f'class="mark {check["verdict"]}"' in row
     assert "Verdicts by attribute" not in rendered("text", result("dp.difference<=0.1", "ks<=0.1"))
-
-
-def test_a_waived_check_is_not_within_its_limit() -> None:
-    """The verdict without the waiver, its last day and its reason are said."""
-    (check,) = result("dp.difference<=0.05")["checks"]
-    waived = {
-        "verdict": "fail",
-        "code": "beyond_limit",
-        "severity": "error",
-        "expires": "2027-01-31",
-        "reason": "agreed with the board",
-    }
-    text = judgement(as_check({**check, "verdict": "waived", "waived": waived}))
-
-    assert text == (
-        "Against your limit of 5 points, this check would fail; it is waived until 2027-01-31: agreed with the board."
-    )
 
 
 def test_the_highest_is_so_called_where_all_are_shown() -> None:

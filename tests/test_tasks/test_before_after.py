@@ -185,17 +185,6 @@ def test_no_check_passes_for_a_group_that_nothing_is_known_of(
     assert len(result["messages"]) == len({one["text"] for one in result["messages"]})
 
 
-def test_a_rule_that_decides_the_same_for_everybody_is_called_out() -> None:
-    """A degenerate repair is a warning, not a silent constant."""
-    rng = np.random.default_rng(0)
-    data = pd.DataFrame(
-        {"race": ["a", "b"] * 100, "score": rng.random(200) * 0.2, "label": rng.integers(0, 2, 200)}
-    )
-    rows = read(data)
-
-    assert any("for all rows" in str(note) for note in repair_table(rows, Ramp()).messages)
-
-
 def test_whatever_method_decides_the_same_for_everybody_says_so() -> None:
     """A model of features that tell nothing selects nobody, where the score selected some: a warning, with a code."""
     rng = np.random.default_rng(0)

@@ -195,16 +195,6 @@ def test_same_input_same_bytes(runs: tuple[Path, Path]) -> None:
         assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes()
 
 
-def test_text_shows_the_frontier_and_who_needs_the_group(runs: tuple[Path, Path]) -> None:
-    """The table has a row per point with its interval, the frontier mark and whether the group is needed."""
-    out = rendered("text", json.loads((runs[0] / "json").read_text()), detail=True, width=160)
-
-    assert "KS distance, to overall [sex]" in out
-    assert "uses group" in out
-    assert any("*" in line and line.startswith("  ramp") for line in out.splitlines())
-    assert any(line.startswith("  fair-regression") and " no " in line for line in out.splitlines())
-
-
 def test_features_are_learned_from_when_asked(call: Call) -> None:
     """With features the methods that learn use them; methods that need a score are compared where there is one."""
     status, out, err = call("--features", "x", "--group", "used", "--format", "json")
@@ -428,17 +418,6 @@ def test_no_repair_is_advised_that_would_warn_of_itself(seed: int, tmp_path: Pat
         }
         assert not codes & REFUSED
         assert codes <= {one["code"] for one in point["messages"]}
-
-
-def test_a_comparison_without_a_score_says_that_there_is_no_base(runs: tuple[Path, Path]) -> None:
-    result = json.loads((runs[0] / "json").read_text())
-    for point in result["points"]:
-        point["title"] = "another" if point["title"] == "original model" else point["title"]
-
-    lines = next(iter(layout(struct(result)))).lines
-
-    assert lines[0].startswith("There is no original model")
-    assert not any("of the original model" in line for line in lines)
 
 
 def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -> None:
