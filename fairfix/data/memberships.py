@@ -9,7 +9,7 @@ import numpy as np
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.encoder import numbers
-from fairfix.data.table import OneRow, Table
+from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError
 
 ROUNDED = 1e-3
@@ -46,8 +46,6 @@ def numbers_of(table: Table, name: str, what: str = "numbers") -> Floats:
 
     ``what``: what it holds, for messages.
     """
-    if isinstance(table, OneRow):
-        return np.array([table.number(name)])
     if name not in table.features.column_names:
         raise ColumnError(f"there is no feature column {name!r} of {what}")
     column = table.features.column(name).combine_chunks()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +32,6 @@ from fairfix.data.encoder import (
     check_excluded,
     check_positive,
     group_codes,
-    level_of,
     numbers,
 )
 from fairfix.data.names import group_name
@@ -259,92 +257,6 @@ class Table:
         if self.rows.score is not None and self.reading.score_scale == "raw":
             return self.rows.score.copy()
         return 2.0 * self.probability - 1.0
-
-
-class NotPlainError(Exception):
-    """A row has an entry that only the rules of all data can read, or refuse."""
-
-
-class OneRow(Table):
-    """A table of one row, of plain values: numbers in place of arrays, and the attributes of every table.
-
-    Nothing is made of Arrow, and of numpy only what is asked for.
-    """
-
-    def __init__(
-        self,
-        reading: Reading,
-        levels: tuple[str, ...],
-        score: float | None,
-        entries: Mapping[str, Any],
-        draw_for: Callable[[OneRow], float],
-    ) -> None:
-        """Take the levels of the row's cell, its score, its values by column, and what draws."""
-        vars(self).update(reading=reading, levels=levels, score=score, entries=entries, draw_for=draw_for)
-
-    levels: tuple[str, ...]
-    score: float | None
-    entries: Mapping[str, Any]
-    draw_for: Callable[[OneRow], float]
-    features = pa.table({})
-
-    @cached_property
-    def rows(self) -> Rows:
-        """The row as arrays."""
-        score = None if self.score is None else np.array([self.score])
-        return Rows(_frozen(np.zeros(1, dtype=np.int64)), (self.levels,), None, score, None, None, 1)
-
-    def draw_alone(self) -> float:
-        """Return the row's draw."""
-        if not self.is_drawn:
-            vars(self)["own_draw"] = self.draw_for(self)
-        return float(vars(self)["own_draw"])
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether somebody has asked for the draw."""
-        return "own_draw" in vars(self)
-
-    def once(self, scores: Callable[[Table], Floats]) -> Floats:
-        """Return scores of the row, which are computed at the first call."""
-        made: dict[int, Floats] = vars(self).setdefault("scores", {})
-        if id(scores) not in made:
-            made[id(scores)] = scores(self)
-        return made[id(scores)]
-
-    def __len__(self) -> int:
-        return 1
-
-    @property
-    def own_probability(self) -> float:
-        """The score as a probability."""
-        if self.score is not None and self.reading.score_scale == "probability":
-            return self.score
-        return float(self.probability[0])
-
-    @property
-    def own_ranking(self) -> float:
-        """Value that orders the row among others."""
-        if self.score is not None and self.reading.score_scale == "raw":
-            return self.score
-        return 2.0 * self.own_probability - 1.0
-
-    def group_level(self, name: str) -> str:
-        """Return the level of a column of groups."""
-        return self.levels[self.reading.columns.cell_keys.index(name)]
-
-    def level(self, name: str) -> str:
-        """Return the level of a feature that is no number."""
-        return level_of(self.entries[name])
-
-    def number(self, name: str) -> float:
-        """Return the entry of a feature of numbers, NaN where it is missing."""
-        entry = self.entries[name]
-        if entry is None:
-            return math.nan
-        if type(entry) is str or math.isinf(entry):
-            raise NotPlainError
-        return float(entry)
 
 
 def _hashes(table: Table) -> npt.NDArray[np.uint64]:

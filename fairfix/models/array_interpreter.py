@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 from fairfix.data.counts import Floats, Ints, rows_of_each
 from fairfix.data.memberships import numbers_of
-from fairfix.data.reading import to_probability
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.models.program import Plan, Rule, Step
-from fairfix.solvers.monotone import logit_of
 
 Block = slice | Ints
 """Which rows: a run of them, or their numbers."""
@@ -26,17 +24,23 @@ Inputs = Callable[[Step, Block], Any]
 CHUNK = 1 << 15
 """Rows that are computed together: few enough for their columns to stay in the processor's cache."""
 
-INPUTS = frozenset({"score", "ranking", "group", "scorer", "number", "level", "draw"})
+INPUTS = frozenset(
+    {"score", "ranking", "probability", "log_odds", "group", "scorer", "number", "level", "entry", "column"}
+    | {"draw"}
+)
 """Operations that look at the row."""
 
 
 def run(rule: Rule, inputs: Inputs, rows: int) -> Floats:
-    """Return what a rule gives each row, shape (n,); truth values as 0 and 1."""
-    out = np.empty(rows)
+    """Return what a rule gives each row, shape (n,), or (n, m) where it stacks m; truth values as 0 and 1."""
+    out = np.empty(0)
     with np.errstate(all="ignore"):
-        for start in range(0, rows, CHUNK):
+        for start in range(0, max(rows, 1), CHUNK):
             block = slice(start, min(start + CHUNK, rows))
-            out[block] = _result(rule, rule.plan, {}, inputs, block)
+            part = np.asarray(_result(rule, rule.plan, {}, inputs, block))
+            if not start:  # a column of several lies together, as those who read it take them
+                out = np.empty((*part.shape[:0:-1], rows)).T
+            out[block] = part
     return out
 
 
@@ -60,6 +64,12 @@ def _result(rule: Rule, plan: Plan, computed: dict[int, Any], inputs: Inputs, bl
             computed[i] = inputs(step, block)
         elif step.operation == "select":
             computed[i] = _selected(rule, plan.branches[i], step.of[0], computed, inputs, block)
+        elif step.operation in _OF_MATRIX:
+            size = block.stop - block.start if isinstance(block, slice) else block.size
+            columns = np.empty((len(step.of), size))
+            for column, one in zip(columns, step.of, strict=True):
+                column[:] = computed[one]
+            computed[i] = _OF_MATRIX[step.operation](step.settings, columns.T)
         else:
             computed[i] = _STEPS[step.operation](step.settings, *(computed[one] for one in step.of))
     return computed[plan.root]
@@ -74,7 +84,7 @@ def _selected(
     block: Block,
 ) -> Any:
     code = np.asarray(computed[place]).astype(np.int64)
-    first = int(code.flat[0])
+    first = int(code.flat[0]) if code.size else 0
     if (code == first).all():
         return _result(rule, branches[first], _Part(computed, slice(None)), inputs, block)
     out = np.empty(code.size)
@@ -83,6 +93,27 @@ def _selected(
             own = block.start + rows if isinstance(block, slice) else block[rows]
             out[rows] = _result(rule, branch, _Part(computed, rows), inputs, own)
     return out
+
+
+def _expit(x: Any) -> Any:
+    from scipy.special import expit
+
+    return expit(x)
+
+
+def _score_logit(x: Any) -> Any:
+    from fairfix.solvers.monotone import logit_of
+
+    return logit_of(x)
+
+
+FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "expit": _expit,
+    "score_logit": _score_logit,
+}
+"""Functions whose last bits are those of numpy; those of scipy are imported when they are called."""
 
 
 def _plain(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,41 +127,54 @@ def _dot(own: Mapping[str, Any], *of: Any) -> Any:
     return total
 
 
-def _trees(own: Mapping[str, Any], *of: Any) -> Floats:
-    """Return the sum of the leaves that rows come to, shape (n,)."""
-    X = np.stack(np.broadcast_arrays(*of, np.zeros(max(np.size(one) for one in of))), axis=1)
+def _trees(own: Mapping[str, Any], X: Floats) -> Floats:
+    """Return the sum of the leaves that rows come to, shape (n,), trees added in their order.
+
+    All rows take a step down a tree at a time. A missing number is never below a threshold, so it goes right. Where
+    there are any, the matrix is laid out twice, the second time with minus infinity for them, and nodes that send
+    missing numbers left look there.
+    """
     names = ("feature", "threshold", "left", "right", "value", "missing_left")
-    feature, threshold, left, right, leaf, gaps_left = (np.asarray(own[name]) for name in names)
-    total, rows = np.full(len(X), own["start"]), np.arange(len(X))
+    column, threshold, left, right, leaf, gaps_left = (np.asarray(own[name]) for name in names)
+    gaps, column = np.isnan(X), column.astype(np.intp)
+    if gaps.any():
+        column = column + X.shape[1] * gaps_left
+        X = np.hstack([X, np.where(gaps, -np.inf, X)])
+    # right and left child of node i at 2 i and 2 i + 1
+    children = np.column_stack([right, left]).astype(np.intp).ravel()
+    flat, starts = X.ravel(), np.arange(len(X)) * X.shape[1]
+    total = np.full(len(X), own["start"])
     for root in own["roots"]:
-        at = np.full(len(X), root)
-        while True:
-            entry = X[rows, feature[at]]
-            below = (entry <= threshold[at]) | (np.isnan(entry) & gaps_left[at])
-            child = np.where(below, left[at], right[at])
-            if np.array_equal(child, at):
-                break
+        child = np.full(len(X), root, dtype=np.intp)
+        at = child - 1
+        while not np.array_equal(child, at):
             at = child
-        total = total + leaf[at]
+            below = flat.take(column.take(at) + starts) <= threshold.take(at)
+            child = children.take(2 * at + below)
+        total += leaf.take(at)
     return total
 
+
+_OF_MATRIX: Mapping[str, Callable[[Mapping[str, Any], Floats], Any]] = {
+    "trees": _trees,
+    "stack": lambda own, X: X,
+    "graph": lambda own, X: own["member"].predict(X),
+}
+"""Operations on steps together, as the columns of a matrix."""
 
 _STEPS: Mapping[str, Callable[..., Any]] = {
     "constant": lambda own: own["value"],
     "dot": _dot,
     "search": lambda own, x: np.searchsorted(own["grid"], x, side="right" if own["right"] else "left"),
     "take": lambda own, place: own["numbers"].take(np.asarray(place).astype(np.int64, copy=False)),
-    "trees": _trees,
+    "pick": lambda own, several: several[:, own["place"]],
     "add": _plain(np.add),
     "subtract": _plain(np.subtract),
     "multiply": _plain(np.multiply),
     "divide": _plain(np.divide),
     "minimum": _plain(np.minimum),
     "maximum": _plain(np.maximum),
-    "exp": _plain(np.exp),
-    "log": _plain(np.log),
-    "expit": _plain(expit),
-    "score_logit": _plain(logit_of),
+    **{name: _plain(function) for name, function in FUNCTIONS.items()},
     "below": _plain(np.less),
     "at_most": _plain(np.less_equal),
     "equal": _plain(np.equal),
@@ -151,20 +195,19 @@ class TableInputs:
         """Return the entries of a step for the rows of a block."""
         own, rows = step.settings, self.table.rows
         match step.operation:
-            case "score" | "ranking":
-                score = self.table.rows.score
+            case "score" | "ranking" | "probability" | "log_odds":
+                score = rows.score
                 if score is None:
                     raise DataError("a score column is needed; name it with `score`")
-                return score[block] if step.operation == "score" else self._ranking(score[block])
+                return score_as(step.operation, score[block], self.table.reading)
             case "group":
                 key = own["columns"], own["levels"]
                 return self._once(key, lambda: self.table.cell_codes(*key) + 1)[rows.cell[block]]
             case "scorer":
-                one, k = own["scorer"], own["of_class"]
+                one = own["scorer"]
                 if id(one) not in self._scores:
                     self._scores[id(one)] = one(self.table)
-                scores = self._scores[id(one)][block]
-                return scores if k is None else scores[:, k]
+                return self._scores[id(one)][block]
             case "number":
                 return self._once(own["column"], lambda: numbers_of(self.table, own["column"]))[block]
             case "draw":
@@ -177,6 +220,23 @@ class TableInputs:
             self._columns[key] = make()
         return self._columns[key]
 
-    def _ranking(self, score: Floats) -> Floats:
-        scale = self.table.reading.score_scale
-        return score if scale == "raw" else 2.0 * to_probability(score, scale) - 1.0
+
+LEAST_CHANCE = 1e-6
+"""Probabilities are kept this far from 0 and 1 before their log-odds are taken."""
+
+
+def as_it_comes(operation: str, reading: Reading) -> bool:
+    """Return whether an operation of a program takes the score as it comes."""
+    raw, real = reading.score_scale == "raw", reading.task == "regression"
+    return operation == "score" or (operation != "ranking" and real) or (operation != "probability" and raw)
+
+
+def score_as(operation: str, score: Floats, reading: Reading) -> Floats:
+    """Return scores as an operation of a program takes them, same shape."""
+    if as_it_comes(operation, reading):
+        return score
+    chance = to_probability(score, reading.score_scale)
+    if operation == "log_odds":
+        chance = np.clip(chance, LEAST_CHANCE, 1 - LEAST_CHANCE)
+        return np.log(chance / (1 - chance))
+    return chance if operation == "probability" else 2.0 * chance - 1.0

@@ -27,7 +27,7 @@ only the user can say.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -39,8 +39,10 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import group_codes, numbers
 from fairfix.data.merging import MISSING
 from fairfix.data.notation import Seen
-from fairfix.data.table import NotPlainError, OneRow, Table
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
+from fairfix.models.array_interpreter import Block, TableInputs, run, score_as
+from fairfix.models.program import Program, Step
 
 Kind = Literal["number", "boolean", "vector", "category", "group", "score"]
 
@@ -52,9 +54,6 @@ KNOTS = 9
 
 LONGEST = 1 << 14
 """Numbers of a vector: twice those of the largest embeddings in use."""
-
-LEAST_CHANCE = 1e-6
-"""Probabilities are kept this far from 0 and 1 before their log-odds are taken."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,39 @@ class Feature:
             return tuple(f"{self.name}={level}" for level in self.levels)
         entries = tuple(f"{self.name}[{i}]" for i in range(len(self.means))) or (self.name,)
         return (*entries, f"{self.name} is missing") if self.missing else entries
+
+    def write(self, program: Program, *, gaps: bool) -> list[int]:
+        """Write its columns of the matrix; with ``gaps``, missing numbers are missing."""
+        if self.levels:
+            if self.kind == "group":
+                place = program.group((self.name,), tuple((level,) for level in self.levels))
+            else:
+                also = {"merged": dict.fromkeys(self.same[1:], self.same[0])} if self.same else {}
+                level = program.add("level", column=self.name, levels=list(self.levels), **also)
+                place = program.affine(level, 1.0, 1.0)
+            return [program.take(one, place) for one in np.eye(1 + len(self.levels))[1:]]
+        zero = program.constant(0.0)
+
+        def standard(entry: int, mean: float) -> int:
+            moved = program.add("subtract", entry, program.constant(mean))
+            return program.add("divide", moved, program.constant(self.scale))
+
+        if self.kind == "score":
+            scaled = standard(program.add("log_odds"), self.mean)
+            above = (program.affine(scaled, 1.0, -knot) for knot in self.knots)
+            return [scaled, *(program.add("maximum", one, zero) for one in above)]
+        if self.kind == "vector":
+            own: dict[str, Any] = {"column": self.name, "width": len(self.means)}
+            entries = (program.add("entry", **own, place=i) for i in range(len(self.means)))
+            out = [standard(one, mean) for one, mean in zip(entries, self.means, strict=True)]
+        else:
+            out = [standard(program.add("number", column=self.name, kind=self.kind), self.mean)]
+        if gaps:
+            return out
+        missing = program.add("is_missing", out[0])
+        filled = [program.add("choose", missing, zero, one) for one in out]
+        flag = [program.add("choose", missing, program.constant(1.0), zero)] if self.missing else []
+        return [*filled, *flag]
 
 
 @dataclass(frozen=True)
@@ -150,16 +182,15 @@ class Features:
             out += [own] * (len(one.titles) - one.missing) + [1.0] * one.missing
         return np.array(out)
 
+    def write(self, program: Program, *, gaps: bool = False) -> list[int]:
+        """Write the columns of the matrix; with ``gaps``, missing numbers are missing, for trees."""
+        return [step for one in self.columns for step in one.write(program, gaps=gaps)]
+
     def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
         """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees."""
-        if isinstance(table, OneRow):
-            return np.array([[entry for one in self.columns for entry in _entries(table, one, gaps=gaps)]])
-        width = sum(len(one.titles) - (one.missing and gaps) for one in self.columns)
-        out = np.empty((width, len(table)))
-        parts = (part for one in self.columns for part in _columns(table, one, gaps=gaps))
-        for row, part in zip(out, parts, strict=True):
-            row[:] = part
-        return out.T  # a column lies together, as those who read it take them
+        program = Program()
+        rule = program.rule(program.stack(self.write(program, gaps=gaps)))
+        return run(rule, FeatureInputs(table), len(table))
 
     def directions(self, moves: pa.Table) -> Floats:
         """Return what moves of feature columns, in their own units, do to a row of the matrix without gaps, (r, d).
@@ -262,7 +293,9 @@ def _coded(table: Table, name: str, kind: str, same: Sequence[str] = ()) -> tupl
 
 
 def _learn_score(table: Table, weight: Floats) -> Feature:
-    score = _score(table)
+    if table.rows.score is None:
+        raise DataError("a score column is needed; name it with `score`")
+    score = score_as("log_odds", table.rows.score, table.reading)
     plain = _standard(table.reading.columns.score or "score", "score", score, weight, missing=False)
     scaled = (score - plain.mean) / plain.scale
     order = np.argsort(scaled, kind="stable")
@@ -347,51 +380,28 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
     )
 
 
-def _columns(table: Table, one: Feature, *, gaps: bool) -> Iterable[Floats | Bools]:
-    """Return a feature's columns of the matrix."""
-    if one.levels:
-        codes, names = _coded(table, one.name, one.kind, one.same)
-        place = {level: i for i, level in enumerate(names)}
-        return (codes == place.get(level, -1) for level in one.levels)
-    if one.kind == "score":
-        scaled = (_score(table) - one.mean) / one.scale
-        return [scaled, *(np.maximum(scaled - knot, 0.0) for knot in one.knots)]
-    if one.kind == "vector":
-        entries = (_vectors(table, one.name, len(one.means)) - np.array(one.means)) / one.scale
-        return _filled(one, list(entries.T), gaps=gaps)
-    scaled = (_reals(table, one.name) - one.mean) / one.scale
-    return _filled(one, [scaled], gaps=gaps)
+class FeatureInputs(TableInputs):
+    """Inputs of scorers in the rows of a table."""
 
+    def __call__(self, step: Step, block: Block) -> Any:
+        """Return the entries of a step for the rows of a block."""
+        own, name = step.settings, step.settings.get("column", "")
+        match step.operation:
+            case "number":
+                return self._once(name, lambda: _reals(self.table, name))[block]
+            case "entry":
+                whole = self._once(name, lambda: _vectors(self.table, name, own["width"]))
+                return whole[block, own["place"]]
+            case "level":
+                return self._once(name, lambda: self._places(own))[block]
+            case _:
+                return super().__call__(step, block)
 
-def _filled(one: Feature, scaled: list[Floats], *, gaps: bool) -> list[Floats]:
-    """Return columns that are missing together with 0 there, and an indicator of it."""
-    if gaps:
-        return scaled
-    gone = np.isnan(scaled[0])
-    filled = [np.where(gone, 0.0, column) for column in scaled]
-    return [*filled, gone.astype(np.float64)] if one.missing else filled
-
-
-def _entries(table: OneRow, one: Feature, *, gaps: bool) -> list[float]:
-    """Return what :func:`_columns` does of a single row, to the bit."""
-    if one.kind == "score":
-        scaled = (float(_score(table)[0]) - one.mean) / one.scale
-        return [scaled, *(max(scaled - knot, 0.0) for knot in one.knots)]
-    if one.levels:
-        if one.kind == "group":
-            level = table.group_level(one.name)
-        else:
-            level = table.level(one.name)
-            level = one.same[0] if level in one.same else level
-        return [float(own == level) for own in one.levels]
-    if one.kind == "vector":
-        raise NotPlainError  # which Arrow reads
-    number = table.number(one.name)
-    if gaps:
-        return [(number - one.mean) / one.scale]
-    gone = math.isnan(number)
-    filled = 0.0 if gone else (number - one.mean) / one.scale
-    return [filled, float(gone)] if one.missing else [filled]
+    def _places(self, own: Mapping[str, Any]) -> Ints:
+        """Return the place of each row's category among the levels, shape (n,)."""
+        codes, names, _ = group_codes(_column(self.table, own["column"]), own["column"])
+        place, merged = {level: i for i, level in enumerate(own["levels"])}, own.get("merged", {})
+        return np.array([place.get(merged.get(name, name), -1) for name in names])[codes]
 
 
 def _column(table: Table, name: str) -> pa.Array:
@@ -399,15 +409,6 @@ def _column(table: Table, name: str) -> pa.Array:
         raise ColumnError(f"there is no feature column {name!r}; name the features with `features`")
     column = table.features.column(name).combine_chunks()
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _score(table: Table) -> Floats:
-    if table.rows.score is None:
-        raise DataError("a score column is needed; name it with `score`")
-    if table.reading.task == "regression" or table.reading.score_scale == "raw":
-        return table.rows.score
-    chance = np.clip(table.probability, LEAST_CHANCE, 1 - LEAST_CHANCE)
-    return np.log(chance / (1 - chance))
 
 
 def _reals(table: Table, name: str) -> Floats:

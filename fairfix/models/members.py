@@ -1,14 +1,14 @@
-"""Members: fitted models kept as arrays and evaluated here, so an artifact holds data and no code.
+"""Members: fitted models kept as arrays, so an artifact holds data and no code.
 
-A member takes a matrix of features, shape (n, d), and gives a number or class probabilities per row. The fitting is in
-:mod:`fairfix.models.learners`.
+A member takes a matrix of features, shape (n, d), and gives a number or class probabilities per row. It writes what it
+computes once, as a program (:mod:`fairfix.models.program`). The fitting is in :mod:`fairfix.models.learners`.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
@@ -31,6 +31,8 @@ from fairfix.data.codec import (
 )
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import ModelError
+from fairfix.models.array_interpreter import run
+from fairfix.models.program import Program, tree_settings
 
 Link = Literal["identity", "exp", "sigmoid", "pair", "softmax", "shares"]
 """Links of the sums: none, a mean of counts, a probability, that of both classes, those of several classes. For sums
@@ -43,9 +45,6 @@ HIGHEST = 700.0
 
 DEEPEST_TREE = 1000
 """Largest depth of a tree, since all rows wait for each step; fitted trees have some 30 leaves."""
-
-CHUNK = 1 << 20
-"""Entries of the matrix that trees are evaluated for at once."""
 
 ROWS_OF_RUN = 256
 """Rows of one run of a graph: a whole number of the blocks that kernels take, and few, as one row costs as many."""
@@ -75,13 +74,24 @@ class Member(Saved):
         """Number of classes whose probabilities a row gets; None for one number."""
 
     @abstractmethod
+    def write(self, program: Program, X: Sequence[int]) -> int:
+        """Write what a row with these columns gets: a number, or the stack of the probabilities of classes."""
+
     def predict(self, X: Floats) -> Floats:
         """Return the predictions for rows of shape (n, d): shape (n,), or (n, K) for probabilities of K classes."""
+        return on_matrix(self.write, X)
 
     def rescaled(self, level: float, unit: float) -> Member:
         """Return the member for labels ``level + unit y`` of one fitted to ``y``; probabilities stay as they are."""
         assert (level, unit) == (0.0, 1.0), "only a mean has a unit"
         return self
+
+
+def on_matrix(write: Callable[[Program, Sequence[int]], int], X: Floats) -> Floats:
+    """Return what the program that is written for the columns of a matrix gives its rows, shape (n,) or (n, m)."""
+    program = Program()
+    rule = program.rule(write(program, [program.add("column", place=i) for i in range(X.shape[1])]))
+    return run(rule, lambda step, block: X[block, step.settings["place"]], len(X))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,27 +113,22 @@ class ConstantMember(Member):
         """Number of classes; None where there is one value."""
         return None if self.value.size == 1 else self.value.size
 
-    def predict(self, X: Floats) -> Floats:
-        """Return the value for each row."""
-        whole = np.broadcast_to(self.value, (len(X), self.value.size))
-        return whole[:, 0].copy() if self.value.size == 1 else whole.copy()
+    def write(self, program: Program, X: Sequence[int]) -> int:
+        """Write the value."""
+        constants = [program.constant(one) for one in self.value.tolist()]
+        return constants[0] if self.classes_given is None else program.stack(constants)
 
     def rescaled(self, level: float, unit: float) -> Member:
         """Return the member for labels ``level + unit y``."""
         return ConstantMember(level + unit * self.value)
 
 
-def _form(X: Floats, coef: Floats) -> Floats:
-    """Return ``X coef``, shape (n, m), added column by column: what a row gets is independent of the other rows.
-
-    In a matrix product it is not, in the last bit: its kernels take rows in blocks, and those left over in another way.
-    """
-    if len(X) == 1 and X.size:  # the same sums, in the same order
-        return np.add.accumulate(X[0][:, None] * coef, axis=0)[-1:] + 0.0
-    out = np.zeros((len(X), coef.shape[1]))
-    for column, weights in zip(X.T, coef, strict=True):
-        out += column[:, None] * weights
-    return out
+def _forms(program: Program, X: Sequence[int], coef: Floats, shift: Floats) -> list[int]:
+    """Write ``X coef + shift``, added column by column: what a row gets is independent of the other rows."""
+    return [
+        program.add("add", program.dot(X, weights), program.constant(one))
+        for weights, one in zip(coef.T, shift.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +161,9 @@ class LinearMember(Member):
         """Number of classes of the link; None for one number."""
         return _classes_of(self.intercept, self.link)
 
-    def predict(self, X: Floats) -> Floats:
-        """Return the linked linear form of each row."""
-        return _linked(_form(X, self.coef) + self.intercept, self.link)
+    def write(self, program: Program, X: Sequence[int]) -> int:
+        """Write the linked linear form."""
+        return _linked(program, _forms(program, X, self.coef, self.intercept), self.link)
 
     def rescaled(self, level: float, unit: float) -> Member:
         """Return the member for labels ``level + unit y``; an exponential has no level."""
@@ -224,9 +229,19 @@ class TreesMember(Member):
         """Number of classes of the link; None for one number."""
         return _classes_of(self.baseline, self.link)
 
-    def predict(self, X: Floats) -> Floats:
-        """Return the linked sums of the trees; NaN in X is a missing number."""
-        return _linked(self._sums_of_row(X[0]) if len(X) == 1 else self.sums(X), self.link)
+    def write(self, program: Program, X: Sequence[int]) -> int:
+        """Write the linked sums of the trees."""
+        return _linked(program, self._sums(program, X), self.link)
+
+    def _sums(self, program: Program, X: Sequence[int]) -> list[int]:
+        """Write the sums, trees added in the order they were fitted in."""
+        each = enumerate(self.baseline.tolist())
+        roots = [(self.roots[self.classes == k].tolist(), start) for k, start in each]
+        return [program.add("trees", *X, **tree_settings(self.nodes, *one)) for one in roots]
+
+    def sums(self, X: Floats) -> Floats:
+        """Return the sums of the trees, shape (n, m), before the link."""
+        return on_matrix(lambda program, X: program.stack(self._sums(program, X)), X)
 
     def rescaled(self, level: float, unit: float) -> Member:
         """Return the member for labels ``level + unit y``; an exponential has no level."""
@@ -237,80 +252,18 @@ class TreesMember(Member):
             return replace(self, baseline=self.baseline + math.log(unit))
         return super().rescaled(level, unit)
 
-    def sums(self, X: Floats) -> Floats:
-        """Return the sums of the trees, shape (n, m), before the link."""
-        step = max(1, CHUNK // max(1, X.shape[1]))
-        return np.concatenate([self._sums(X[i : i + step]) for i in range(0, max(len(X), 1), step)])
-
-    def _sums(self, X: Floats) -> Floats:
-        """Return the sums of rows, shape (n, m), trees added in the order they were fitted in.
-
-        All rows take a step down a tree at a time. A missing number is never below a threshold, so it goes right. Where
-        the matrix has gaps, it is laid out twice, the second time with minus infinity for them, and nodes that send
-        missing numbers left look there.
-        """
-        nodes, out, gaps = self.nodes, np.tile(self.baseline, (len(X), 1)), np.isnan(X)
-        column = nodes["feature"].astype(np.intp)
-        if gaps.any():
-            column += X.shape[1] * nodes["missing_left"]
-            X = np.hstack([X, np.where(gaps, -np.inf, X)])
-        # right and left child of node i at 2 i and 2 i + 1
-        children = np.column_stack([nodes["right"], nodes["left"]]).astype(np.intp).ravel()
-        flat, starts = X.ravel(), np.arange(len(X)) * X.shape[1]
-        for root, k in zip(self.roots, self.classes, strict=True):
-            child = np.full(len(X), root, dtype=np.intp)
-            at = child - 1
-            while not np.array_equal(child, at):
-                at = child
-                left = flat.take(column.take(at) + starts) <= nodes["threshold"].take(at)
-                child = children.take(2 * at + left)
-            out[:, k] += nodes["value"].take(at)
-        return out
-
-    def _sums_of_row(self, x: Floats) -> Floats:
-        """Return the sums of one row, shape (1, m): one tree after the other, in plain numbers."""
-        entries = x.tolist()
-        entries += [-math.inf if entry != entry else entry for entry in entries]
-        out = self.baseline.tolist()
-        for k, root in self._nested:
-            node = root
-            while type(node) is tuple:
-                column, threshold, left, right = node
-                node = left if entries[column] <= threshold else right
-            out[k] += node
-        return np.array([out])
-
-    @cached_property
-    def _nested(self) -> list[tuple[int, Any]]:
-        """Each tree's sum and root: a leaf is its value, an inner node has column, threshold, left and right node.
-
-        A node that sends missing numbers left looks at a second copy of the columns, as :meth:`_sums` does.
-        """
-        nodes = self.nodes
-        column = (nodes["feature"] + self.features * nodes["missing_left"].astype(np.int64)).tolist()
-        threshold, value = nodes["threshold"].tolist(), nodes["value"].tolist()
-        left, right = nodes["left"].tolist(), nodes["right"].tolist()
-        levels = [[at for at in self.roots.tolist() if left[at] != at]]
-        while levels[-1]:
-            below = (child for at in levels[-1] for child in (left[at], right[at]))
-            levels.append([child for child in below if left[child] != child])
-        made: list[Any] = value
-        for level in reversed(levels):
-            for at in level:
-                made[at] = (column[at], threshold[at], made[left[at]], made[right[at]])
-        return [(k, made[root]) for k, root in zip(self.classes.tolist(), self.roots.tolist(), strict=True)]
-
 
 @dataclass(frozen=True, eq=False)
 class NetworkMember(Member):
-    """A network with one hidden layer: ``sigmoid(max(X hidden + hidden_bias, 0) out + out_bias)``."""
+    """A network with one hidden layer: ``link(max(X hidden + hidden_bias, 0) out + out_bias)``."""
 
     kind: ClassVar[str] = "network"
     parts: ClassVar[Mapping[str, Part]] = {
+        "link": LINK,
         "hidden": Array("<f8", (None, "hidden")),
         "hidden_bias": Array("<f8", ("hidden",)),
-        "out": Array("<f8", ("hidden",)),
-        "out_bias": Array("<f8", (1,)),
+        "out": Array("<f8", ("hidden", "sums")),
+        "out_bias": Array("<f8", ("sums",)),
     }
 
     hidden: Floats
@@ -318,7 +271,13 @@ class NetworkMember(Member):
     """Shapes (d, h) and (h,)."""
     out: Floats
     out_bias: Floats
-    """Shapes (h,) and (1,)."""
+    """Shapes (h, m) and (m,)."""
+    link: Link
+
+    @property
+    def sound(self) -> bool:
+        """Whether the link has as many sums as it needs."""
+        return _are_sums(self.out_bias, self.link)
 
     @property
     def width(self) -> int | None:
@@ -327,50 +286,14 @@ class NetworkMember(Member):
 
     @property
     def classes_given(self) -> int | None:
-        """None: it gives one probability."""
-        return None
+        """Number of classes of the link; None for one number."""
+        return _classes_of(self.out_bias, self.link)
 
-    def predict(self, X: Floats) -> Floats:
-        """Return the probability of each row."""
-        return _linked(self._sums(X, self.out[:, None]), "sigmoid")
-
-    def _sums(self, X: Floats, out: Floats) -> Floats:
-        """Return the sums of the last layer, shape (n, m), of weights ``out``, (h, m)."""
-        step = max(1, CHUNK // (8 * len(out)))
-        sums = []
-        for i in range(0, max(len(X), 1), step):
-            inner = np.maximum(_form(X[i : i + step], self.hidden) + self.hidden_bias, 0.0)
-            sums.append(_form(inner, out))
-        return np.concatenate(sums) + self.out_bias
-
-
-@dataclass(frozen=True, eq=False)
-class ClassNetworkMember(NetworkMember):
-    """A network with one hidden layer: ``softmax(max(X hidden + hidden_bias, 0) out + out_bias)``.
-
-    ``out`` has the shape (h, K), and ``out_bias`` (K,).
-    """
-
-    kind: ClassVar[str] = "class_network"
-    parts: ClassVar[Mapping[str, Part]] = {
-        **NetworkMember.parts,
-        "out": Array("<f8", ("hidden", "classes")),
-        "out_bias": Array("<f8", ("classes",)),
-    }
-
-    @property
-    def sound(self) -> bool:
-        """Whether there are classes."""
-        return self.out_bias.size > 0
-
-    @property
-    def classes_given(self) -> int | None:
-        """Number of classes whose probabilities a row gets."""
-        return self.out_bias.size
-
-    def predict(self, X: Floats) -> Floats:
-        """Return the probabilities of the classes, shape (n, K)."""
-        return _linked(self._sums(X, self.out), "softmax")
+    def write(self, program: Program, X: Sequence[int]) -> int:
+        """Write the linked sums of the hidden units."""
+        zero, sums = program.constant(0.0), _forms(program, X, self.hidden, self.hidden_bias)
+        inner = [program.add("maximum", one, zero) for one in sums]
+        return _linked(program, _forms(program, inner, self.out, self.out_bias), self.link)
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,6 +352,10 @@ class OnnxMember(Member):
             raise
         except Exception as error:  # of many kinds, of protobuf and of onnxruntime
             raise _unusable(error) from error
+
+    def write(self, program: Program, X: Sequence[int]) -> int:
+        """Write the graph as one step, which no other system has."""
+        return program.add("graph", *X, member=self)
 
     def predict(self, X: Floats) -> Floats:
         """Return what the graph gives of each row; a ModelError where it cannot be run or gives something else."""
@@ -492,27 +419,33 @@ def _are_trees(left: Ints, right: Ints, roots: Ints) -> bool:
     return not level.size
 
 
-def _linked(sums: Floats, link: Link) -> Floats:
-    """Return what the link makes of sums of shape (n, m)."""
-    if link == "identity":
-        return np.ascontiguousarray(sums[:, 0])
-    if link == "exp":
-        return np.exp(np.minimum(sums[:, 0], HIGHEST))
-    if link == "shares":
-        return shares_of(sums)
-    from scipy.special import expit, softmax
-
-    if link == "softmax":
-        return np.asarray(softmax(sums, axis=1))
-    chance = expit(sums[:, 0])
-    return np.asarray(chance if link == "sigmoid" else np.stack([1.0 - chance, chance], axis=1))
-
-
-def shares_of(sums: Floats) -> Floats:
-    """Return sums of shape (n, m) moved into [0, 1]: shape (n,) for m = 1, else scaled to add up to 1, (n, m)."""
-    if sums.shape[1] == 1:
-        return np.clip(sums[:, 0], 0.0, 1.0)
-    shares = np.maximum(sums, 0.0)
-    total, out = shares.sum(axis=1, keepdims=True), np.full_like(shares, 1.0 / shares.shape[1])
-    np.divide(shares, total, out=out, where=total > 0.0)
-    return out
+def _linked(program: Program, sums: Sequence[int], link: Link) -> int:
+    """Write what the link makes of sums: a number, or the stack of the probabilities of classes."""
+    first, zero, one = sums[0], program.constant(0.0), program.constant(1.0)
+    match link:
+        case "identity":
+            return first
+        case "exp":
+            return program.add("exp", program.add("minimum", first, program.constant(HIGHEST)))
+        case "sigmoid":
+            return program.add("expit", first)
+        case "pair":
+            chance = program.add("expit", first)
+            return program.stack([program.add("subtract", one, chance), chance])
+        case "shares" if len(sums) == 1:
+            return program.clip(first, 0.0, 1.0)
+        case "shares":
+            parts = [program.add("maximum", each, zero) for each in sums]
+            total = program.total(parts)
+            empty = program.add("at_most", total, zero)
+            divisor = program.add("choose", empty, one, total)  # of all branches, some systems compute each
+            alike = program.constant(1.0 / len(parts))
+            divided = (program.add("divide", each, divisor) for each in parts)
+            return program.stack([program.add("choose", empty, alike, each) for each in divided])
+        case "softmax":
+            most = first
+            for each in sums[1:]:
+                most = program.add("maximum", most, each)
+            powers = [program.add("exp", program.add("subtract", each, most)) for each in sums]
+            total = program.total(powers)
+            return program.stack([program.add("divide", each, total) for each in powers])

@@ -1,9 +1,8 @@
 """One row, as a service asks for it: read from a dict with plain values and decided without Arrow and data frames.
 
-A row is decided here as it is among others, to the bit: by the same program, step by step in plain numbers, on a
-:class:`~fairfix.data.table.OneRow` instead of a table. What is not plain (a missing score, a group without training
-rows, a column that is not there, a value of another type) is left to the rules of all data, which know what to do and
-what to say.
+A row is decided here as it is among others, to the bit: by the same program, step by step in plain numbers. What is
+not plain (a missing score, a group without training rows, a column that is not there, a value of another type) is left
+to the rules of all data, which know what to do and what to say.
 """
 
 from __future__ import annotations
@@ -14,25 +13,63 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from fairfix.data.encoder import level_of
 from fairfix.data.merging import MISSING
 from fairfix.data.numeric_groups import band_names, pieces
 from fairfix.data.reading import Reading
 from fairfix.data.row_hash import draw_of, identity_of
-from fairfix.data.table import NotPlainError, OneRow
+from fairfix.models.array_interpreter import FUNCTIONS, as_it_comes, score_as
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.program import Plan, Rule, Step
-from fairfix.models.score_models import OfScorers
 from fairfix.models.standalone import Computed, Computing, compiled
-from fairfix.solvers.monotone import logit_of
 
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types of values that are read here as Arrow reads them; the numbers of numpy are turned into these."""
 
 LARGEST_WHOLE = 1 << 53
 """Whole numbers below it are floats as well, and fit into 64 bits."""
+
+
+class NotPlainError(Exception):
+    """A row has an entry that only the rules of all data can read, or refuse."""
+
+
+class OneRow:
+    """A row of plain values."""
+
+    __slots__ = ("_draw", "_draw_for", "entries", "levels", "score")
+
+    def __init__(
+        self,
+        levels: tuple[str, ...],
+        score: float | None,
+        entries: Mapping[str, Any],
+        draw_for: Callable[[Mapping[str, Any]], float],
+    ) -> None:
+        """Take the levels of the row's cell, its score, its values by column, and what draws."""
+        self.levels, self.score, self.entries = levels, score, entries
+        self._draw_for, self._draw = draw_for, math.nan
+
+    def draw(self) -> float:
+        """Return the row's draw."""
+        if not self.is_drawn:
+            self._draw = self._draw_for(self.entries)
+        return self._draw
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether somebody has asked for the draw."""
+        return self._draw == self._draw
+
+    def number(self, name: str) -> float:
+        """Return the entry of a feature of numbers, NaN where it is missing."""
+        entry = self.entries[name]
+        if entry is None:
+            return math.nan
+        if type(entry) is str or math.isinf(entry):
+            raise NotPlainError
+        return float(entry)
 
 
 class RowRule:
@@ -65,17 +102,9 @@ class RowRule:
 
     @classmethod
     def of(cls, repaired: Any) -> RowRule | None:
-        """Return the rule of a repaired predictor; None where it gives classes, or looks at more than plain values.
-
-        The latter is a model file, and a predictor that reads feature columns in a way of its own.
-        """
+        """Return the rule of a repaired predictor; None where it gives classes, or needs a model file or vectors."""
         predictor = repaired.predictor
-        if repaired.base["kind"] == "file" or predictor.classes:
-            return None
-        if not (
-            isinstance(predictor, OfScorers)
-            or {*predictor.features} == {*predictor.memberships, *(one.column for one in predictor.scales)}
-        ):
+        if repaired.base["kind"] == "file" or predictor.classes or predictor.vectors:
             return None
         names = repaired.required, tuple(repaired.output.names)
         return cls(predictor, repaired.reading, *names, repaired.identity, repaired.key)
@@ -96,24 +125,24 @@ class RowRule:
             raise NotPlainError
         if self.id is not None and not (self.id not in row or type(row[self.id]) in (str, int)):
             raise NotPlainError
-        table = self._table(row)
+        one = self._one(row)
         if self._rule is None:
             self._rule = row_function(self.predictor.compiled_rule, self.reading)
-        result = float(self._rule(table))
+        result = float(self._rule(one))
         if not (0.0 <= result <= 1.0 if self.chance else math.isfinite(result)):
             raise NotPlainError
         added: dict[str, Any] = {self.output[0]: result}
-        drawn = table.is_drawn
+        drawn = one.is_drawn
         if self.gives == "decision":
             drawn = 0.0 < result < 1.0
-            added["decision"] = int(self._draw(table) < result) if drawn else int(result >= 1.0)
+            added["decision"] = int(one.draw() < result) if drawn else int(result >= 1.0)
         elif self.cut is not None:
             added["decision"] = int(result >= self.cut)
         added["randomized"] = drawn
         return {**data, **added}
 
-    def _table(self, row: Mapping[str, Any]) -> OneRow:
-        """Return the row as a table."""
+    def _one(self, row: Mapping[str, Any]) -> OneRow:
+        """Return the row with its levels and its score."""
         levels, score = tuple([self._level(name, row[name]) for name in self.keys]), None
         if self.score is not None:
             score = row[self.score]
@@ -122,7 +151,7 @@ class RowRule:
             score = float(score)
             if not (self.least <= score <= self.most and math.isfinite(score)):
                 raise NotPlainError
-        return OneRow(self.reading, levels, score, row, self._draw)
+        return OneRow(levels, score, row, self._draw)
 
     def _level(self, name: str, value: Any) -> str:
         """Return the level of a column of groups."""
@@ -135,9 +164,8 @@ class RowRule:
             return str(names[places[bisect_right(cuts, value)]])
         return level_of(value, self.reading.merge.get(name))
 
-    def _draw(self, table: OneRow) -> float:
+    def _draw(self, row: Mapping[str, Any]) -> float:
         """Return the draw of the row."""
-        row = table.entries
         if any(type(row[name]) is str for name in self.numbers):
             raise NotPlainError
         if any(type(row[name]) in (int, float) for name in self.truths):
@@ -145,8 +173,11 @@ class RowRule:
         return draw_of(identity_of([row[name] for name in self.identity]), self.key)
 
 
-def row_function(rule: Rule, reading: Reading) -> Callable[[OneRow], float]:
-    """Return what gives the result of a rule for a row, computing no branch of a ``select`` but the row's own."""
+def row_function(rule: Rule, reading: Reading) -> Callable[[OneRow], Any]:
+    """Return what gives the result of a rule for a row, a number or a list of them.
+
+    It computes no branch of a ``select`` but the row's own.
+    """
 
     def input_of(step: Mapping[str, Any]) -> Computing | None:
         return _input(rule.steps[step["number"]], reading)
@@ -171,11 +202,11 @@ def row_function(rule: Rule, reading: Reading) -> Callable[[OneRow], float]:
 
     order = in_order(rule.plan)
 
-    def result(row: OneRow) -> float:
+    def result(row: OneRow) -> Any:
         computed: Computed = {}
         for i, compute in order:
             computed[i] = compute(computed, row)
-        return float(computed[rule.result])
+        return computed[rule.result]
 
     return result
 
@@ -184,23 +215,32 @@ def _input(step: Step, reading: Reading) -> Computing | None:
     """Return what computes a step that looks at a row, or has no form in plain Python that is that of arrays."""
     own = step.settings
     match step.operation:
-        case "score":
-            return lambda _, row: row.score
-        case "ranking":
-            return lambda _, row: row.own_ranking
+        case "score" | "ranking" | "probability" | "log_odds":
+            return _of_score(step.operation, reading)
         case "number":
             return lambda _, row: row.number(own["column"])
+        case "level":
+            places, merged = {level: i for i, level in enumerate(own["levels"])}, own.get("merged")
+            return lambda _, row: places.get(level_of(row.entries[own["column"]], merged), -1)
         case "draw":
-            return lambda _, row: row.draw_alone()
+            return lambda _, row: row.draw()
         case "group":
             at = [reading.columns.cell_keys.index(name) for name in own["columns"]]
             places = {level: k for k, level in enumerate(own["levels"], 1)}
             return lambda _, row: places.get(tuple([row.levels[i] for i in at]), 0)
         case "scorer":
-            one, k = own["scorer"], own["of_class"]
-            return lambda _, row: one.of_row(row) if k is None else row.once(one)[0, k]
+            inner = row_function(own["scorer"].rule, reading)
+            return lambda _, row: inner(row)
+        case "graph":
+            member = own["member"]
+            return lambda computed, _: member.predict(np.array([[computed[i] for i in step.of]]))[0]
+        case "stack":
+            return lambda computed, _: [computed[i] for i in step.of]
+        case "pick":
+            (several,), place = step.of, own["place"]
+            return lambda computed, _: computed[several][place]
         case "exp" | "log" | "expit" | "score_logit":
-            function, (x,) = _FUNCTIONS[step.operation], step.of
+            function, (x,) = FUNCTIONS[step.operation], step.of
             return lambda computed, _: float(function(computed[x]))
         case "select":
             return _never
@@ -208,13 +248,14 @@ def _input(step: Step, reading: Reading) -> Computing | None:
             return None
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "exp": np.exp,
-    "log": np.log,
-    "expit": expit,
-    "score_logit": logit_of,
-}
-"""Functions whose last bits are those of numpy."""
+def _of_score(operation: str, reading: Reading) -> Computing:
+    """Return what computes the score of a row as an operation takes it."""
+    plain = reading.score_scale == "probability"
+    if as_it_comes(operation, reading) or (plain and operation == "probability"):
+        return lambda _, row: row.score
+    if plain and operation == "ranking":
+        return lambda _, row: 2.0 * row.score - 1.0
+    return lambda _, row: float(score_as(operation, np.array([row.score]), reading)[0])
 
 
 def _never(computed: Computed, row: OneRow) -> Any:

@@ -27,8 +27,15 @@ Rules also have steps that exports write as several of these (:mod:`fairfix.mode
 =================  =================================================================================================
 ``score``          the score as it comes
 ``ranking``        ``2 p - 1`` of the score's probability ``p``, or a raw score as it is
+``probability``    the score as a probability, or a label's prediction as it is
+``log_odds``       the log-odds of that probability, or a raw score as it is
 ``group``          1 plus the place of the row's group among ``levels`` of ``columns``; 0 for any other group
-``scorer``         the score of ``scorer``, or its entry ``of_class``
+``entry``          the entry of a vector of ``width`` numbers at a ``place``
+``column``         the entry of a row of a matrix at a ``place``
+``scorer``         what ``scorer`` gives: a score, or probabilities of classes
+``graph``          the same of ``member``, which runs a graph of ONNX, from the steps
+``stack``          the steps together, as probabilities of classes are
+``pick``           what is at a ``place`` of those
 ``expit``          ``1 / (1 + exp(-x))``
 ``score_logit``    the log-odds of a score ``2 p - 1``, within +-:data:`LARGEST_LOGIT`
 ``select``         the step after the first one that the first one numbers; no other is computed for the row
@@ -53,8 +60,6 @@ if TYPE_CHECKING:
     from fairfix.solvers.piecewise import Piecewise
 
 Floats = npt.NDArray[np.float64]
-
-LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +186,15 @@ class Program:
 
     def scorer(self, one: Scorer) -> int:
         """Return the step of the score of a scorer of one number."""
-        return self.add("scorer", scorer=one, of_class=None)
+        return self.add("scorer", scorer=one)
 
     def class_scores(self, one: Scorer) -> list[int]:
         """Return the steps of a scorer's probabilities of its classes."""
-        return [self.add("scorer", scorer=one, of_class=k) for k in range(one.classes_given or 0)]
+        return [self.add("pick", self.scorer(one), place=k) for k in range(one.classes_given or 0)]
+
+    def stack(self, steps: Sequence[int]) -> int:
+        """Return the step of several together."""
+        return self.add("stack", *steps)
 
     def select(self, place: int, branches: Sequence[int]) -> int:
         """Return the step that gives the branch of a number, counted from 0."""
@@ -223,8 +232,8 @@ def tree_settings(
     A walk begins at a root. At a node it goes to ``left`` where the feature's number is at most ``threshold``, or is
     missing and ``missing_left``, else to ``right``; a leaf is its own child, and has a ``value``.
     """
-    own = {name: np.asarray(nodes[name]) for name in ("feature", "left", "right", "value", "missing_left")}
-    own["threshold"] = np.clip(nodes["threshold"], -LARGEST, LARGEST)
+    names = ("feature", "threshold", "left", "right", "value", "missing_left")
+    own = {name: np.asarray(nodes[name]) for name in names}
     return {"start": float(start), "roots": [int(root) for root in roots], **own}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -33,12 +34,12 @@ from fairfix.data.codec import (
 )
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.reading import Reading, from_ranking
-from fairfix.data.table import OneRow, Table
+from fairfix.data.table import Table
 from fairfix.models.array_interpreter import TableInputs, run
-from fairfix.models.features import Feature, Features
+from fairfix.models.features import Feature, FeatureInputs, Features
 from fairfix.models.members import Member
 from fairfix.models.predictors import CURVES, GROUPS, OfCurves, OfGroups, RepairedPredictor, decided
-from fairfix.models.program import Program
+from fairfix.models.program import Program, Rule
 from fairfix.models.spline_basis import KINDS
 from fairfix.solvers.piecewise import Piecewise
 from fairfix.solvers.quantile_matching import EDGE, Levels, Tube
@@ -58,19 +59,23 @@ class Scorer:
 
     def __call__(self, table: Table) -> Floats:
         """Return the score of each row, shape (n,), or probabilities of classes, shape (n, K)."""
-        if self.member is None:
-            score = table.rows.score
-            assert score is not None
-            out = score if table.reading.task == "regression" else table.probability
-        else:
-            out = self.member.predict(self.features.matrix(table, gaps=self.member.sees_gaps))
-        return self.bounded(out)
+        return run(self.rule, FeatureInputs(table), len(table))
 
-    def of_row(self, row: OneRow) -> float:
-        """Return the score of a single row."""
-        if self.member is None and self.bounds is None and row.score is not None:
-            return row.score if row.reading.task == "regression" else row.own_probability
-        return float(self(row)[0])
+    @cached_property
+    def rule(self) -> Rule:
+        """The scorer as a program."""
+        program = Program()
+        if self.member is None:
+            out = program.add("probability")
+        else:
+            out = self.member.write(program, self.features.write(program, gaps=self.member.sees_gaps))
+        if self.bounds is not None:
+            if (many := self.classes_given) is None:
+                out = program.clip(out, *self.bounds)
+            else:
+                each = (program.add("pick", out, place=k) for k in range(many))
+                out = program.stack([program.clip(one, *self.bounds) for one in each])
+        return program.rule(out)
 
     @property
     def classes_given(self) -> int | None:

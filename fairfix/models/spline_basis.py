@@ -6,7 +6,7 @@ basis is kept in the member, so that it takes a matrix as any other does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,8 @@ import numpy as np
 
 from fairfix.data.codec import Array, Inner, Part, Setting, whole
 from fairfix.data.counts import Floats, Ints
-from fairfix.models.members import LinearMember, Member, TreesMember
+from fairfix.models.members import LinearMember, Member, TreesMember, on_matrix
+from fairfix.models.program import Program
 
 LINEAR: Mapping[str, Part] = LinearMember.parts
 
@@ -85,14 +86,15 @@ class Splines:
 
     def expand(self, X: Floats) -> Floats:
         """Return the matrix with its splined columns between their ends, and after them the curves, (n, d + C M)."""
-        many, each = len(self.column), self.curves.shape[1]
-        out = np.empty((X.shape[1] + many * each, len(X)))
-        out[: X.shape[1]] = X.T
-        for i, column in enumerate(self.column.tolist()):
-            out[column] = np.minimum(np.maximum(out[column], self.ends[i, 0]), self.ends[i, 1])
-            first = X.shape[1] + i * each
-            out[first : first + each] = curves_at(self.knots[i], self.curves[i], out[column])
-        return out.T
+        return on_matrix(lambda program, X: program.stack(self.write(program, X)), X)
+
+    def write(self, program: Program, X: Sequence[int]) -> list[int]:
+        """Write the columns of the expanded matrix."""
+        out, more = [*X], list[int]()
+        for column, t, ends, curves in zip(self.column, self.knots, self.ends, self.curves, strict=True):
+            x = out[column] = program.clip(X[column], float(ends[0]), float(ends[1]))
+            more += write_curves(program, t, curves, x)
+        return [*out, *more]
 
 
 def knots_of(value: Floats, mass: Floats) -> Floats:
@@ -125,7 +127,7 @@ def _uncorrelated(knots: Floats, value: Floats, mass: Floats) -> Floats | None:
         raw[2 + j, 3 + j] = 1.0 / span
         raw[2 + j, 3 + many - 2] = -(t[-1] - t[j]) / (last * span)
         raw[2 + j, 2] = 3.0 * (t[-1] - t[j]) * (t[-2] - t[j]) / span
-    rows = np.sqrt(mass / mass.sum())[:, None] * curves_at(knots, raw, value).T
+    rows = np.sqrt(mass / mass.sum())[:, None] * curves_at(knots, raw, value)
     upper = np.linalg.qr(rows, mode="r")
     if not (np.abs(np.diag(upper)) > SHOWN * np.sqrt((rows**2).sum(axis=0))).all():
         return None
@@ -133,29 +135,24 @@ def _uncorrelated(knots: Floats, value: Floats, mass: Floats) -> Floats | None:
     return np.asarray((turned.T @ raw)[2:])
 
 
+def write_curves(program: Program, knots: Floats, curves: Floats, x: int) -> list[int]:
+    """Write curves, (M, 3 + K), at a value between the ends."""
+    last, zero = program.constant(float(knots[-1])), program.constant(0.0)
+    u = program.add("minimum", x, last)
+    terms = [u, program.add("maximum", program.add("subtract", x, last), zero)]
+    for knot in knots.tolist():
+        over = program.add("maximum", program.affine(u, 1.0, -knot), zero)
+        terms.append(program.add("multiply", program.add("multiply", over, over), over))
+    return [program.affine(program.dot(terms, one[1:]), 1.0, float(one[0])) for one in curves]
+
+
 def curves_at(knots: Floats, curves: Floats, x: Floats) -> Floats:
-    """Return curves, (M, 3 + K), at values between the ends, shape (n,): shape (M, n)."""
-    u, beyond = np.minimum(x, knots[-1]), np.maximum(x - knots[-1], 0.0)
-    out = curves[:, :1] + curves[:, 1:2] * u + curves[:, 2:3] * beyond
-    for k, knot in enumerate(knots):
-        over = np.maximum(u - knot, 0.0)
-        out += curves[:, 3 + k : 4 + k] * (over * over * over)
-    return np.asarray(out)
-
-
-class OfBasis(Member):
-    """A member that is linear in what a basis makes of a matrix."""
-
-    linear: LinearMember
-
-    @property
-    def classes_given(self) -> int | None:
-        """Number of classes of the link; None for one number."""
-        return self.linear.classes_given
+    """Return curves, (M, 3 + K), at values between the ends, shape (n,): shape (n, M)."""
+    return on_matrix(lambda program, X: program.stack(write_curves(program, knots, curves, X[0])), x[:, None])
 
 
 @dataclass(frozen=True, eq=False)
-class SplinesMember(OfBasis):
+class SplinesMember(Member):
     """``link([X, curves of X] coef + intercept)``."""
 
     kind: ClassVar[str] = "splines"
@@ -195,16 +192,21 @@ class SplinesMember(OfBasis):
         """Number of columns of the matrix."""
         return self.features
 
-    def predict(self, X: Floats) -> Floats:
-        """Return the linked linear form of each row."""
-        return self.linear.predict(self.splines.expand(X))
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes of the link; None for one number."""
+        return self.linear.classes_given
+
+    def write(self, program: Program, X: Sequence[int]) -> int:
+        """Write the linked linear form."""
+        return self.linear.write(program, self.splines.write(program, X))
 
 
 SUM_OF_TREES: Mapping[str, Part] = {name: part for name, part in TreesMember.parts.items() if name != "link"}
 
 
 @dataclass(frozen=True, eq=False)
-class BoostedMember(OfBasis):
+class BoostedMember(Member):
     """``link([X, sum of trees of X] coef + intercept)``."""
 
     kind: ClassVar[str] = "boosted"
@@ -230,9 +232,14 @@ class BoostedMember(OfBasis):
         """Number of columns of the matrix."""
         return self.trees.features
 
-    def predict(self, X: Floats) -> Floats:
-        """Return the linked linear form of each row."""
-        return self.linear.predict(np.column_stack([X, self.trees.predict(X)]))
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes of the link; None for one number."""
+        return self.linear.classes_given
+
+    def write(self, program: Program, X: Sequence[int]) -> int:
+        """Write the linked linear form."""
+        return self.linear.write(program, [*X, self.trees.write(program, X)])
 
 
 KINDS: Mapping[str, Any] = Member.kinds

@@ -114,7 +114,21 @@ def _computing(step: Mapping[str, Any]) -> Computing:
             numbers = [NAN if one is None else one for one in step["numbers"]]
             return lambda v, _: numbers[int(v[i])]
         case "trees":
-            return lambda v, _: _trees(step, [v[one] for one in step["of"]])
+            trees = _nested(step)
+
+            def walked(v: Computed, _: Any) -> float:
+                entries = [v[one] for one in step["of"]]
+                entries += [-math.inf if entry != entry else entry for entry in entries]
+                total: float = step["start"]
+                for root in trees:
+                    node = root
+                    while type(node) is tuple:
+                        column, threshold, left, right = node
+                        node = left if entries[column] <= threshold else right
+                    total += node
+                return total
+
+            return walked
         case "exp" | "log" | "is_missing":
             function = {"exp": math.exp, "log": math.log, "is_missing": math.isnan}[operation]
             return lambda v, _: function(v[i])
@@ -142,16 +156,21 @@ _OPERATORS: Mapping[str, Callable[[float, float], Any]] = {
 }
 
 
-def _trees(step: Mapping[str, Any], of: list[Any]) -> float:
-    total: float = step["start"]
-    for root in step["roots"]:
-        at = root
-        while step["left"][at] != at:
-            entry = of[step["feature"][at]]
-            left = step["missing_left"][at] if math.isnan(entry) else entry <= step["threshold"][at]
-            at = step["left"][at] if left else step["right"][at]
-        total += step["value"][at]
-    return total
+def _nested(step: Mapping[str, Any]) -> list[Any]:
+    """Return each tree's root: a leaf is its value, an inner node has column, threshold, left and right node.
+
+    A node that sends missing numbers left looks at a second copy of the columns, which has minus infinity for them.
+    """
+    left, right, made, width = step["left"], step["right"], list(step["value"]), len(step["of"])
+    levels = [[at for at in step["roots"] if left[at] != at]]
+    while levels[-1]:
+        below = (child for at in levels[-1] for child in (left[at], right[at]))
+        levels.append([child for child in below if left[child] != child])
+    for level in reversed(levels):
+        for at in level:
+            column = step["feature"][at] + width * step["missing_left"][at]
+            made[at] = (column, step["threshold"][at], made[left[at]], made[right[at]])
+    return [made[root] for root in step["roots"]]
 
 
 # ---------------------------------------------------------------------- the draw of a row

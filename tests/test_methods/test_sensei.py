@@ -662,16 +662,22 @@ def test_a_damaged_rule_is_refused(which: int) -> None:
 
 def test_a_damaged_network_is_refused() -> None:
     """Shapes, types and finite weights."""
-    good = {"hidden": np.ones((2, 3)), "hidden_bias": np.ones(3), "out": np.ones(3), "out_bias": np.ones(1)}
-    assert NetworkMember.from_state({}, good).predict(np.ones((1, 2))).shape == (1,)
+    good = {
+        "hidden": np.ones((2, 3)),
+        "hidden_bias": np.ones(3),
+        "out": np.ones((3, 1)),
+        "out_bias": np.ones(1),
+    }
+    link = {"link": "sigmoid"}
+    assert NetworkMember.from_state(link, good).predict(np.ones((1, 2))).shape == (1,)
     for part, value in (
         ("hidden", np.ones(3)),
-        ("out", np.ones(2)),
+        ("out", np.ones((2, 1))),
         ("out_bias", np.array([np.nan])),
         ("hidden_bias", np.ones(3, dtype=np.float32)),
     ):
         with pytest.raises(ArtifactError):
-            NetworkMember.from_state({}, {**good, part: value})
+            NetworkMember.from_state(link, {**good, part: value})
 
 
 # ---------------------------------------------------------------------- in a shell

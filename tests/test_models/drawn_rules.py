@@ -110,8 +110,13 @@ def member(rng: Rng, own: Features, classes: int) -> Member:
         if way == 0:
             return ConstantMember(rng.random(1))
         if way == 1:
-            out = (rng.normal(size=(width, 5)), rng.normal(size=5), rng.normal(size=5), rng.normal(size=1))
-            return NetworkMember(*out)
+            out = (
+                rng.normal(size=(width, 5)),
+                rng.normal(size=5),
+                rng.normal(size=(5, 1)),
+                rng.normal(size=1),
+            )
+            return NetworkMember(*out, "sigmoid")
         if way == 2:
             return trees(rng, width - 1, 1, rng.choice(["sigmoid", "shares", "identity"]))
         return LinearMember(rng.normal(size=(width, 1)), rng.normal(size=1), "sigmoid")

@@ -43,8 +43,7 @@ MEASURED = 2000
 
 def network_of(member: NetworkMember) -> Network:
     """Return the network of a member."""
-    out = member.out.reshape(member.hidden_bias.size, -1)
-    return Network(member.hidden, member.hidden_bias, out, member.out_bias)
+    return Network(member.hidden, member.hidden_bias, member.out, member.out_bias)
 
 
 @dataclass(frozen=True, eq=False)

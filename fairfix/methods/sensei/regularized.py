@@ -37,7 +37,7 @@ from fairfix.methods.sensei.radius_certificate import Moves, network_of
 from fairfix.methods.sensei.sensitive_subspace import rows_of_pairs, span_of
 from fairfix.models.features import Features
 from fairfix.models.learners import dealt, hashed, placed
-from fairfix.models.members import ClassNetworkMember, LinearMember, Member, NetworkMember
+from fairfix.models.members import LinearMember, Member, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import Scorer
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
@@ -330,12 +330,7 @@ class Network(Regularized):
                 Quantity("regularizer at most", bound.upper, f"{where}, by a bound for all plans"),
                 Quantity("regularizer in training", bound.trained, f"{where}, by the steps of the training"),
             ]
-        hidden_layer = net.W1, net.b1
-        member = (
-            ClassNetworkMember(*hidden_layer, net.W2, net.b2)
-            if data.classes
-            else NetworkMember(*hidden_layer, net.W2[:, 0], net.b2)
-        )
+        member = NetworkMember(net.W1, net.b1, net.W2, net.b2, "softmax" if data.classes else "sigmoid")
         return member, FitTrace(
             converged, fit.steps, fit.objective, notes=tuple(notes), quantities=tuple(quantities)
         )

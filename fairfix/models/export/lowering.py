@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fairfix.data.codec import LARGEST
 from fairfix.data.merging import MISSING
 from fairfix.data.numeric_groups import band_names, pieces
 from fairfix.errors import UsageError
-from fairfix.models.features import LEAST_CHANCE, Feature
-from fairfix.models.members import HIGHEST, OnnxMember
-from fairfix.models.program import Program, Rule, Step, tree_settings
+from fairfix.models.array_interpreter import LEAST_CHANCE, as_it_comes
+from fairfix.models.members import OnnxMember
+from fairfix.models.program import Program, Rule, Step
 from fairfix.models.repaired import Repaired
-from fairfix.models.score_models import OfScorers, Scorer
+from fairfix.models.score_models import OfScorers
 from fairfix.solvers.monotone import LARGEST_LOGIT
 
 BELOW_1 = math.nextafter(1.0, 0.0)
@@ -77,24 +77,26 @@ class _Lowering:
         self.repaired, self.reading = repaired, repaired.reading
         self.uses_score = False
 
-    def of_rule(self, rule: Rule) -> int:
-        """Write a rule; return the step of its result."""
-        places: list[int] = []
+    def of_rule(self, rule: Rule) -> Any:
+        """Write a rule; return the step of its result, or those of several."""
+        places: list[Any] = []
         for step in rule.steps:
             places.append(self._lowered(step, [places[i] for i in step.of]))
         return places[rule.result]
 
-    def _lowered(self, step: Step, of: list[int]) -> int:
+    def _lowered(self, step: Step, of: list[Any]) -> Any:
         program, own = self.program, step.settings
         match step.operation:
-            case "score":
-                return self.raw_score
-            case "ranking":
-                return self.raw_score if self.is_raw else program.affine(self.probability, 2.0, -1.0)
+            case "score" | "ranking" | "probability" | "log_odds":
+                return self.score_as(step.operation)
             case "group":
                 return self.code(own["columns"], own["levels"])
             case "scorer":
-                return self.scorer(own["scorer"])[own["of_class"] or 0]
+                return self.of_rule(own["scorer"].rule)
+            case "stack":
+                return of
+            case "pick":
+                return of[0][own["place"]]
             case "expit":
                 return self.expit(of[0])
             case "score_logit":
@@ -109,6 +111,9 @@ class _Lowering:
                     here = program.add("equal", place, program.constant(float(k)))
                     out = program.add("choose", here, branches[k], out)
                 return out
+            case "trees":  # other systems have no infinite numbers, and no row has one
+                finite = np.clip(own["threshold"], -LARGEST, LARGEST)
+                return program.add("trees", *of, **{**own, "threshold": finite})
             case _:
                 return program.add(step.operation, *of, **own)
 
@@ -117,7 +122,7 @@ class _Lowering:
         program, predictor = self.program, self.repaired.predictor
         if predictor.gives == "value" or self.reading.columns.score is None:
             assert isinstance(predictor, OfScorers)
-            score = self.scorer(predictor.scorers[0])[0]
+            score: int = self.of_rule(predictor.scorers[0].rule)
         else:
             score = self.raw_score
         if predictor.gives == "value":
@@ -134,10 +139,18 @@ class _Lowering:
         assert self.reading.columns.score is not None
         return self.program.number(self.reading.columns.score)
 
-    @property
-    def is_raw(self) -> bool:
-        """Whether the score stands for no probability."""
-        return self.reading.task == "regression" or self.reading.score_scale == "raw"
+    def score_as(self, operation: str) -> int:
+        """The score as an operation takes it."""
+        program = self.program
+        if as_it_comes(operation, self.reading):
+            return self.raw_score
+        if operation == "ranking":
+            return program.affine(self.probability, 2.0, -1.0)
+        if operation == "probability":
+            return self.probability
+        chance = program.clip(self.probability, LEAST_CHANCE, 1 - LEAST_CHANCE)
+        rest = program.add("subtract", program.constant(1.0), chance)
+        return program.add("log", program.add("divide", chance, rest))
 
     @property
     def probability(self) -> int:
@@ -193,132 +206,3 @@ class _Lowering:
         of_band = program.take([places.get(names[band], 0.0) for band in bands], piece)
         gone = program.constant(places.get(MISSING, 0.0))
         return program.add("choose", program.add("is_missing", entry), gone, of_band)
-
-    # ------------------------------------------------------------------ scorers
-
-    def scorer(self, one: Scorer) -> list[int]:
-        """The results of a scorer: one, or one per class."""
-        out = self._score(one)
-        return out if one.bounds is None else [self.program.clip(each, *one.bounds) for each in out]
-
-    def _score(self, one: Scorer) -> list[int]:
-        if one.member is None:
-            return [self.raw_score if self.reading.task == "regression" else self.probability]
-        program, kind, (own, arrays) = self.program, one.member.kind, one.member.state()
-        if kind == "constant":
-            return [program.constant(one) for one in arrays["value"].tolist()]
-        gaps = one.member.sees_gaps
-        X = [step for feature in one.features.columns for step in self._columns(feature, gaps=gaps)]
-        if kind == "splines":
-            X = self._splined(X, arrays)
-        if kind == "boosted":
-            roots, start = arrays["roots"].tolist(), float(arrays["baseline"][0])
-            X = [*X, program.add("trees", *X, **tree_settings(arrays, roots, start))]
-        if kind in ("linear", "splines", "boosted"):
-            sums = [
-                program.add("add", program.dot(X, weights), program.constant(shift))
-                for weights, shift in zip(arrays["coef"].T, arrays["intercept"].tolist(), strict=True)
-            ]
-            return self._linked(sums, own["link"])
-        if kind == "network":
-            zero = program.constant(0.0)
-            inner = [
-                program.add(
-                    "maximum", program.add("add", program.dot(X, weights), program.constant(bias)), zero
-                )
-                for weights, bias in zip(arrays["hidden"].T, arrays["hidden_bias"].tolist(), strict=True)
-            ]
-            return [
-                self.expit(
-                    program.affine(program.dot(inner, arrays["out"]), 1.0, float(arrays["out_bias"][0]))
-                )
-            ]
-        assert kind == "trees"
-        sums = []
-        for k, start in enumerate(arrays["baseline"].tolist()):
-            roots = arrays["roots"][arrays["classes"] == k].tolist()
-            sums.append(program.add("trees", *X, **tree_settings(arrays, roots, start)))
-        return self._linked(sums, own["link"])
-
-    def _splined(self, X: list[int], arrays: Mapping[str, npt.NDArray[Any]]) -> list[int]:
-        """The columns of a matrix, some between their ends, and their curves (:mod:`fairfix.models.spline_basis`)."""
-        program, zero, more = self.program, self.program.constant(0.0), list[int]()
-        own = (arrays[name] for name in ("column", "knots", "ends", "curves"))
-        for column, t, ends, curves in zip(*own, strict=True):
-            x = X[column] = program.clip(X[column], float(ends[0]), float(ends[1]))
-            last = program.constant(float(t[-1]))
-            u = program.add("minimum", x, last)
-            terms = [u, program.add("maximum", program.add("subtract", x, last), zero)]
-            for knot in t.tolist():
-                over = program.add("maximum", program.affine(u, 1.0, -knot), zero)
-                terms.append(program.add("multiply", program.add("multiply", over, over), over))
-            more += [program.affine(program.dot(terms, one[1:]), 1.0, float(one[0])) for one in curves]
-        return [*X, *more]
-
-    def _linked(self, sums: list[int], link: str) -> list[int]:
-        program = self.program
-        if link == "identity":
-            return sums[:1]
-        if link == "exp":
-            return [program.add("exp", program.add("minimum", sums[0], program.constant(HIGHEST)))]
-        if link == "shares":
-            if len(sums) == 1:
-                return [program.clip(sums[0], 0.0, 1.0)]
-            zero = program.constant(0.0)
-            shares = [program.add("maximum", one, zero) for one in sums]
-            total = program.total(shares)
-            empty, whole = program.add("at_most", total, zero), program.constant(1.0)
-            divisor = program.add("choose", empty, whole, total)  # of all branches, some systems compute each
-            alike = program.constant(1.0 / len(shares))
-            return [
-                program.add("choose", empty, alike, program.add("divide", one, divisor)) for one in shares
-            ]
-        if link == "softmax":
-            most = sums[0]
-            for one in sums[1:]:
-                most = program.add("maximum", most, one)
-            powers = [program.add("exp", program.add("subtract", one, most)) for one in sums]
-            total = program.total(powers)
-            return [program.add("divide", one, total) for one in powers]
-        chance = self.expit(sums[0])
-        return (
-            [chance]
-            if link == "sigmoid"
-            else [program.add("subtract", program.constant(1.0), chance), chance]
-        )
-
-    def _columns(self, one: Feature, *, gaps: bool) -> list[int]:
-        """A feature's columns of the matrix."""
-        program, name = self.program, one.name
-        if one.levels:
-            texts = sorted({*one.levels, *one.same})
-            place = self.place(name, texts)
-            merged = [one.same[0] if text in one.same else text for text in texts]
-            return [
-                program.take([0.0, *(float(text == level) for text in merged)], place) for level in one.levels
-            ]
-        if one.kind == "score":
-            entry = self.raw_score if self.is_raw else self._log_odds()
-        else:
-            entry = program.add("number", column=name, kind=one.kind)
-        shifted = program.add("subtract", entry, program.constant(one.mean))
-        scaled = program.add("divide", shifted, program.constant(one.scale))
-        if one.kind == "score":
-            zero = program.constant(0.0)
-            return [
-                scaled,
-                *(program.add("maximum", program.affine(scaled, 1.0, -knot), zero) for knot in one.knots),
-            ]
-        if gaps:
-            return [scaled]
-        missing, zero = program.add("is_missing", scaled), program.constant(0.0)
-        filled = program.add("choose", missing, zero, scaled)
-        flag = program.add("choose", missing, program.constant(1.0), zero)
-        return [filled, flag] if one.missing else [filled]
-
-    def _log_odds(self) -> int:
-        program = self.program
-        chance = program.clip(self.probability, LEAST_CHANCE, 1 - LEAST_CHANCE)
-        return program.add(
-            "log", program.add("divide", chance, program.add("subtract", program.constant(1.0), chance))
-        )
