@@ -277,3 +277,8 @@ CODES: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Code -> what it means and what to do, for errors, for the verdicts of checks, and for notes and warnings."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's text, or its name where it has none."""
+    return [*str(error).strip().splitlines(), type(error).__name__][0]

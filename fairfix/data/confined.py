@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from fairfix.data.storage import FileLocation
-from fairfix.errors import DataError
+from fairfix.errors import DataError, first_line
 
 MEMORY = 3 << 30
 """Bytes of addresses that the process may take."""
@@ -104,7 +104,7 @@ def answer(reader: str, given: str) -> None:
     except MemoryError:
         reply = {"error": TOO_LARGE, "own": True}
     except BaseException as error:  # a panic of Rust is no Exception
-        first = [*str(error).strip().splitlines(), type(error).__name__][0]
+        first = first_line(error)
         reply = {"error": first, "own": False}
     out.write(json.dumps(reply).encode() + b"\n")
     if not reply and table is not None:

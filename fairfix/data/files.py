@@ -33,7 +33,7 @@ from fairfix.data.storage import FileLocation, content_of, uploaded
 from fairfix.data.targets import OPEN, check_links
 from fairfix.data.urls import EXAMPLE, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
-from fairfix.errors import ColumnError, DataError, UnreadableError, UsageError
+from fairfix.errors import ColumnError, DataError, UnreadableError, UsageError, first_line
 
 if TYPE_CHECKING:
     from fairfix.data.counts import Counts, Grid, Slice
@@ -345,7 +345,7 @@ def readable(place: FileLocation, kind: str) -> Iterator[None]:
     except MemoryError:  # Arrow's is one of its own errors too
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        first = [*str(error).strip().splitlines(), type(error).__name__][0]
+        first = first_line(error)
         # CSV has no types: those of columns without a role are what the beginning of the file looks like
         remedy = "; correct the value, or save the data as Parquet, which keeps types"
         if re.search(r"invalid value '[^']*\d,\d+'", first):
@@ -482,7 +482,7 @@ def _written(kind: type[FileSource], file: IO[bytes], name: Path, schema: pa.Sch
         try:
             yield
         except pa.ArrowException as error:
-            first = [*str(error).strip().splitlines(), type(error).__name__][0]
+            first = first_line(error)
             raise DataError(
                 f"{name} cannot be written as {kind.kind}: {first}; leave the column out of the data, or set "
                 "`output` to an Arrow or a Parquet file"

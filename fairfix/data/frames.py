@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from fairfix.data.files import BATCH_ROWS, FrameSource, Part, Source
 from fairfix.data.frame_columns import arrow_table
+from fairfix.data.typed import rebatched
 from fairfix.data.urls import hidden
 from fairfix.errors import ColumnError, DataError
 
@@ -50,22 +51,11 @@ class DatasetSource(Source):
 
         def batches() -> Iterator[pa.RecordBatch]:
             with fetched("dataset"):
-                yield from _whole(self._dataset.to_batches(columns=list(columns), batch_size=BATCH_ROWS))
+                yield from rebatched(
+                    self._dataset.to_batches(columns=list(columns), batch_size=BATCH_ROWS), BATCH_ROWS
+                )
 
         return [Part(self.name, batches)]
-
-
-def _whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches in batches of ``BATCH_ROWS``, since sums depend on where batches end."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= BATCH_ROWS:
-            *full, last = pa.Table.from_batches(waiting).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
-            yield from full
-            waiting = [last]
-    if waiting:
-        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
 
 
 def frame_source(data: Any) -> Source:

@@ -30,11 +30,6 @@ UNIT = re.compile(
 BRACKETS = re.compile(r"\(\s*([^()]+?)\s*\)")
 """A negative amount as accountants write it."""
 
-SUSPECT = re.compile(
-    rf"[1-9]\d{{0,2}}{THOUSANDS}\d{{3}}(?!\d)|\d\s*[%‰]|[$€£¥₹₩₺₽¢\u00a4]|[A-Z]{{3}}\s*[-+]?\d|\d\s*(?:[A-Z]{{3}}|kr)\b|\d,\d"
-)
-"""Text that may hold such numbers; most files have none, and nothing is looked at there."""
-
 MISSING = frozenset(
     (
         *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),

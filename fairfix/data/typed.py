@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -101,8 +100,8 @@ def asked_batches(
     batches: Iterable[pa.RecordBatch],
     types: Mapping[str, pa.DataType],
     where: str,
-    labels: Mapping[str, Labels] = MappingProxyType({}),
-    names: Collection[str] = (),
+    labels: Mapping[str, Labels],
+    names: Collection[str],
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches with texts as numbers where numbers are asked for, and labels where names are.
 
@@ -168,6 +167,20 @@ def labelled(column: pa.Array, labels: Labels) -> pa.Array:
     ]
     names = pa.array(texts, pa.string()).dictionary_encode()
     return pa.DictionaryArray.from_arrays(names.indices.take(coded.indices), names.dictionary)
+
+
+def with_labels(batch: pa.RecordBatch, labels: Mapping[str, Labels]) -> pa.RecordBatch:
+    """Return a batch, or a table, with the labels of values in its metadata."""
+    if not labels:
+        return batch
+    pairs = {name: list(each.items()) for name, each in labels.items()}
+    return batch.replace_schema_metadata({"labels": json.dumps(pairs, default=lambda number: number.item())})
+
+
+def labels_in(batch: pa.RecordBatch) -> dict[str, Labels]:
+    """Return the labels of values by column."""
+    kept = json.loads((batch.schema.metadata or {}).get(b"labels", b"{}"))
+    return {name: dict(pairs) for name, pairs in kept.items()}
 
 
 def unlabelled(column: pa.Array, labels: Labels) -> bool:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from fairfix.data.arrow_normalize import entries_of, texts_of
 from fairfix.data.canonical import canonical_text
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.duplicate_ids import may_repeat
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import require
 from fairfix.data.reading import Reading
@@ -89,8 +88,6 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
             f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows; fill it, leave these rows "
             "out, or name another column with `id`"
         )
-    if not may_repeat(whole.chunks):
-        return
     distinct = len(whole.unique())
     if distinct == len(whole):
         return

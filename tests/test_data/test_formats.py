@@ -27,7 +27,7 @@ from fairfix.data import confined
 from fairfix.data.encoder import group_codes
 from fairfix.data.files import file_kinds, open_source
 from fairfix.data.sources import json as json_lines
-from fairfix.data.sources import whole
+from fairfix.data.sources import typed_file
 from fairfix.data.typed import column_of, told_apart
 from fairfix.errors import ColumnError, DataError, UsageError
 from hypothesis import given, settings
@@ -377,7 +377,7 @@ def test_whole_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name in "ab":
         book(tmp_path / f"{name}.xlsx", one=ROWS)
     assert read(open_source(tmp_path)).num_rows == 4
-    monkeypatch.setattr(whole, "BYTES", 40)
+    monkeypatch.setattr(typed_file, "BYTES", 40)
     with pytest.raises(DataError, match="Parquet"):
         open_source(tmp_path)
 
@@ -388,7 +388,7 @@ def test_a_missing_extra_is_named(
 ) -> None:
     """The error has the command that installs it."""
     WAYS[name](people(20), tmp_path / name)
-    monkeypatch.setattr(whole, "find_spec", lambda module: None)
+    monkeypatch.setattr(typed_file, "find_spec", lambda module: None)
     with pytest.raises(DataError, match=re.escape(f"pip install 'fairfix[{extra}]'")):
         open_source(tmp_path / name)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from itertools import islice
 from typing import ClassVar
 
 import pyarrow as pa
 
 from fairfix.data import files
-from fairfix.data.files import FileSource, Part, readable, require
+from fairfix.data.files import readable
+from fairfix.data.sources.typed_file import TypedFile
 from fairfix.data.storage import FileLocation
-from fairfix.data.typed import asked_batches, parsed, told_apart
+from fairfix.data.typed import parsed, told_apart
 from fairfix.errors import DataError
 
 LONGEST = 16 << 20
@@ -35,32 +36,30 @@ Attributes = dict[str, bool]
 """Name -> whether it holds numbers."""
 
 
-class ArffSource(FileSource):
+class ArffSource(TypedFile):
     """One or more ARFF files with the same attributes."""
 
     kind = "ARFF"
     endings = (".arff",)
     signatures: ClassVar[tuple[tuple[int, bytes], ...]] = ((0, b"@relation"), (0, b"@RELATION"))
+    typed_columns = True
 
-    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
-        super().__init__(places, name)
-        self._attributes: dict[FileLocation, Attributes] = {}
-        for place in places:
-            with _opened(place) as lines:
-                self._attributes[place] = _header(lines, place)
-        first = self._attributes[places[0]]
-        self.schema = pa.schema(
-            {one: pa.float64() if numeric else pa.string() for one, numeric in first.items()}
-        )
-        self.about_rows = sum(place.size or 0 for place in places) // 100  # bytes of a row, roughly
-
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return one part per file, since text has no places to start from."""
-        out = []
-        for place in self.places:
-            require(columns, list(self._attributes[place]), f"{place.name} (of {self.name})")
-            out.append(Part(place.name, partial(_read, place, list(columns), types or {})))
-        return out
+    def chunks(self, place: FileLocation, wanted: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the values of attributes, which are texts or numbers."""
+        with _opened(place) as lines:
+            attributes, before = _header(lines, place), 0
+            names = list(attributes) if wanted is None else wanted.names
+            places = [(one, at) for at, one in enumerate(attributes) if one in names]
+            more = True
+            while more:
+                few = enumerate(islice(lines, files.BATCH_ROWS), before + 1)
+                rows = [_entries(line, len(attributes), place, row) for row, line in few]
+                arrays = [
+                    _array([row[at] for row in rows], one, attributes[one], place, before)
+                    for one, at in places
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, [one for one, _ in places])
+                before, more = before + len(rows), len(rows) == files.BATCH_ROWS
 
 
 @contextmanager
@@ -111,34 +110,6 @@ def _header(lines: Iterator[str], place: FileLocation) -> Attributes:
 
 def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
-
-
-def _read(
-    place: FileLocation, columns: list[str], types: Mapping[str, pa.DataType]
-) -> Iterator[pa.RecordBatch]:
-    return asked_batches(_batches(place, columns), types, place.name)
-
-
-def _batches(place: FileLocation, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with _opened(place) as lines:
-        attributes = _header(lines, place)
-        names, before = list(attributes), 0
-        rows: list[list[str | None]] = []
-        wanted = [(name, names.index(name)) for name in columns]
-
-        def batch() -> pa.RecordBatch:
-            arrays = [
-                _array([row[at] for row in rows], name, attributes[name], place, before)
-                for name, at in wanted
-            ]
-            return pa.RecordBatch.from_arrays(arrays, columns)
-
-        for line in lines:
-            rows.append(_entries(line, len(names), place, before + len(rows) + 1))
-            if len(rows) == files.BATCH_ROWS:
-                yield batch()
-                before, rows = before + len(rows), []
-        yield batch()
 
 
 def _entries(line: str, many: int, place: FileLocation, row: int) -> list[str | None]:

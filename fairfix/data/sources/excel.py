@@ -11,11 +11,10 @@ from zipfile import ZipFile, is_zipfile
 import pyarrow as pa
 
 from fairfix.data.canonical import canonical
-from fairfix.data.confined import BYTES, TOO_LARGE, read_confined
+from fairfix.data.confined import BYTES, TOO_LARGE
 from fairfix.data.names import did_you_mean
-from fairfix.data.sources.whole import WholeFile
-from fairfix.data.storage import FileLocation
-from fairfix.data.typed import Labels, column_of, told_apart, whole
+from fairfix.data.sources.typed_file import WholeFile
+from fairfix.data.typed import column_of, told_apart, whole
 from fairfix.errors import DataError
 
 TITLES = 50
@@ -39,13 +38,6 @@ class ExcelSource(WholeFile):
     )
     has_tables = True
     needs = ("python_calamine", "excel")
-
-    def table(self, place: FileLocation) -> tuple[pa.Table, dict[str, Labels]]:
-        """Return the rows of the sheet with data, or of the one that is named."""
-        table = read_confined(place, self.kind, f"{__name__}:read", sheet=self.sheet, name=place.name)
-        if remark := (table.schema.metadata or {}).get(b"remark", b"").decode():
-            self.remark = f"{self.remark}; {remark}" if self.remark else remark
-        return table, {}
 
 
 def read(file: BytesIO, sheet: str | None, name: str) -> pa.Table:

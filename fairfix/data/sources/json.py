@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
-from fairfix.data import files
 from fairfix.data.canonical import canonical
 from fairfix.data.confined import TOO_LARGE
-from fairfix.data.files import FileSource, Part, readable, require
+from fairfix.data.files import readable
+from fairfix.data.sources.typed_file import TypedFile
 from fairfix.data.storage import FileLocation
-from fairfix.data.typed import asked_batches, column_of, rebatched, recast, told_apart, unified
+from fairfix.data.typed import column_of, told_apart
 from fairfix.errors import DataError
 
 BLOCK = 4 << 20
@@ -45,63 +45,30 @@ Block = tuple[list[Any], bytes]
 """Records, or the text of lines with a record each."""
 
 
-class JsonSource(FileSource):
+class JsonSource(TypedFile):
     """One or more JSON files with the same columns."""
 
     kind = "JSON"
     endings = (".json", *LINES)
 
-    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
-        """Read all blocks once, for the types of the columns."""
-        super().__init__(places, name)
-        kinds: dict[str, dict[pa.DataType, None]] = {}
-        self.rows = 0
-        for place in places:
-            for block in _blocks(place):
-                batch = _batch(block, place, self.rows)
-                self.rows += batch.num_rows
-                for field in batch.schema:
-                    kinds.setdefault(field.name, {})[field.type] = None
-                if len(kinds) > WIDEST:
-                    raise DataError(
-                        f"{place.name} has more than {WIDEST:,} columns; give each row the same names"
-                    )
-        self.schema = pa.schema({one: unified(each) for one, each in kinds.items()})
-        self._mixed = {
-            one
-            for one, each in kinds.items()
-            if pa.types.is_string(self.schema.field(one).type) and set(each) - {pa.string(), pa.null()}
-        }
-        self.about_rows = self.rows
-
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return one part per file, since JSON has no places to start from."""
-        require(columns, self.schema.names, self.name)
-        wanted = pa.schema([self.schema.field(one) for one in columns])
-        by_arrow = not self._mixed & set(columns)
-        return [
-            Part(place.name, partial(_read, place, wanted, types or {}, by_arrow)) for place in self.places
-        ]
+    def chunks(self, place: FileLocation, wanted: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield a block of records at a time; a record that lacks a column has nothing there."""
+        rows, names = 0, set[str]()
+        for block in _blocks(place):
+            batch = _batch(block, place, rows, wanted)
+            rows, names = rows + batch.num_rows, names.union(batch.schema.names)
+            _check_width(names, place)
+            yield batch
 
 
-def _read(
-    place: FileLocation, schema: pa.Schema, types: Mapping[str, pa.DataType], by_arrow: bool
-) -> Iterator[pa.RecordBatch]:
-    batches = (_batch(block, place, 0, schema, by_arrow) for block in _blocks(place))
-    return asked_batches(rebatched(batches, files.BATCH_ROWS), types, place.name)
-
-
-def _batch(
-    block: Block, place: FileLocation, before: int, schema: pa.Schema | None = None, by_arrow: bool = True
-) -> pa.RecordBatch:
-    """Return the columns of a block: all in their own types, or those of a schema."""
+def _batch(block: Block, place: FileLocation, before: int, schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """Return the columns of a block: all, or those of a schema, which Arrow is told the types of."""
     records, text = block
-    if text and by_arrow:
-        try:
-            return _by_arrow(text, schema)
-        except (pa.ArrowException, UnicodeDecodeError):  # mixed types, or an error that Python names better
-            pass
     if text:
+        with suppress(
+            pa.ArrowException, UnicodeDecodeError
+        ):  # mixed types, or an error that Python names better
+            return _by_arrow(text, schema)
         records = [_parsed(line, place, before + i) for i, line in enumerate(_lines(text))]
     for i, record in enumerate(records):
         if not isinstance(record, dict):
@@ -109,19 +76,16 @@ def _batch(
                 f"{place.name} has {json.dumps(record)[:40]} as record {before + i + 1:,}; a record is an object, "
                 'such as {"group": "a", "score": 0.5}'
             )
-    names = schema.names if schema else dict.fromkeys(name for record in records for name in record)
+    names = dict.fromkeys(schema.names if schema else (name for record in records for name in record))
+    _check_width(names, place)
+    if not names:
+        return pa.RecordBatch.from_struct_array(pa.array(records, pa.struct([])))
+    return pa.RecordBatch.from_pydict({name: column_of([one.get(name) for one in records]) for name in names})
+
+
+def _check_width(names: Collection[str], place: FileLocation) -> None:
     if len(names) > WIDEST:
         raise DataError(f"{place.name} has more than {WIDEST:,} columns; give each row the same names")
-    arrays = {name: column_of([record.get(name) for record in records]) for name in names}
-    if schema:
-        arrays = {name: recast(array, schema.field(name).type) for name, array in arrays.items()}
-    return _record_batch(arrays, len(records))
-
-
-def _record_batch(arrays: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
-    if arrays:
-        return pa.RecordBatch.from_pydict(dict(arrays))
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
 def _by_arrow(text: bytes, schema: pa.Schema | None) -> pa.RecordBatch:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from fairfix.data.sources.frames import FrameFile, Frames
+from fairfix.data.sources.typed_file import FrameFile
 from fairfix.data.typed import Labels
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ class SasSource(FrameFile):
     )
 
     @classmethod
-    @contextmanager
-    def frames(cls, file: pa.NativeFile) -> Iterator[tuple[Frames, Mapping[str, Labels]]]:
-        """Yield pandas' reading of chunks; labels of values are in another file of SAS, so there are none."""
+    def frames(
+        cls, file: pa.NativeFile, rows: int, columns: Sequence[str] | None
+    ) -> Iterator[tuple[DataFrame, Mapping[str, Labels]]]:
+        """Yield pandas' reading of frames; labels of values are in another file of SAS, so there are none."""
         import pandas as pd
 
         head = file.read(len(TRANSPORT))
@@ -63,19 +64,9 @@ class SasSource(FrameFile):
             convert = _converted(reader) if portable else lambda frame: frame
             if portable:
                 reader.nobs = _records(reader)
-
-            def chunks(rows: int, _: Sequence[str] | None) -> Iterator[DataFrame]:
-                """Yield frames until pandas raises StopIteration, or gives none."""
-                while True:
-                    try:
-                        frame = reader.read(rows)
-                    except StopIteration:
-                        return
-                    if frame is None or not len(frame):
-                        return
-                    yield convert(frame)
-
-            yield chunks, {}
+            with suppress(StopIteration):
+                while (frame := reader.read(rows)) is not None and len(frame):
+                    yield convert(frame), {}
 
 
 def _records(reader: Any) -> int:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from io import BytesIO
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from fairfix.data.confined import read_confined
-from fairfix.data.sources.whole import WholeFile
-from fairfix.data.storage import FileLocation
-from fairfix.data.typed import Labels, column_of, whole
+from fairfix.data.sources.typed_file import WholeFile
+from fairfix.data.typed import column_of, whole, with_labels
 
 
 class SpssSource(WholeFile):
@@ -27,17 +24,9 @@ class SpssSource(WholeFile):
     )
     needs = ("pyreadstat", "spss")
 
-    def table(self, place: FileLocation) -> tuple[pa.Table, dict[str, Labels]]:
-        """Return the rows of a file, and its value labels."""
-        table = read_confined(place, self.kind, f"{__name__}:read")
-        labels: dict[str, Labels] = {
-            name: dict(pairs) for name, pairs in json.loads(table.schema.metadata[b"labels"]).items()
-        }
-        return table, labels
 
-
-def read(file: BytesIO) -> pa.Table:
-    """Return the table of a file, with its value labels in the metadata."""
+def read(file: BytesIO, **_: Any) -> pa.Table:
+    """Return the table of a file, with its value labels."""
     import pyreadstat
 
     portable = not file.getvalue().startswith(b"$FL")
@@ -48,10 +37,8 @@ def read(file: BytesIO) -> pa.Table:
         file.seek(0)
         data, meta = reader(file, output_format="dict", disable_datetime_conversion=True)
     columns = {name: whole(column_of(_entries(column))) for name, column in data.items()}
-    labels = {
-        name: list(pairs.items()) for name, pairs in meta.variable_value_labels.items() if name in columns
-    }
-    return pa.table(columns).replace_schema_metadata({"labels": json.dumps(labels)})
+    labels = {name: own for name, own in meta.variable_value_labels.items() if name in columns}
+    return with_labels(pa.table(columns), labels)
 
 
 def _entries(column: Sequence[Any]) -> list[Any]:

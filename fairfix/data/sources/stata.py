@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from fairfix.data.sources.frames import FrameFile, Frames
+from fairfix.data.sources.typed_file import FrameFile
 from fairfix.data.typed import Labels
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class StataSource(FrameFile):
@@ -23,30 +26,19 @@ class StataSource(FrameFile):
     )
 
     @classmethod
-    @contextmanager
-    def frames(cls, file: pa.NativeFile) -> Iterator[tuple[Frames, Mapping[str, Labels]]]:
-        """Yield pandas' reading of chunks, and the labels of the values of columns."""
+    def frames(
+        cls, file: pa.NativeFile, rows: int, columns: Sequence[str] | None
+    ) -> Iterator[tuple[DataFrame, Mapping[str, Labels]]]:
+        """Yield pandas' reading of frames, and the labels of the values of columns."""
         import pandas as pd
 
         opened: Any = pd.read_stata(file, iterator=True, convert_categoricals=False)
         with opened as reader:
             sets = reader.value_labels()
             # pandas has no public way to the set of labels that a column has
-            labels: dict[str, Labels] = {
-                name: sets[own]
-                for name, own in zip(reader._varlist, reader._lbllist, strict=True)
-                if sets.get(own)
-            }
-
-            def chunks(rows: int, columns: Sequence[str] | None) -> Iterator[pd.DataFrame]:
-                """Yield frames until pandas raises StopIteration."""
-                while True:
-                    try:
-                        frame = reader.read(rows, columns=columns)
-                    except StopIteration:
-                        return
-                    yield frame
-                    if not len(frame):
-                        return
-
-            yield chunks, labels
+            named = zip(reader._varlist, reader._lbllist, strict=True)
+            labels: dict[str, Labels] = {name: sets[own] for name, own in named if sets.get(own)}
+            with suppress(StopIteration):  # the end of the file, where it has rows
+                while len(frame := reader.read(rows, columns=columns)):
+                    yield frame, labels
+                yield frame, labels
