@@ -135,7 +135,7 @@ class FrameFile(TypedFile):
     def frames(
         cls, file: pa.NativeFile, rows: int, columns: Sequence[str] | None
     ) -> Iterator[tuple[DataFrame, Mapping[str, Labels]]]:
-        """Yield frames of so many rows of an open file, with these columns at least, and the labels of values."""
+        """Yield frames of ``rows`` rows of an open file, with these columns at least, and the labels of values."""
 
     def chunks(self, place: FileLocation, wanted: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
         """Yield frames as Arrow data, blank texts as missing; what pandas raises for a damaged file is a DataError."""
