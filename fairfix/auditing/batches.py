@@ -31,7 +31,7 @@ def _time(value: Any) -> str:
 
 def _batches(value: Any) -> tuple[Batch, ...]:
     """Return the batches of a manifest, or raise a ValueError."""
-    each = codec.list_of(codec.record(source=codec.text, added=_time, fingerprint=codec.name_text))(value)
+    each = codec.list_of(codec.record(source=codec.text, added=_time, fingerprint=codec.text))(value)
     codec.need(len({one["fingerprint"] for one in each}) == len(each), "a batch occurs twice")
     return tuple(Batch(**one) for one in each)
 

@@ -78,14 +78,14 @@ READING_PARTS: Mapping[str, Json] = {
     "task": codec.one_of(*get_args(Task)),
     "score_scale": codec.one_of(*get_args(ScoreScale)),
     "thresholds": codec.list_of(codec.real(), most=64),
-    "positive_label": codec.list_of(codec.name_text),
-    "positive_prediction": codec.list_of(codec.name_text),
+    "positive_label": codec.list_of(codec.text),
+    "positive_prediction": codec.list_of(codec.text),
     "label_threshold": lambda value: kept_threshold(codec.text(value)),
     "missing_group": codec.one_of(*get_args(MissingGroup)),
     "missing_rows": codec.one_of(*get_args(MissingRows)),
     "missing_of": codec.map_of(codec.one_of(*get_args(MissingGroup))),
     "bands": lambda value: rising(codec.map_of(codec.list_of(codec.real()))(value)),
-    "merge": codec.map_of(codec.map_of(codec.name_text)),
+    "merge": codec.map_of(codec.map_of(codec.text)),
     "where": _condition,
 }
 PIECE_PARTS: Mapping[str, Json] = {

@@ -12,7 +12,7 @@ disclosure control, records are suppressed by a threshold, in place of primary a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,11 @@ import pyarrow as pa
 
 from fairfix.data.counts import Bools, Ints, groups_of_cells
 from fairfix.data.encoder import Encoder, arrow_array
-from fairfix.data.files import BATCH_ROWS, Part, Source
+from fairfix.data.files import BATCH_ROWS, DerivedSource, Part, Source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import column_types, scan
 from fairfix.data.table import Table
+from fairfix.data.typed import rebatched
 from fairfix.data.urls import name_of, scheme_of
 from fairfix.errors import DataError, EntryError, FairfixError
 
@@ -69,7 +70,7 @@ def shown_cells(
             return shown
 
 
-class ShownRows(Source):
+class ShownRows(DerivedSource):
     """The complete rows of another source that are in cells to be shown; there are no others, for all that reads it."""
 
     most_hidden: int
@@ -78,10 +79,8 @@ class ShownRows(Source):
     def __init__(
         self, source: Source, reading: Reading, cells: Sequence[Cell], rows: int, most_hidden: int
     ) -> None:
-        self._source, self._reading, self._cells = source, reading, tuple(cells)
-        self.most_hidden = most_hidden
-        self.name, self.remark, self.workers = source.name, source.remark, source.workers
-        self.text, self.schema, self.doubtful = source.text, source.schema, source.doubtful
+        super().__init__(source)
+        self._reading, self._cells, self.most_hidden = reading, tuple(cells), most_hidden
         self.rows = self.about_rows = rows
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
@@ -92,12 +91,12 @@ class ShownRows(Source):
         """
         own = self._reading.columns.counted
         names = list(dict.fromkeys((*columns, *own)))
-        of_own = column_types(self._reading, self._source)
-        parts = self._source.parts(names, {**of_own, **(types or {})})
+        of_own = column_types(self._reading, self.source)
+        parts = self.source.parts(names, {**of_own, **(types or {})})
         return [Part(self.name, partial(self._batches, parts, list(columns)))]
 
     def _batches(self, parts: Sequence[Part], columns: list[str]) -> Iterator[pa.RecordBatch]:
-        return of_one_size(batch for part in parts for batch in self._inside(part, columns))
+        return rebatched((batch for part in parts for batch in self._inside(part, columns)), BATCH_ROWS)
 
     def _inside(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
         encoder, keys = Encoder(self._reading, part.where, part.first_row), self._reading.columns.cell_keys
@@ -106,10 +105,6 @@ class ShownRows(Source):
             complete = np.ones(batch.num_rows, dtype=bool) if rows.kept is None else rows.kept.copy()
             complete[complete] = groups_of_cells(keys, encoder.cells, keys, self._cells)[1][rows.cell] >= 0
             yield batch.select(columns).filter(arrow_array(complete))
-
-    def close(self) -> None:
-        """Let go of what the source holds open."""
-        self._source.close()
 
 
 def shown_rows(source: Source, reading: Reading, tables: Sequence[Sequence[str]], least: int) -> ShownRows:
@@ -132,28 +127,6 @@ def shown_table(table: Table, tables: Sequence[Sequence[str]], least: int) -> Ta
     shown = shown_cells(table.reading.columns.cell_keys, own.cells, rows, tables, least)
     require_some(shown, least)
     return table.take(np.flatnonzero(shown[own.cell]))
-
-
-def of_one_size(batches: Iterable[pa.RecordBatch], size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of ``size`` rows; the last one, and the last of a schema, may have fewer."""
-    waiting: list[pa.RecordBatch] = []
-
-    def joined() -> Iterator[pa.RecordBatch]:
-        if waiting:
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(max_chunksize=size)
-
-    for batch in batches:
-        if waiting and batch.schema != waiting[0].schema:
-            yield from joined()
-            waiting.clear()
-        waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= size:
-            *whole, last = joined()
-            if last.num_rows == size:
-                whole, last = [*whole, last], last.slice(0, 0)
-            yield from whole
-            waiting[:] = [last]
-    yield from joined()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -129,14 +129,13 @@ def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def plain(array: pa.Array, extension: Extension | None = None) -> pa.Array:
     """Return a column in its plain type; an extension whose entries are printed is that of its field."""
+    if pa.types.is_dictionary(array.type):
+        return _distinct(of_entries(array, lambda entries: plain(entries, extension)))
     if extension is not None:
-        if not pa.types.is_dictionary(array.type):
-            return printed(array, extension)
-        inner = printed(array.dictionary, extension)
-        return _distinct(pa.DictionaryArray.from_arrays(array.indices, inner, ordered=array.type.ordered))
+        return printed(array, extension)
     kind, wanted = array.type, plain_type(array.type)
     if kind == wanted:
-        return _distinct(array) if pa.types.is_dictionary(kind) else array
+        return array
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":
             return pa.array(
@@ -148,10 +147,15 @@ def plain(array: pa.Array, extension: Extension | None = None) -> pa.Array:
         import pyarrow.compute as pc
 
         return plain(pc.run_end_decode(array))
-    if pa.types.is_dictionary(kind):
-        inner = plain(array.dictionary)
-        return _distinct(pa.DictionaryArray.from_arrays(array.indices, inner, ordered=kind.ordered))
     return array.cast(wanted)
+
+
+def of_entries(array: pa.DictionaryArray, change: Callable[[pa.Array], pa.Array]) -> pa.DictionaryArray:
+    """Return a dictionary column with its entries changed."""
+    inner = change(array.dictionary)
+    if inner is array.dictionary:
+        return array
+    return pa.DictionaryArray.from_arrays(array.indices, inner, ordered=array.type.ordered)
 
 
 def _distinct(array: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -170,10 +174,7 @@ def _distinct(array: pa.DictionaryArray) -> pa.DictionaryArray:
 def widened(array: pa.Array) -> pa.Array:
     """Return a column of half floats as floats, since Arrow cannot order or sum them; any other as it is."""
     if pa.types.is_dictionary(array.type):
-        if not pa.types.is_float16(array.type.value_type):
-            return array
-        inner = widened(array.dictionary)
-        return pa.DictionaryArray.from_arrays(array.indices, inner, ordered=array.type.ordered)
+        return of_entries(array, widened)
     return array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.files import Part, Source, open_source
+from fairfix.data.files import DerivedSource, Part, Source, open_source
 from fairfix.data.frames import convertible
 from fairfix.data.urls import is_database
 from fairfix.errors import DataError, UsageError
@@ -29,7 +29,7 @@ SEVERAL = ("protected", "strata")
 """Parameters that take the values of one column, or of several, in place of names."""
 
 
-class BesideSource(Source):
+class BesideSource(DerivedSource):
     """Rows with further columns, whose values were given as arrays.
 
     Raises
@@ -39,16 +39,16 @@ class BesideSource(Source):
     """
 
     def __init__(self, source: Source, added: Source) -> None:
-        self.name, self.remark, self.workers = source.name, source.remark, source.workers
+        super().__init__(source)
         self.rows = self.about_rows = int(added.rows or 0)
         self.schema = pa.schema([*source.schema, *added.schema])
-        self._source, self._added = source, added
+        self._added = added
         if source.rows is not None and source.rows != self.rows:
             raise self._unequal(source.rows)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the rows as one part."""
-        own = [name for name in columns if name in self._source.schema.names]
+        own = [name for name in columns if name in self.source.schema.names]
         names = [name for name in columns if name in self._added.schema.names]
         asked = {name: kind for name, kind in (types or {}).items() if name in own}
 
@@ -59,7 +59,7 @@ class BesideSource(Source):
                 yield from entries.select(list(columns)).to_batches()
                 return
             entries, row = entries.combine_chunks(), 0
-            for part in self._source.parts(own, asked):
+            for part in self.source.parts(own, asked):
                 for batch in part.batches():
                     if row + batch.num_rows > self.rows:
                         raise self._unequal(f"more than {self.rows:,}")
@@ -73,10 +73,6 @@ class BesideSource(Source):
                 raise self._unequal(row)
 
         return [Part(self.name, batches)]
-
-    def close(self) -> None:
-        """Let go of what the source holds open."""
-        self._source.close()
 
     def _unequal(self, rows: int | str) -> DataError:
         names = ", ".join(map(repr, self._added.schema.names))

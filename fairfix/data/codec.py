@@ -21,7 +21,6 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.canonical import canonical_text
 from fairfix.errors import ArtifactError
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -130,11 +129,6 @@ def text(value: Any) -> str:
     return str(value)
 
 
-def name_text(value: Any) -> str:
-    """Return the one text of a name, in files of versions too that kept others."""
-    return canonical_text(text(value))
-
-
 def word(value: Any) -> str:
     """Return a word of letters, digits, dashes and underscores, which can stand anywhere, as in a comment of SQL."""
     need(re.fullmatch(r"[A-Za-z0-9_-]{1,100}", text(value)), f"{shown(value)} is no word")
@@ -158,13 +152,6 @@ def real(low: float = -LARGEST, high: float = LARGEST) -> Json:
     """Return what takes floats of a range."""
     return _checked(
         lambda value: isinstance(value, float) and low <= value <= high, f"no number from {low} to {high}"
-    )
-
-
-def number(low: float = -LARGEST, high: float = LARGEST) -> Json:
-    """Return what takes numbers of a range, whole or not: other writers of JSON write 1 for 1.0."""
-    return _checked(
-        lambda value: type(value) in (int, float) and low <= value <= high, f"no number from {low} to {high}"
     )
 
 

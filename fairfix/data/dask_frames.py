@@ -6,13 +6,8 @@ the parts of files are. A group-by of Dask would shuffle what narwhals expressio
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from itertools import islice
 from typing import Any
 from uuid import uuid4
 
@@ -22,13 +17,7 @@ from fairfix.data.arrow_normalize import plain_batch, plain_schema
 from fairfix.data.files import BATCH_ROWS, Part, Source
 from fairfix.data.frame_columns import arrow_table
 from fairfix.data.frames import fetched
-from fairfix.data.workers import Cluster, Made, Some, Threads, Workers
-
-AHEAD = 8
-"""Partitions whose results are made at once where they are wanted one by one."""
-
-_LOADED: ContextVar[Mapping[str, Any]] = ContextVar("_LOADED", default={})  # noqa: B039  never changed
-"""Partition -> its pandas frame, while a task of Dask works on it."""
+from fairfix.data.workers import LOADED, Cluster
 
 
 class DaskSource(Source):
@@ -38,7 +27,7 @@ class DaskSource(Source):
         import pandas as pd
 
         self.name, self._frame = "data", frame
-        self.workers: DaskWorkers = DaskWorkers()
+        self.workers: Cluster = Cluster(partitions=True)
         kinds = {name: "string" if kind == object else kind for name, kind in frame.dtypes.items()}  # noqa: E721
         empty, self.unreadable = arrow_table(
             pd.DataFrame({name: pd.Series([], dtype=kind) for name, kind in kinds.items()})
@@ -85,7 +74,7 @@ class _Batches:
 
     def __call__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in plain batches."""
-        loaded = _LOADED.get()
+        loaded = LOADED.get()
         with fetched("Dask frame"):
             frame = loaded[self.key] if self.key in loaded else self.partition.compute()
             table, _ = arrow_table(frame)
@@ -98,79 +87,3 @@ class _Partition(Part):
     """A part that is a partition, perhaps with some of its rows."""
 
     loaded_by: _Batches | None = None
-
-
-@dataclass(frozen=True)
-class DaskWorkers(Workers):
-    """Dask's own scheduler, or the workers of a client; parts that are no partitions are worked on here."""
-
-    client: Any = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as threads: what goes to a worker brings no cluster along."""
-        return Threads, ()
-
-    def replaced_by(self, workers: Workers) -> Workers:
-        """Return the workers for a frame of Dask where others were asked for: a cluster's client, or Dask's own."""
-        return DaskWorkers(workers.client) if isinstance(workers, Cluster) else self
-
-    def each(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Iterator[Made]:
-        """Yield ``work(piece)`` in the order of the pieces, a few of them ahead."""
-        if not all(isinstance(piece, _Partition) for piece in pieces):
-            yield from map(work, pieces)
-            return
-        leaves = iter(self._leaves(pieces, work))
-        while few := list(islice(leaves, AHEAD)):
-            with self._errors(pieces):
-                made = self.computed(few)
-            yield from made
-
-    def total(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Made | None:
-        """Return the sum of ``work(piece)`` over all pieces, added as a tree by Dask."""
-        if not pieces or not all(isinstance(piece, _Partition) for piece in pieces):
-            return super().total(pieces, work)
-        level, add = self._leaves(pieces, work), import_module("dask").delayed(operator.add)
-        while len(level) > 1:
-            pairs = [add(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
-            level = pairs + level[len(level) - len(level) % 2 :]
-        with self._errors(pieces):
-            made: Made = self.computed(level)[0]
-            return made
-
-    def _leaves(self, pieces: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-        run = uuid4().hex
-        worked = import_module("dask").delayed(_worked, pure=False, traverse=False)
-        return [
-            worked(
-                work, piece.where, piece.batches, piece.first_row, piece.loaded_by.key, piece.loaded_by.partition,
-                dask_key_name=f"fairfix-{run}-{number}",
-            )
-            for number, piece in enumerate(pieces)
-        ]  # fmt: skip
-
-    def computed(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return the results of delayed work."""
-        if self.client is None:
-            return list(import_module("dask").compute(*leaves))
-        return [future.result() for future in self.client.compute(list(leaves))]
-
-    @contextmanager
-    def _errors(self, pieces: Sequence[Any]) -> Iterator[None]:
-        """Turn what Dask says into an error of the data."""
-        with fetched("Dask frame"):
-            if self.client is None:
-                yield
-            else:
-                with Cluster(self.client).naming(pieces):
-                    yield
-
-
-def _worked(
-    work: Callable[[Part], Any], where: str, batches: Any, first_row: int, key: str, frame: Any
-) -> Any:
-    """Work on a partition, in a task of Dask."""
-    token = _LOADED.set({**_LOADED.get(), key: frame})
-    try:
-        return work(Part(where, batches, first_row))
-    finally:
-        _LOADED.reset(token)

@@ -23,7 +23,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from fairfix.data import files
-from fairfix.data.count_queries import CountQueries, Frame, framed, planned
+from fairfix.data.count_queries import Frame, framed, planned
 from fairfix.data.counts import Counts
 from fairfix.data.embedded import (
     SHOWN_TABLES,
@@ -86,33 +86,23 @@ class DatabaseSource(EngineSource):
         with asking(name, secrets):
             self._database = table._find_backend(use_default=True)
             kinds = table.schema()
-            self._foreign = {column: kind for column, kind in kinds.items() if not _is_known(kind)}
+            self.unreadable = {
+                column: f"it has the type {_type_name(kind)}; cast it in `sql`, or leave it out there"
+                for column, kind in kinds.items()
+                if not _is_known(kind)
+            }
             printed = [column for column, kind in kinds.items() if _is_printed(kind)]
             plain = table.mutate(**{column: table[column].cast("string") for column in printed})
-            schema = pa.schema(
-                [
-                    pa.field(column, pa.null() if column in self._foreign else _streamed_type(kind))
-                    for column, kind in kinds.items()
-                ]
-            )
+            own = {column: kind for column, kind in kinds.items() if column not in self.unreadable}
+            schema = pa.schema({column: _streamed_type(kind) for column, kind in own.items()})
         super().__init__(framed(plain if printed else table), schema, name)
         self.backend = self._database.name
         self.texts = frozenset(column for column, kind in kinds.items() if _is_unscaled(kind))
 
     @property
-    def usable(self) -> tuple[str, ...]:
-        """Names of the columns of a type that fairfix can read."""
-        return tuple(name for name in self.columns if name not in self._foreign)
-
-    @property
     def rows(self) -> int | None:  # type: ignore[override]  # asked for when it is needed
         """Number of rows; None where nothing is asked."""
         return self._rows if is_dry() else super().rows
-
-    def selected(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> Frame:
-        """Return the statement for all rows, with these columns."""
-        self._require_known(columns)
-        return super().selected(columns, types)
 
     def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:
         """Return the counts of all rows; None where they are so few that exact distances take all of them."""
@@ -124,11 +114,6 @@ class DatabaseSource(EngineSource):
     def close(self) -> None:
         """Close the connection."""
         self._database.disconnect()
-
-    def queries(self, reading: Reading, *, losses: bool = False) -> CountQueries:
-        """Return the statements for a reading; a ColumnError where a column has a type that its part cannot have."""
-        self._require_known(reading.columns.counted)
-        return super().queries(reading, losses=losses)
 
     def _unsent(self, statements: Mapping[str, Frame]) -> UnsentError:
         """Return the end of a dry run: statements as SQL, each with its purpose."""
@@ -165,14 +150,6 @@ class DatabaseSource(EngineSource):
         answer = self._database.con.sql(self._database.compile(question))
         read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
         return iter(read(files.BATCH_ROWS))
-
-    def _require_known(self, columns: Sequence[str]) -> None:
-        for name in columns:
-            if name in self._foreign:
-                raise ColumnError(
-                    f"column {name!r} of {self.name} has the type {_type_name(self._foreign[name])}, which fairfix "
-                    "cannot read; cast it in `sql`, or leave it out there"
-                )
 
     def _asking(self) -> AbstractContextManager[None]:
         return asking(self.name, self._secrets)
@@ -526,7 +503,7 @@ def only_query(text: str, dialect: Any) -> str:
         raise UsageError(f"`sql` has {len(trees)} statements; give one query, SELECT or WITH")
     (tree,) = trees
     # what a query must not hold, be it in a common table expression
-    writes = (
+    writes = [
         "DML",
         "DDL",
         "Into",
@@ -539,7 +516,7 @@ def only_query(text: str, dialect: Any) -> str:
         "Set",
         "Attach",
         "Detach",
-    )
+    ]
     kinds = tuple(getattr(expressions, name) for name in writes if hasattr(expressions, name))
     if (
         not isinstance(tree, expressions.Query)

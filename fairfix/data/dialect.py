@@ -23,6 +23,7 @@ from fairfix.data.files import head_of
 from fairfix.data.merging import SIGNS
 from fairfix.data.notation import Seen, decimal_of, is_number
 from fairfix.data.storage import FileLocation
+from fairfix.data.typed import told_apart
 from fairfix.errors import UsageError
 
 HEAD = 1 << 16
@@ -369,11 +370,13 @@ def layout_of(head: Head, dialect: Dialect, header: bool | None = None) -> Layou
     if dropped := [i for i, cell in enumerate(cells) if not cell and empty[i]]:
         several = f"{len(dropped)} columns without name and entries are left out"
         remarks.append(several if len(dropped) > 1 else "a column without name and entries is left out")
-    names, repeated = _once([cell or f"Unnamed: {i}" for i, cell in enumerate(cells)])
+    names = told_apart(cell or f"Unnamed: {i}" for i, cell in enumerate(cells))
+    pairs = list(zip(names, cells, strict=True))
+    again = [cell for cell, times in Counter(cells).items() if cell and times > 1]
     return Layout(
         tuple(names),
         frozenset(names[i] for i in dropped),
-        {name: own for name, own in repeated.items() if cells.count(name) > 1},
+        {cell: tuple(own for own, one in pairs if one == cell) for cell in again},
         top.before,
         header,
         bool(comments),
@@ -389,22 +392,6 @@ def _names(cells: Sequence[str], rows: Sequence[Sequence[str]], columns: int) ->
         at_end = all(not row[-1].strip() for row in rows)
         return [*names, ""] if at_end else ["", *names]  # R names no column of row names
     return (names + [""] * columns)[:columns]
-
-
-def _once(names: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
-    """Return names that differ, numbered as pandas does, and those that were repeated."""
-    out, taken, repeated = list[str](), set(names), dict[str, tuple[str, ...]]()
-    times: Counter[str] = Counter()
-    for name in names:
-        own, times[name] = name, times[name] + 1
-        if times[name] > 1:
-            number = times[name] - 1
-            while (own := f"{name}.{number}") in taken:
-                number += 1
-            taken.add(own)
-            repeated[name] = (*repeated.get(name, (name,)), own)
-        out.append(own)
-    return out, repeated
 
 
 def _has_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[bool, str]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from fairfix.data.names import did_you_mean
 from fairfix.errors import DataError, UsageError
@@ -81,11 +80,8 @@ def known_encoding(name: str) -> str:
         usual = (
             "utf-8",
             "utf-16",
-            "cp1252",
             "latin-1",
-            "cp1250",
-            "cp1251",
-            "mac_roman",
+            *(encoding for encoding, _ in ALPHABETS[:3]),
             "shift_jis",
             "gb18030",
         )
@@ -198,27 +194,42 @@ def _is_common_chinese(text: str) -> bool:
     return sum(len(one) == 2 and 0xB0 <= one[0] <= 0xD7 and one[1] >= 0xA1 for one in own) > 0.8 * len(own)
 
 
-class Fault(NamedTuple):
-    """A place in a file whose bytes are no text in its encoding."""
+def decoded(blocks: Iterable[bytes], encoding: str, where: str, *, stated: bool = False) -> Iterator[str]:
+    """Yield the text of blocks; a DataError names the line of the first bytes that are none."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)()
+    line = 1
+    for block in chain(blocks, [b""]):
+        try:
+            text = decoder.decode(block, not block)
+        except UnicodeError as error:
+            raise _fault(error, block, line, encoding, where, stated=stated) from None
+        yield text
+        line += text.count("\n") or text.count("\r")
 
-    line: int
-    data: bytes
-    around: bytes
 
-    def error(self, where: str, encoding: str, *, stated: bool = False) -> DataError:
-        """Return the error that names the place, and the encoding to read it with."""
-        shown = " ".join(f"{one:02x}" for one in self.data[:4])
-        other = encoding_of(self.around, whole=False)
-        if other == encoding or _undecodable(self.around, other):
-            other = USUAL if encoding != USUAL and not _undecodable(self.around, USUAL) else "latin-1"
-        if stated and encoding != "utf-8" and not _undecodable(self.around, "utf-8"):
-            other = "utf-8"
-        text = self.around.decode(other, errors="replace").strip()
-        return DataError(
-            f"{where} has the bytes {shown} in line {self.line:,}, which are not valid {encoding.upper()}; read "
-            f"as {other} "
-            f"the text is {text[:60]!r}: add `encoding={other}`, or correct the line"
-        )
+def _fault(
+    error: UnicodeError, block: bytes, line: int, encoding: str, where: str, *, stated: bool
+) -> DataError:
+    """Return the error that names a place whose bytes are no text, and the encoding to read it with.
+
+    ``line`` is that in which the block begins.
+    """
+    at, end = getattr(error, "start", 0), getattr(error, "end", 1)
+    data: bytes = getattr(error, "object", block)
+    good = data[:at].decode(encoding, errors="ignore")
+    begin, stop = max(data.rfind(b"\n", 0, at) + 1, at - 40), data.find(b"\n", at) + 1 or len(data)
+    around = data[begin : min(stop, at + 40)].rstrip(b"\r\n")
+    other = encoding_of(around, whole=False)
+    if other == encoding or _undecodable(around, other):
+        other = USUAL if encoding != USUAL and not _undecodable(around, USUAL) else "latin-1"
+    if stated and encoding != "utf-8" and not _undecodable(around, "utf-8"):
+        other = "utf-8"
+    return DataError(
+        f"{where} has the bytes {data[at:end][:4].hex(' ')} in line "
+        f"{line + (good.count(chr(10)) or good.count(chr(13))):,}, which are not valid {encoding.upper()}; read as "
+        f"{other} the text is {around.decode(other, errors='replace').strip()[:60]!r}: add `encoding={other}`, or "
+        "correct the line"
+    )
 
 
 def _undecodable(data: bytes, encoding: str) -> bool:
@@ -227,39 +238,3 @@ def _undecodable(data: bytes, encoding: str) -> bool:
     except UnicodeDecodeError:
         return True
     return False
-
-
-def decoded(blocks: Iterator[bytes], encoding: str, where: str, *, stated: bool = False) -> Iterator[str]:
-    """Yield the text of blocks; a DataError names the line of the first bytes that are none."""
-    decoder, line = _decoder(encoding), 1
-    for block in blocks:
-        yield (text := _text(decoder, block, False, line, encoding, where, stated))
-        line += text.count("\n") or text.count("\r")
-    yield _text(decoder, b"", True, line, encoding, where, stated)
-
-
-def _text(decoder: Any, block: bytes, final: bool, line: int, encoding: str, where: str, stated: bool) -> str:
-    try:
-        text: str = decoder.decode(block, final)
-    except UnicodeError as error:
-        at, end = getattr(error, "start", 0), getattr(error, "end", 1)
-        data: bytes = getattr(error, "object", block)
-        good = data[:at].decode(encoding, errors="ignore")
-        begin = max(data.rfind(b"\n", 0, at) + 1, at - 40)
-        stop = data.find(b"\n", at) + 1 or len(data)
-        fault = Fault(
-            line + (good.count("\n") or good.count("\r")),
-            data[at:end],
-            data[begin : min(stop, at + 40)].rstrip(b"\r\n"),
-        )
-        raise fault.error(where, encoding, stated=stated) from None
-    return text
-
-
-@cache
-def _named(encoding: str) -> str:
-    return "utf-8-sig" if encoding == "utf-8" else encoding
-
-
-def _decoder(encoding: str) -> Any:
-    return codecs.getincrementaldecoder(_named(encoding))()

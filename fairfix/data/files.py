@@ -18,6 +18,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from pkgutil import iter_modules
 from types import MappingProxyType
@@ -154,7 +155,7 @@ class Source(ABC):
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""
         for name in columns:
-            if name in self.unreadable:
+            if name in self.unreadable and name not in self.columns:
                 raise ColumnError(f"column {name!r} of {self.name} cannot be read: {self.unreadable[name]}")
         require(columns, self.columns, self.name)
 
@@ -233,16 +234,47 @@ def file_kinds() -> dict[str, type[FileSource]]:
     }
 
 
-def joined(rows: Sequence[int]) -> Iterator[list[int]]:
-    """Yield consecutive indices whose rows add up to about ``PART_ROWS``."""
-    run: list[int] = []
-    total = 0
-    for i, many in enumerate(rows):
-        run.append(i)
-        total += many
-        if total >= PART_ROWS or i == len(rows) - 1:
-            yield run
-            run, total = [], 0
+class PiecedFile(FileSource):
+    """Files that know the rows of each of their pieces, such as row groups; runs of about a million rows are parts."""
+
+    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
+        super().__init__(places, name)
+        self._looked = {place: self.look(place) for place in places}
+        self.schema = self._looked[places[0]][0]
+        self.rows = self.about_rows = sum(sum(rows) for _, rows, _ in self._looked.values())
+
+    @classmethod
+    @abstractmethod
+    def look(cls, place: FileLocation) -> tuple[pa.Schema, list[int], Any]:
+        """Return the columns of a file, the rows of its pieces, and what else reading needs to know."""
+
+    @classmethod
+    @abstractmethod
+    def read(
+        cls, place: FileLocation, about: Any, run: list[int], columns: list[str], coded: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of a run of pieces; of ``coded`` ones, texts may come as dictionaries."""
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return runs of pieces."""
+        coded = [
+            name
+            for name, kind in (types or {}).items()
+            if pa.types.is_dictionary(kind) and not pa.types.is_nested(self.schema.field(name).type)
+        ]
+        out = []
+        for place in self.places:
+            schema, rows, about = self._looked[place]
+            require(columns, schema.names, f"{place.name} (of {self.name})")
+            before = [0, *accumulate(rows)]
+            run: list[int] = []
+            for i in range(len(rows)):
+                run.append(i)
+                if before[i + 1] - before[run[0]] >= PART_ROWS or i == len(rows) - 1:
+                    batches = partial(self.read, place, about, run, list(columns), coded)
+                    out.append(Part(place.name, batches, before[run[0]]))
+                    run = []
+        return out
 
 
 class FrameSource(Source):
@@ -266,25 +298,37 @@ class FrameSource(Source):
         return [Part(self.name, lambda: iter(chosen.to_batches(max_chunksize=BATCH_ROWS)))]
 
 
-class PlainSource(Source):
+class DerivedSource(Source):
+    """Rows that are made of those of another source; what is said of that one holds of them too, but their number."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        for name in ("name", "remark", "workers", "text", "schema", "doubtful", "unreadable", "examples"):
+            setattr(self, name, getattr(source, name))
+
+    def close(self) -> None:
+        """Let go of what the source holds open."""
+        self.source.close()
+
+
+class PlainSource(DerivedSource):
     """Another source whose columns have the types of :func:`fairfix.data.arrow_normalize.plain_type`."""
 
     def __init__(self, source: Source) -> None:
-        self.name, self.remark, self.workers = source.name, source.remark, source.workers
-        self.rows, self.about_rows, self.unreadable = source.rows, source.about_rows, source.unreadable
+        super().__init__(source)
+        self.rows, self.about_rows = source.rows, source.about_rows
         self.schema = plain_schema(source.schema)
-        self._source = source
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the parts of the source, with plain columns; types are asked for where a column is plain already."""
-        odd = {one.name for one in self._source.schema if plain_field(one).type != one.type}
+        odd = {one.name for one in self.source.schema if plain_field(one).type != one.type}
         asked = {name: kind for name, kind in (types or {}).items() if name not in odd}
-        inner = self._source.parts(columns, asked)
+        inner = self.source.parts(columns, asked)
         return [replace(part, batches=partial(_plain_batches, part)) for part in inner]
 
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file, with plain columns."""
-        return [(path, PlainSource(source)) for path, source in self._source.files()]
+        return [(path, PlainSource(source)) for path, source in self.source.files()]
 
 
 def _plain_batches(part: Part) -> Iterator[pa.RecordBatch]:

@@ -81,10 +81,13 @@ def frame_source(data: Any) -> Source:
                 "data.columns = ['_'.join(map(str, names)) for names in data.columns]"
             )
         return _by_column(data)
-    if hasattr(data, "__arrow_c_stream__") and not _is_series(data):
+    is_series = hasattr(data, "dtype") and not hasattr(data, "columns")
+    if hasattr(data, "__arrow_c_stream__") and not is_series:
         with fetched(type(data).__name__):
             return FrameSource(streamed(data))
-    raise DataError(f"cannot read data from {_described(data)}; give {KINDS}")
+    shape = getattr(data, "shape", None)
+    shaped = f" of shape {tuple(shape)}" if isinstance(shape, tuple) else ""
+    raise DataError(f"cannot read data from a {type(data).__name__}{shaped}; give {KINDS}")
 
 
 def _lazy(data: Any) -> Source | None:
@@ -133,18 +136,6 @@ def _by_column(data: Any) -> Source:
 def streamed(data: Any) -> pa.Table:
     """Return the rows of an Arrow C stream."""
     return pa.RecordBatchReader.from_stream(data).read_all()
-
-
-def _is_series(data: Any) -> bool:
-    """Tell whether data is one column, such as a series of pandas or Polars."""
-    return hasattr(data, "dtype") and not hasattr(data, "columns")
-
-
-def _described(data: Any) -> str:
-    """Return the kind of data with its shape, and an article."""
-    shape = getattr(data, "shape", None)
-    shaped = f" of shape {tuple(shape)}" if isinstance(shape, tuple) else ""
-    return f"a {type(data).__name__}{shaped}"
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def check_new_table(url: str) -> None:
             return
         if not path.parent.is_dir():
             raise UsageError(f"cannot write {shown}: the folder {path.parent} does not exist")
-        with asking(shown), _duckdb(path, read_only=True) as connection:
+        with asking(shown), open_duckdb(path, read_only=True) as connection:
             _new_in_duckdb(connection, name, shown)
         return
     import psycopg
@@ -120,12 +120,6 @@ def _path(url: str) -> Path:
     return path
 
 
-@contextmanager
-def _duckdb(path: Path, *, read_only: bool) -> Iterator[Any]:
-    with open_duckdb(path, read_only=read_only) as connection:
-        yield connection
-
-
 def _new_in_duckdb(connection: Any, name: str, shown: str) -> tuple[str, str]:
     """Return schema and name of a table that is not there; a UsageError where there is one, or no such schema."""
     schemas = (
@@ -160,7 +154,7 @@ def _into_duckdb(
 
         def fill(file: Path) -> None:
             batches = pa.RecordBatchReader.from_batches(rows.schema_arrow, rows.iter_batches(BATCH_ROWS))
-            with asking(shown), _duckdb(file, read_only=False) as connection:
+            with asking(shown), open_duckdb(file, read_only=False) as connection:
                 connection.execute("BEGIN")
                 place = ".".join(map(_quoted, _new_in_duckdb(connection, name, shown)))
                 connection.register("predictions", batches)

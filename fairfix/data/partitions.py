@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from fairfix.data.files import FileSource, Part, Source
+from fairfix.data.files import DerivedSource, FileSource, Part, Source
 from fairfix.data.storage import FileLocation
 
 MISSING = "__HIVE_DEFAULT_PARTITION__"
@@ -48,14 +48,13 @@ def folder_columns(place: FileLocation) -> dict[str, str | None]:
     return columns
 
 
-class PartitionedSource(Source):
+class PartitionedSource(DerivedSource):
     """Files of one kind with further columns, which have one value in each file."""
 
     def __init__(self, source: FileSource, entries: Sequence[Mapping[str, str | None]]) -> None:
-        self.name, self.remark, self.workers = source.name, source.remark, source.workers
+        super().__init__(source)
         self.rows, self.about_rows = source.rows, source.about_rows
-        self.text, self.doubtful = source.text, source.doubtful
-        self._source, self._entries = source, list(entries)
+        self._entries = list(entries)
         fields = [pa.field(name, _type_of([one[name] for one in entries])) for name in entries[0]]
         self._added = {field.name: field.type for field in fields}
         self.schema = pa.schema([*source.schema, *fields])
@@ -65,9 +64,9 @@ class PartitionedSource(Source):
         inner = [name for name in columns if name not in self._added]
         asked = {name: kind for name, kind in (types or {}).items() if name not in self._added}
         kinds = {name: (types or {}).get(name, kind) for name, kind in self._added.items()}
-        read = inner or [self._source.columns[0]]  # for the number of rows
+        read = inner or [self.source.columns[0]]  # for the number of rows
         out = []
-        for (_, one), entries in zip(self._source.files(), self._entries, strict=True):
+        for (_, one), entries in zip(self.source.files(), self._entries, strict=True):
             scalars = {name: _constant(entry, kinds[name]) for name, entry in entries.items()}
             out += [
                 replace(part, batches=partial(_extended, part, list(columns), scalars))
@@ -78,7 +77,7 @@ class PartitionedSource(Source):
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file, with the columns of its folders, typed as for all of them."""
         out: list[tuple[str, Source]] = []
-        for (path, one), entries in zip(self._source.files(), self._entries, strict=True):
+        for (path, one), entries in zip(self.source.files(), self._entries, strict=True):
             assert isinstance(one, FileSource)
             own = PartitionedSource(one, [entries])
             own._added, own.schema = self._added, self.schema
@@ -87,7 +86,7 @@ class PartitionedSource(Source):
 
     def spells(self, name: str) -> bool:
         """Tell whether numbers of a column have signs whose meaning only the source knows."""
-        return name not in self._added and self._source.spells(name)
+        return name not in self._added and self.source.spells(name)
 
 
 def _type_of(texts: Sequence[str | None]) -> pa.DataType:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fairfix.data.counts import Ints
 from fairfix.data.encoder import Encoder, arrow_array, numbers, row_name
-from fairfix.data.files import BATCH_ROWS, Part, Source
+from fairfix.data.files import BATCH_ROWS, DerivedSource, Part, Source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import column_types
 from fairfix.data.urls import is_dry
@@ -26,7 +26,7 @@ MOST_PEOPLE = 1 << 53
 """Largest sum of counts, so that it is exact in floating point."""
 
 
-class PeopleSource(Source):
+class PeopleSource(DerivedSource):
     """Another source with each row repeated as often as its count, without the column of counts.
 
     The people of a part come in batches of a fixed size, so memory does not grow with their number.
@@ -46,9 +46,8 @@ class PeopleSource(Source):
 
     def __init__(self, source: Source, count: str) -> None:
         source.require([count])
-        self.unrepeated, self.count = source, count
-        self.name, self.remark, self.notes = source.name, source.remark, source.notes
-        self.workers, self.text, self.doubtful = source.workers, source.text, source.doubtful
+        super().__init__(source)
+        self.count, self.notes = count, source.notes
         self.schema = pa.schema([field for field in source.schema if field.name != count])
         if is_dry():
             return
@@ -76,8 +75,8 @@ class PeopleSource(Source):
         ]
 
     def _parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        own = {self.count: pa.float64()} if self.unrepeated.text else {}
-        return self.unrepeated.parts([*columns, self.count], {**(types or {}), **own})
+        own = {self.count: pa.float64()} if self.source.text else {}
+        return self.source.parts([*columns, self.count], {**(types or {}), **own})
 
     def _repeated(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
         row = part.first_row
@@ -101,10 +100,6 @@ class PeopleSource(Source):
                 "of people in a row, a whole number of at least 0: correct it, or name weights with `weight`"
             )
         return column.astype(np.int64)
-
-    def close(self) -> None:
-        """Let go of what the source holds open."""
-        self.unrepeated.close()
 
 
 def check_entries(source: Source, reading: Reading) -> None:

@@ -56,7 +56,6 @@ def filtered_table(source: Any, condition: Condition) -> Any:
     """
     names = columns_of(condition)
     require_columns(names, source)
-    source.selected(names)  # raises where a type cannot be read
     made = _Filter(source, observing(condition))
     out = source.meeting(combined(condition, made.expression))
     if source.backend and is_dry():

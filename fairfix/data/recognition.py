@@ -149,7 +149,11 @@ def _by_content(
         return None, kinds[0], packing is not None or kind is not None
     if other := _other(head, text=text):
         error = DataError(f"{place.name} is {other}")
-        raise _with_conversion(error, place.name) if other == PICKLE else error
+        if other == PICKLE:
+            code = "import pandas, sys; pandas.read_pickle(sys.argv[1]).to_parquet(sys.argv[1] + '.parquet')"
+            own = place.name, f"{place.name}.parquet"
+            raise error.proposing(own, before=f"python -c {shlex.quote(code)}")
+        raise error
     if kind is not None and packing is None and (kind.text or not head or not text or not kind.signatures):
         return None, kind, False  # what is wrong with it, its reader says
     if text:
@@ -160,12 +164,6 @@ def _by_content(
         f"{place.name} is of an unknown kind; it begins with {head[:8]!r}. Supported kinds are "
         f"{', '.join(kinds_by_name())}"
     )
-
-
-def _with_conversion(error: DataError, name: str) -> DataError:
-    """Return the error that a table is a pickle with the line that makes a Parquet file of it."""
-    code = "import pandas, sys; pandas.read_pickle(sys.argv[1]).to_parquet(sys.argv[1] + '.parquet')"
-    return error.proposing((name, f"{name}.parquet"), before=f"python -c {shlex.quote(code)}")
 
 
 def _head(place: FileLocation) -> bytes:

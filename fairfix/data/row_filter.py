@@ -27,7 +27,7 @@ import pyarrow as pa
 from fairfix.data.canonical import canonical, canonical_text
 from fairfix.data.counts import Bools
 from fairfix.data.encoder import arrow_array, group_codes, null_mask, primitive
-from fairfix.data.files import Part, Source, require
+from fairfix.data.files import DerivedSource, Part, Source
 from fairfix.data.names import nearest
 from fairfix.data.numeric_groups import as_number
 from fairfix.data.reading import ORDERS
@@ -465,18 +465,15 @@ def _hint(value: str, seen: Observed) -> str:
 # ---------------------------------------------------------------------- sources
 
 
-class FilteredSource(Source):
+class FilteredSource(DerivedSource):
     """The rows of another source that meet a condition; they are counted when the source is made.
 
     Rows are numbered among those that meet it.
     """
 
     def __init__(self, source: Source, condition: Condition) -> None:
-        self._source, self._condition = source, condition
-        self._names = columns_of(condition)
-        self.name, self.remark, self.workers = source.name, source.remark, source.workers
-        self.text, self.schema, self.doubtful = source.text, source.schema, source.doubtful
-        self.unreadable = source.unreadable
+        super().__init__(source)
+        self._condition, self._names = condition, columns_of(condition)
         require_columns(self._names, source)
         observed = observing(condition)
         self._first, rows, read = list[int](), 0, 0
@@ -495,14 +492,14 @@ class FilteredSource(Source):
     def _types(self) -> dict[str, pa.DataType]:
         """Return the types that a text file is read as: numbers only where their notation needs it."""
         coded = pa.dictionary(pa.int32(), pa.string())
-        spelt = (name for name in self._names if self._source.spells(name) and name not in self.doubtful)
+        spelt = (name for name in self._names if self.source.spells(name) and name not in self.doubtful)
         return {**dict.fromkeys(self._names, coded), **dict.fromkeys(spelt, pa.float64())}
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the parts of the source with the rows that meet the condition."""
         inner, own = list(dict.fromkeys((*columns, *self._names))), self._types()
         held = {name: kind for name, kind in own.items() if pa.types.is_floating(kind)}
-        parts = self._source.parts(inner, {**own, **(types or {}), **held})
+        parts = self.source.parts(inner, {**own, **(types or {}), **held})
         return [
             replace(
                 part,
@@ -512,10 +509,6 @@ class FilteredSource(Source):
             )
             for part, first in zip(parts, self._first, strict=True)
         ]
-
-    def close(self) -> None:
-        """Let go of what the source holds open."""
-        self._source.close()
 
 
 def _kept(part: Part, columns: list[str], condition: Condition) -> Iterator[pa.RecordBatch]:
@@ -569,7 +562,7 @@ def observing(condition: Condition) -> dict[Comparison, Observed]:
 def require_columns(names: Sequence[str], source: Source) -> None:
     """Raise where a column of a condition is not there, there twice, or holds no values that can be compared."""
     try:
-        require(names, source.columns, source.name)
+        source.require(names)
     except ColumnError as error:
         raise ColumnError(f"`where`: {error.text}", error.listing).without_values() from None
     for name in names:

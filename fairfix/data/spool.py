@@ -55,13 +55,26 @@ def mapped(file: Any) -> pa.Buffer:
     return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
 
 
+def free_for_copies() -> int:
+    """Return how many bytes a copy may take."""
+    return shutil.disk_usage(tempfile.gettempdir()).free - LEFT_FREE
+
+
+def no_room(shown: str, remedy: str = "") -> DataError:
+    """Return the error that a copy would fill the disk."""
+    return DataError(
+        f"{shown} needs more room than {tempfile.gettempdir()} has for temporary files; set another folder with TMPDIR"
+        + remedy
+    )
+
+
 def spooled(read: Callable[[int], bytes], shown: str, packed_size: int | None = None) -> pa.Buffer:
     """Return all that ``read(size)`` gives, copied to a temporary file and mapped into memory.
 
     A DataError where the copy would fill the disk, or where a packed file of ``packed_size`` bytes grows beyond
     :data:`UNPACKED_FREELY` and :data:`MAX_RATIO`.
     """
-    room = shutil.disk_usage(tempfile.gettempdir()).free - LEFT_FREE
+    room = free_for_copies()
     most = None if packed_size is None else max(UNPACKED_FREELY, MAX_RATIO * packed_size)
     size = 0
     with temporary_file(f"reading {shown} failed") as file:
@@ -73,9 +86,6 @@ def spooled(read: Callable[[int], bytes], shown: str, packed_size: int | None = 
                     "you trust it, and name the file"
                 )
             if size > room:
-                raise DataError(
-                    f"{shown} needs more room than {tempfile.gettempdir()} has for temporary files; name another "
-                    "folder with TMPDIR"
-                )
+                raise no_room(shown)
             file.write(chunk)
         return mapped(file)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv as python_csv
 import io
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,17 +90,17 @@ class _Stream(io.RawIOBase):
 
 def _pieces(file: TextFile, stream: pa.NativeFile) -> Iterator[bytes]:
     """Yield the text of a file in UTF-8, with one separator between cells."""
-    blocks = iter(partial(stream.read, BLOCK), b"")
     if file.dialect.is_plain and file.dialect.encoding == "utf-8":
-        yield from blocks
+        yield from iter(partial(stream.read, BLOCK), b"")
         return
-    plain = _texts(file, blocks)
+    plain = _texts(file, stream)
     if not file.dialect.is_plain:
         plain = map(file.dialect.plain, _whole_lines(plain))
     yield from (text.encode("utf-8", errors="replace") for text in plain if text)
 
 
-def _texts(file: TextFile, blocks: Iterator[bytes]) -> Iterator[str]:
+def _texts(file: TextFile, stream: pa.NativeFile) -> Iterator[str]:
+    blocks = iter(partial(stream.read, BLOCK), b"")
     return decoded(blocks, file.dialect.encoding, file.place.name, stated=file.stated)
 
 
@@ -180,8 +181,9 @@ def reader_of(
                 _check_quotes(file)
             if odd:
                 raise _odd_row(file, odd[0]) from None
-            if "UTF8" in str(error):
-                _check_text(file)
+            if "UTF8" in str(error):  # the first place that is no text is named
+                with place.streamed() as again:
+                    deque(_texts(file, again), maxlen=0)
             raise
 
 
@@ -258,10 +260,3 @@ def _check_quotes(file: TextFile) -> None:
             ) from None
         lines.clear()
         before = reader.line_num
-
-
-def _check_text(file: TextFile) -> None:
-    """Raise a DataError where bytes of a file are no text in its encoding."""
-    with file.place.streamed() as raw:
-        for _ in _texts(file, iter(partial(raw.read, BLOCK), b"")):
-            pass

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
@@ -84,16 +85,22 @@ def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(kind)
 
 
+def without_blanks(entries: Iterable[Any]) -> list[Any]:
+    """Return values with None for what is missing, as blank texts are."""
+    return [None if one is None or one != one or one == "" else one for one in entries]
+
+
 def told_apart(names: Iterable[str]) -> list[str]:
     """Return column names with ``.1``, ``.2`` behind those that repeat, as pandas has them."""
-    out: dict[str, None] = {}
-    for name in names:
-        own, n = name, 0
-        while own in out:
-            n += 1
-            own = f"{name}.{n}"
-        out[own] = None
-    return list(out)
+    out, times = list(names), Counter[str]()
+    taken = set(out)
+    for i, name in enumerate(out):
+        number = times[name]
+        times[name] += 1
+        while number and out[i] in taken:
+            out[i], number = f"{name}.{number}", number + 1
+        taken.add(out[i])
+    return out
 
 
 def asked_batches(
@@ -124,9 +131,15 @@ def asked_batches(
 
 
 def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches of ``rows`` rows, so that sums are those of other formats to the last bit."""
+    """Yield batches of ``rows`` rows, so that sums are those of other formats to the last bit.
+
+    The last one, and the last of a schema, may have fewer.
+    """
     kept: list[pa.RecordBatch] = []
     for batch in batches:
+        if kept and batch.schema != kept[0].schema:
+            yield pa.concat_batches(kept)
+            kept = []
         kept.append(batch)
         while (total := sum(map(len, kept))) >= rows:
             joined = pa.concat_batches(kept)
@@ -136,23 +149,37 @@ def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Recor
         yield pa.concat_batches(kept)
 
 
-def parsed(column: pa.Array, name: str, where: str, before: int) -> pa.Array:
-    """Return texts as numbers; a DataError names the first that is none, and its row after ``before`` others."""
+def parsed(
+    column: pa.Array,
+    name: str,
+    where: str,
+    before: int,
+    number: Callable[[str], float | None] | None = None,
+    fault: str = "is not a number; correct the value, or leave it empty",
+) -> pa.Array:
+    """Return texts as numbers; a DataError names the first that is none, and its row after ``before`` others.
+
+    ``number`` returns the number that a text is, None where it is none; else Python's spelling counts.
+    """
     coded = column.dictionary_encode()
-    entries: list[float | None] = []
-    for text in coded.dictionary.to_pylist():
-        try:
-            entries.append(float(text) if "_" not in text else None)
-        except ValueError:
-            entries.append(None)
+    entries = [
+        None if text is None else (number or _plain_number)(text) for text in coded.dictionary.to_pylist()
+    ]
     wrong = {i for i, entry in enumerate(entries) if entry is None}
     for row, code in enumerate(coded.indices.to_pylist() if wrong else ()):
         if code in wrong:
             raise DataError(
-                f"column {name!r} has {coded.dictionary[code].as_py()!r} in row {before + row + 1:,} of {where}, "
-                "which is not a number; correct the value, or leave it empty"
+                f"column {name!r} holds {coded.dictionary[code].as_py()!r} at row {before + row + 1:,} of {where}, "
+                f"which {fault}"
             )
-    return pa.array(entries, pa.float64()).take(coded.indices)
+    return pa.array(entries, pa.float64(), from_pandas=True).take(coded.indices)
+
+
+def _plain_number(text: str) -> float | None:
+    try:
+        return float(text) if "_" not in text else None
+    except ValueError:
+        return None
 
 
 # ---------------------------------------------------------------------- value labels

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +10,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from fairfix.data import storage
-from fairfix.data.spool import LEFT_FREE, mapped, temporary_file
+from fairfix.data.spool import free_for_copies, mapped, no_room, temporary_file
 from fairfix.data.storage import FileLocation, FileVersion, Remote, answering, count_bytes, refusal
 from fairfix.data.urls import hidden, name_of, shown_url, split
 from fairfix.errors import DataError
@@ -170,12 +168,12 @@ def _redirected(url: Any, location: str, shown: str) -> Any:
 
 async def _saved(response: Any, file: Any, shown: str) -> None:
     """Write what comes to a file; a DataError where it would fill the disk."""
-    room = shutil.disk_usage(tempfile.gettempdir()).free - LEFT_FREE
+    room, full = free_for_copies(), no_room(shown, ", or use a server that supports range requests")
     if (response.content_length or 0) > room:
-        raise _no_room(shown)
+        raise full
     async for chunk in response.content.iter_chunked(1 << 20):
         if (room := room - len(chunk)) < 0:
-            raise _no_room(shown)
+            raise full
         file.write(chunk)
 
 
@@ -186,13 +184,6 @@ async def _read(response: Any, most: int) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
-
-
-def _no_room(shown: str) -> DataError:
-    return DataError(
-        f"{shown} is larger than the free space for temporary files in {tempfile.gettempdir()}; set another "
-        "folder with TMPDIR, or use a server that supports range requests"
-    )
 
 
 def _gave_up(error: Exception, shown: str) -> DataError:

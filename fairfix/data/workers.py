@@ -13,18 +13,23 @@ import os
 import platform
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from functools import reduce
 from importlib import import_module
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from fairfix.errors import DataError, UsageError
 
 PATIENCE = 30
 """Seconds until a scheduler that does not answer is taken to be away."""
+
+AHEAD = 8
+"""Pieces whose results Dask's own scheduler makes at once where they are wanted one by one."""
 
 SAME = ("fairfix", "numpy", "pyarrow")
 """Packages that workers must have in the version of this process, since bytes depend on them."""
@@ -121,63 +126,111 @@ class Threads(Workers):
                     future.cancel()
 
 
+LOADED: ContextVar[Mapping[str, Any]] = ContextVar("LOADED", default={})  # noqa: B039  never changed
+"""Key -> rows that Dask has computed, while a task works on what is made of them."""
+
+
 @dataclass(frozen=True)
 class Cluster(Workers):
-    """The workers of a Dask cluster, which see the data by the same names as this process."""
+    """The workers of a Dask cluster, which see the data by the same names as this process.
 
-    client: Any
-    """A ``distributed.Client``."""
+    Where pieces have rows that Dask computes first, ``loaded_by`` has their key and how; see
+    :mod:`fairfix.data.dask_frames`.
+    """
+
+    client: Any = None
+    """A ``distributed.Client``; None for Dask's own scheduler."""
+    partitions: bool = False
+    """Whether the data is a frame of Dask. Pieces that are none of its partitions are worked on here then."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as threads: what goes to a worker brings no cluster along."""
         return Threads, ()
 
+    def replaced_by(self, workers: Workers) -> Workers:
+        """Return the workers for a frame of Dask where others were asked for: a cluster's client, or Dask's own."""
+        return replace(self, client=workers.client) if isinstance(workers, Cluster) else self
+
     def each(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Iterator[Made]:
         """Yield ``work(piece)`` in the order of the pieces, a few of them for each worker ahead."""
-        run, room = os.urandom(8).hex(), 2 * sum(self.client.nthreads().values())
-        ahead: deque[Any] = deque()
-        with self.naming(pieces):
-            for i, piece in enumerate(pieces):
-                ahead.append(self._submit(run, i, work, piece))
-                if len(ahead) > room:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
+        if self._works_here(pieces):
+            yield from map(work, pieces)
+            return
+        leaves = iter(self._leaves(pieces, work))
+        ahead = AHEAD if self.client is None else 4 * sum(self.client.nthreads().values())
+        while few := list(islice(leaves, ahead)):
+            with self._errors(pieces):
+                made = self.computed(few)
+            yield from made
 
     def total(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Made | None:
         """Return the sum of ``work(piece)`` over all pieces, added as a tree by the workers, who keep no leaf."""
-        run = os.urandom(8).hex()
-        level = [self._submit(run, i, work, piece) for i, piece in enumerate(pieces)]
+        if not pieces or self._works_here(pieces):
+            return super().total(pieces, work)
+        level, add = self._leaves(pieces, work), import_module("dask").delayed(operator.add)
         while len(level) > 1:
-            pairs = [
-                self.client.submit(operator.add, *level[i : i + 2], pure=False)
-                for i in range(0, len(level) - 1, 2)
-            ]
+            pairs = [add(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
             level = pairs + level[len(level) - len(level) % 2 :]
-        with self.naming(pieces):
-            return level[0].result() if level else None
+        with self._errors(pieces):
+            made: Made = self.computed(level)[0]
+            return made
 
-    def _submit(self, run: str, number: int, work: Callable[[Some], Made], piece: Some) -> Any:
-        return self.client.submit(work, piece, key=f"fairfix-{run}-{number}")
+    def _works_here(self, pieces: Sequence[Any]) -> bool:
+        return self.partitions and not all(hasattr(piece, "loaded_by") for piece in pieces)
+
+    def _leaves(self, pieces: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+        worked, run = import_module("dask").delayed(_worked, pure=False, traverse=False), os.urandom(8).hex()
+        return [
+            worked(work, *apart(piece), dask_key_name=f"fairfix-{run}-{number}")
+            for number, piece in enumerate(pieces)
+        ]
+
+    def computed(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the results of delayed work."""
+        if self.client is None:
+            return list(import_module("dask").compute(*leaves))
+        return [future.result() for future in self.client.compute(list(leaves))]
 
     @contextmanager
-    def naming(self, pieces: Sequence[Piece]) -> Iterator[None]:
-        """Turn what Dask says of workers that are gone into an error that names the piece."""
-        dask = _dask()
+    def _errors(self, pieces: Sequence[Piece]) -> Iterator[None]:
+        """Turn what Dask says of workers that are gone, and of rows of its own, into an error of the data."""
+        from fairfix.data.frames import fetched
+
         try:
-            yield
-        except dask.KilledWorker as error:
-            # Dask blames whatever the workers had to do when they died, which need not be what killed them
-            number = str(error.task).rpartition("-")[2]
-            what = (
-                f"{pieces[int(number)].where} among" if number.isdecimal() else "the addition of parts among"
-            )
-            raise DataError(
-                f"the workers of the cluster died, {error.allowed_failures + 1} one after another, with {what} what "
-                "as their task; check their logs and their memory"
-            ) from error
-        except (dask.CancelledError, OSError, TimeoutError) as error:
-            raise DataError(f"the cluster stopped, or a worker cannot read its part: {error}") from error
+            with fetched("Dask frame") if self.partitions else nullcontext():
+                yield
+        except Exception as error:
+            dask = None if self.client is None else _dask()
+            if dask and isinstance(error, dask.KilledWorker):
+                # Dask blames whatever the workers had to do when they died, which need not be what killed them
+                number = str(error.task).rpartition("-")[2]
+                where = pieces[int(number)].where if number.isdecimal() else "the addition of parts"
+                raise DataError(
+                    f"the workers of the cluster died, {error.allowed_failures + 1} one after another, with {where} "
+                    "among what was their task; check their logs and their memory"
+                ) from error
+            if dask and isinstance(error, (dask.CancelledError, OSError, TimeoutError)):
+                raise DataError(f"the cluster stopped, or a worker cannot read its part: {error}") from error
+            raise
+
+
+def apart(piece: Any) -> tuple[Any, str, Any]:
+    """Return a piece without the rows that Dask computes for it, and their key and how they are computed."""
+    loaded = getattr(piece, "loaded_by", None)
+    return (
+        (piece, "", None)
+        if loaded is None
+        else (replace(piece, loaded_by=None), loaded.key, loaded.partition)
+    )
+
+
+def _worked(work: Callable[[Any], Any], piece: Any, key: str, rows: Any) -> Any:
+    """Work on a piece, in a task of Dask."""
+    token = LOADED.set({**LOADED.get(), key: rows})
+    try:
+        return work(piece)
+    finally:
+        LOADED.reset(token)
 
 
 def _dask() -> Any:

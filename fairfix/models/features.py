@@ -34,7 +34,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.codec import ABOVE_0, list_of, name_text, need, one_of, plain, real, record, text, truth
+from fairfix.data.codec import ABOVE_0, list_of, need, one_of, plain, real, record, text, truth
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import group_codes, numbers
 from fairfix.data.merging import MISSING
@@ -256,9 +256,9 @@ FEATURE = record(
     mean=real(),
     scale=real(ABOVE_0),
     missing=truth,
-    levels=list_of(name_text, most=MOST_LEVELS),
+    levels=list_of(text, most=MOST_LEVELS),
     knots=list_of(real(), most=KNOTS),
-    same=list_of(name_text),
+    same=list_of(text),
     means=list_of(real(), most=LONGEST),
 )
 """Saved form of a feature."""

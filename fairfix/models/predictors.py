@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, list_of, name_text, real, text
+from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, list_of, real, text
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.reading import Reading, from_ranking
 from fairfix.data.scales import Scale
@@ -263,7 +263,7 @@ MOST_GROUPS = 1 << 16
 
 GROUPS: Mapping[str, Part] = {
     "columns": Setting(list_of(text)),
-    "levels": Setting(list_of(list_of(name_text), least=1, most=MOST_GROUPS), "groups"),
+    "levels": Setting(list_of(list_of(text), least=1, most=MOST_GROUPS), "groups"),
 }
 """Saved form of the groups of a predictor."""
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fairfix.data.codec import ABOVE_0, list_of, map_of, need, plain, real, record, shown, tuple_of
 from fairfix.data.encoder import arrow_array
-from fairfix.data.files import Part, Source
+from fairfix.data.files import DerivedSource, Part, Source
 from fairfix.data.reading import to_probability
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import ArtifactError, ColumnError
@@ -121,7 +121,7 @@ def replaced(changes: Sequence[Change]) -> frozenset[str]:
     return frozenset.intersection(*(frozenset(one.everybody) for one in changes))
 
 
-class ScoredSource(Source):
+class ScoredSource(DerivedSource):
     """Another source with one column more: the model's score of each row.
 
     In addition to scores that are a mean over changes, another column has the model's scores of the rows as they are;
@@ -133,12 +133,10 @@ class ScoredSource(Source):
             raise ColumnError(
                 f"{source.name} has a column {MODEL_SCORE!r}, the name of the model's scores; rename it"
             )
-        self.name, self.remark, self.workers = source.name, source.remark, source.workers
-        self.text, self.rows, self.about_rows = source.text, source.rows, source.about_rows
-        self.doubtful, self.left_out, self.notes = source.doubtful, source.left_out, source.notes
-        self.unreadable = source.unreadable
+        super().__init__(source)
+        self.rows, self.about_rows = source.rows, source.about_rows
+        self.left_out, self.notes = source.left_out, source.notes
         self.schema = source.schema.append(pa.field(MODEL_SCORE, pa.float64()))
-        self.unscored = source
         self._model = model
         spared = replaced(model.changes) - set(source.columns) if isinstance(model, Averaged) else frozenset()
         self._features = tuple(name for name in model.feature_names if name not in spared)
@@ -152,7 +150,7 @@ class ScoredSource(Source):
         own = [name for name in columns if name not in (MODEL_SCORE, PLAIN_SCORE)]
         inner = list(dict.fromkeys((*own, *self._features)))
         wanted = {name: kind for name, kind in (types or {}).items() if name in {*own} - {*self._features}}
-        inner_parts = self.unscored.parts(inner, wanted)
+        inner_parts = self.source.parts(inner, wanted)
         return [replace(part, batches=partial(self._scored, part, list(columns))) for part in inner_parts]
 
     @property
@@ -160,16 +158,12 @@ class ScoredSource(Source):
         """The mean over changes, where the model has all of its columns, so that it can score changed rows."""
         return self._model if isinstance(self._model, Averaged) and self._plain is not None else None
 
-    def close(self) -> None:
-        """Let go of what the source holds open."""
-        self.unscored.close()
-
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file, scored."""
         out: list[tuple[str, Source]] = []
-        for path, unscored in self.unscored.files():
+        for path, unscored in self.source.files():
             one = copy(self)
-            one.unscored, one.rows = unscored, None
+            one.source, one.rows = unscored, None
             out.append((path, one))
         return out
 

@@ -9,14 +9,14 @@ from functools import partial
 import pyarrow as pa
 
 from fairfix.data.encoder import arrow_array
-from fairfix.data.files import Part, Source
+from fairfix.data.files import DerivedSource, Part, Source
 from fairfix.data.hash_split import Share
 from fairfix.data.reading import Reading
 from fairfix.errors import DataError
 from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
 
 
-class SharedSource(Source):
+class SharedSource(DerivedSource):
     """The rows of another source that are in a share; rows are numbered within it."""
 
     def __init__(self, source: Source, reading: Reading, text: str, seed: int) -> None:
@@ -25,10 +25,8 @@ class SharedSource(Source):
         self._identity = identity_columns(source.schema, reading)
         by_id = reading.columns.id is not None
         self.share = Share.parse(text, tuple(self._identity), by_id=by_id, seed=seed)
-        self.name, self.remark = source.name, source.remark
-        self.text, self.schema, self.doubtful = source.text, source.schema, source.doubtful
+        super().__init__(source)
         self.about_rows = int(source.about_rows * (self.share.high - self.share.low))
-        self._source = source
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the parts of the source with the rows of the share."""
@@ -42,7 +40,7 @@ class SharedSource(Source):
                 first_row=0,
                 batches=partial(self._inside, part, list(columns)),
             )
-            for part in self._source.parts(inner, {**own, **(types or {})})
+            for part in self.source.parts(inner, {**own, **(types or {})})
         ]
 
     def _inside(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:

@@ -235,7 +235,7 @@ def _proposing_pairs(
         fields_replaced(check, reason=check.reason + why) if check.code == "limit_inside" else check
         for check in checks
     )
-    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    source = data.source.source if isinstance(data.source, ScoredSource) else data.source
     command = paired_instead(request, source, old.data.source if base.data is None else base.name)
     if undecided and command is not None:
         note = Note(

@@ -203,7 +203,7 @@ def open_data(
         source.notes = (*source.notes, *_absent(source, reading))
     if isinstance(raw, PeopleSource) and not is_dry():
         with explaining(data):
-            check_entries(raw.unrepeated, of_classes(data.reading) if many else data.reading)
+            check_entries(raw.source, of_classes(data.reading) if many else data.reading)
     return data
 
 
@@ -384,7 +384,7 @@ def _with_bands(data: Dataset, column: str) -> str:
         explicit=request.explicit | {"bands"},
     )
     needed = {"score_needed": isinstance(request, AuditRequest), "protected_needed": True}
-    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    source = data.source.source if isinstance(data.source, ScoredSource) else data.source
     return _guide(cut, source, needed, label_needed=False, listed=False)
 
 
@@ -402,7 +402,7 @@ def explaining(data: Dataset) -> Iterator[None]:
 
         decides = isinstance(data.request, (RepairRequest, CompareRequest)) and data.request.threshold is None
         text, choices = explained(error, data.source, data.reading, decides=decides)
-        source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+        source = data.source.source if isinstance(data.source, ScoredSource) else data.source
         raise DataError(text + _to_choose(data.request, source, choices)) from error
 
 

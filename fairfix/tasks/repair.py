@@ -562,7 +562,7 @@ def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:
             "flips; name comparable values with `similar`, or repair something else"
         )
     averaged = Averaged(model, changes_of(table, columns, repairer.comparable_values))
-    return replace(data, source=ScoredSource(source.unscored, averaged)), averaged
+    return replace(data, source=ScoredSource(source.source, averaged)), averaged
 
 
 def _base(

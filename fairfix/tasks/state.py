@@ -121,7 +121,7 @@ def _counted(request: AuditRequest) -> tuple[CountFile, str]:
     about: dict[str, Any] = {"inferred": data.inferred, "model": model_of(data)}
     with explaining(data), workers_of(request.cluster, request.threads) as workers:
         counted = count(data.source.read_by(workers), data.reading, **about)
-    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    source = data.source.source if isinstance(data.source, ScoredSource) else data.source
     if request.id is not None:
         source.require([request.id])
     with explaining(data):

@@ -15,9 +15,10 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import ComparisonReport, Settings, Value
-from fairfix.auditing.suppression import of_one_size, shown_cells
+from fairfix.auditing.suppression import shown_cells
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
+from fairfix.data.typed import rebatched
 from fairfix.errors import DataError, UsageError
 from fairfix.report import FORMATS
 from hypothesis import given
@@ -185,7 +186,7 @@ def test_batches_of_one_size_have_the_same_rows(sizes: list[int], size: int) -> 
         pa.RecordBatch.from_pydict({"x": rows["x"].slice(at, many).to_pylist()}, rows.schema)
         for at, many in zip(ends, sizes, strict=False)
     ]
-    out = list(of_one_size(iter(batches), size))
+    out = list(rebatched(iter(batches), size))
     assert [x for one in out for x in one["x"].to_pylist()] == rows["x"].to_pylist()
     assert all(one.num_rows == size for one in out[:-1])
     assert all(one.num_rows <= size for one in out)

@@ -629,7 +629,7 @@ from fairfix.cli import main
 from fairfix.data import new_table
 
 number, statement = int(sys.argv[1]), sys.argv[2]
-opened = new_table._duckdb
+opened = new_table.open_duckdb
 
 class Stopped:
     def __init__(self, connection):
@@ -649,7 +649,7 @@ def duckdb(path, *, read_only):
     with opened(path, read_only=read_only) as connection:
         yield Stopped(connection)
 
-new_table._duckdb = duckdb
+new_table.open_duckdb = duckdb
 if statement == "rows":
     append = new_table.pq.ParquetWriter.write_table
     new_table.pq.ParquetWriter.write_table = lambda *given: append(*given) or os.kill(os.getpid(), number)

@@ -320,7 +320,7 @@ def test_a_text_among_numbers_is_named_where_it_is_used(tmp_path: Path) -> None:
     assert fairfix.audit(path, protected="note", label="label", score="score").to_dict()
     rows[8][2] = "n.k."
     book(path, one=rows)
-    with pytest.raises(DataError, match=r"'score' has 'n\.k\.' in row 8 of a\.xlsx"):
+    with pytest.raises(DataError, match=r"'score' holds 'n\.k\.' at row 8 of a\.xlsx"):
         fairfix.audit(path, protected="g", label="label", score="score")
 
 

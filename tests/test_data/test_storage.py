@@ -609,7 +609,7 @@ def test_a_copy_leaves_room_on_the_disk(
     server = web({"/d.csv": content_of(frames(), "d.csv")}, ranges=False)
     if not says:
         monkeypatch.setattr("aiohttp.ClientResponse.content_length", None)
-    monkeypatch.setattr("fairfix.data.web.LEFT_FREE", 1 << 60)
+    monkeypatch.setattr("fairfix.data.spool.LEFT_FREE", 1 << 60)
     with pytest.raises(DataError, match="TMPDIR"):
         read(open_source(f"{server.url}/d.csv"))
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
@@ -14,35 +12,37 @@ from typing import IO, Any
 import pyarrow as pa
 
 from fairfix.data import files
-from fairfix.data.files import FileSource, Part, Write, joined, readable, require
+from fairfix.data.files import PiecedFile, Write, readable
 from fairfix.data.storage import FileLocation
 
 
-class ArrowSource(FileSource):
+class ArrowSource(PiecedFile):
     """One or more Arrow files with the same columns."""
 
     kind = "Arrow"
     endings = (".arrow", ".feather")
     signatures = ((0, b"ARROW1"),)
 
-    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
-        super().__init__(places, name)
-        self._rows = {place: _rows_of(place) for place in places}
-        with _open(places[0]) as file:
-            self.schema = file.schema
-        self.rows = self.about_rows = sum(map(sum, self._rows.values()))
+    @classmethod
+    def look(cls, place: FileLocation) -> tuple[pa.Schema, list[int], Any]:
+        """Return columns, and rows of record batches, for which one column is read."""
+        with _open(place, [0]) as file:
+            rows = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
+        with _open(place) as file:
+            return file.schema, rows, None
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return runs of record batches of about a million rows."""
-        out = []
-        for place in self.places:
-            rows = self._rows[place]
-            with _open(place) as file:
-                require(columns, file.schema.names, f"{place.name} (of {self.name})")
-            before = [0, *accumulate(rows)]
-            pieces = ((partial(_batches, place, run, list(columns)), before[run[0]]) for run in joined(rows))
-            out += [Part(place.name, batches, first) for batches, first in pieces]
-        return out
+    @classmethod
+    def read(
+        cls, place: FileLocation, about: Any, run: list[int], columns: list[str], coded: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of a run of record batches."""
+        with _open(place) as file:
+            wanted = sorted({file.schema.get_field_index(name) for name in columns})
+        with _open(place, wanted) as file:
+            for i in run:
+                batch = file.get_batch(i).select(columns)
+                for start in range(0, batch.num_rows, files.BATCH_ROWS):
+                    yield batch.slice(start, files.BATCH_ROWS)
 
     @classmethod
     @contextmanager
@@ -91,19 +91,3 @@ PANDAS_TYPES: Mapping[str, Callable[[Any], Any]] = {
     "pandas.period": lambda own: own.ArrowPeriodType("D"),
 }
 """Name of an extension type -> what makes the one that pandas registers; its settings are those of no column."""
-
-
-def _rows_of(place: FileLocation) -> list[int]:
-    """Return the number of rows of each record batch, for which one column is read."""
-    with _open(place, [0]) as file:
-        return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
-
-
-def _batches(place: FileLocation, run: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with _open(place) as file:
-        wanted = sorted({file.schema.get_field_index(name) for name in columns})
-    with _open(place, wanted) as file:
-        for i in run:
-            batch = file.get_batch(i).select(columns)
-            for start in range(0, batch.num_rows, files.BATCH_ROWS):
-                yield batch.slice(start, files.BATCH_ROWS)

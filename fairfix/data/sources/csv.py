@@ -30,6 +30,7 @@ from fairfix.data.files import FileSource, Part, Write, readable
 from fairfix.data.notation import Notation, Seen, decimal_of, notation_of
 from fairfix.data.storage import FileLocation
 from fairfix.data.text_stream import AHEAD, TextFile, odd_value, reader_of
+from fairfix.data.typed import parsed
 from fairfix.errors import ColumnError, DataError
 
 TAIL = 4096
@@ -60,13 +61,10 @@ class CsvSource(FileSource):
         encoding = None if encoding is None else known_encoding(encoding)
         heads = [head_text(place, encoding) for place in places]
         sign = None if delimiter is None else stated(delimiter)
-        self.dialect = _alike(places, heads, name, sign, decimal)
+        dialects = _alike(places, heads, name, sign, decimal)
+        self.dialect = dialects[0]
         files = []
-        for place, head in zip(places, heads, strict=True):
-            own = replace(
-                sniffed(place, self.dialect.delimiter, self.dialect.decimal, head),
-                decimal=self.dialect.decimal,
-            )
+        for place, head, own in zip(places, heads, dialects, strict=True):
             layout = layout_of(head, own, header)
             if not head.whole:
                 layout = replace(layout, footers=_footers(place, own, len(layout.names)))
@@ -100,7 +98,9 @@ class CsvSource(FileSource):
         for file, head in zip(files, heads, strict=True):
             seen = columns_of(head, file.dialect, file.layout, seen)
         self._shown = decimal_of(seen.values())
-        self.examples = _examples(first, heads[0])
+        if not first.layout.header:
+            cells = cells_of(heads[0], first.dialect, first.layout)
+            self.examples = {one: own[0].strip() for one, own in cells.items() if own}
         at_head = {one: seen.get(one, Seen()) for one in names}
         open_ = [one for one, own in at_head.items() if self._is_open(one, own)]
         at_all = at_head | (self._all_of(open_) if open_ else {})
@@ -281,14 +281,6 @@ def _footers(place: FileLocation, dialect: Dialect, columns: int) -> frozenset[s
     return footers_of(text.partition("\n")[2], dialect, columns)
 
 
-def _examples(file: TextFile, head: Head) -> dict[str, str]:
-    if file.layout.header:
-        return {}
-    return {
-        name: cells[0].strip() for name, cells in cells_of(head, file.dialect, file.layout).items() if cells
-    }
-
-
 def _said_of(name: str, how: Notation, plain: Notation) -> Iterator[str]:
     """Yield how a column is written, if it is not as usual."""
     if how.unit:
@@ -324,20 +316,19 @@ def _alike(
     name: str,
     delimiter: str | None,
     decimal: str | None,
-) -> Dialect:
-    """Return the dialect of all files, or raise a DataError that names two that differ in it."""
-    (first, head), *others = zip(places, heads, strict=True)
-    dialect = sniffed(first, delimiter, decimal, head)
-    for place, text in others:
-        other = sniffed(place, delimiter, decimal, text)
-        own = dialect.decimal or other.decimal
-        if dialect.delimiter != other.delimiter or own != (other.decimal or own):
+) -> list[Dialect]:
+    """Return the dialects of the files, with one decimal sign; a DataError names two that differ."""
+    dialects = [sniffed(place, delimiter, decimal, head) for place, head in zip(places, heads, strict=True)]
+    shown = next((one for one in dialects if one.decimal), dialects[0])
+    for place, other in zip(places, dialects, strict=True):
+        first = dialects[0] if other.delimiter != dialects[0].delimiter else shown
+        if other.delimiter != first.delimiter or (other.decimal or shown.decimal) != shown.decimal:
             raise DataError(
-                f"{name}: these files have different formats: {first.name} has {dialect}, {place.name} has {other}; "
-                "use a pattern that matches files of one kind, or set `delimiter` and `decimal`"
+                f"{name}: these files have different formats: {places[dialects.index(first)].name} has {first}, "
+                f"{place.name} has {other}; use a pattern that matches files of one kind, or set `delimiter` and "
+                "`decimal`"
             )
-        dialect = replace(dialect, decimal=own)
-    return dialect
+    return [replace(one, decimal=shown.decimal) for one in dialects]
 
 
 def _check_columns(files: Sequence[TextFile], name: str) -> None:
@@ -413,7 +404,11 @@ def _converted(
                     how[name] = settle(name, _distinct(batch.column(at)))
                 if numbers is None:
                     shown = how[name] or usual_notation
-                    numbers = _numbers(batch.column(at), shown, name, file.place.name, row)
+                    between = f" and {named(shown.thousands)} between thousands" if shown.thousands else ""
+                    fault = (
+                        f"is not a number with {shown.decimal!r} as decimal sign{between}; correct the value"
+                    )
+                    numbers = parsed(batch.column(at), name, file.place.name, row, shown.number, fault)
                 batch = batch.set_column(at, pa.field(name, pa.float64()), numbers)  # noqa: PLW2901
             row += batch.num_rows
             yield batch
@@ -432,19 +427,3 @@ def _whole(column: pa.Array) -> pa.Array | None:
         return column.cast(pa.float64())
     except pa.ArrowInvalid:  # such as 1-2
         return None
-
-
-def _numbers(column: pa.Array, how: Notation, name: str, where: str, before: int) -> pa.Array:
-    """Return a column of text as numbers; a DataError names the first value that is none in its notation."""
-    coded = column.dictionary_encode()
-    entries = [None if text is None else how.number(text) for text in coded.dictionary.to_pylist()]
-    wrong = {i for i, entry in enumerate(entries) if entry is None}
-    if wrong:
-        for row, code in enumerate(coded.indices.to_pylist()):
-            if code in wrong:
-                between = f" and {named(how.thousands)} between thousands" if how.thousands else ""
-                raise DataError(
-                    f"column {name!r} holds {coded.dictionary[code].as_py()!r} at row {before + row + 1:,} of {where}, "
-                    f"which is not a number with {how.decimal!r} as decimal sign{between}; correct the value"
-                )
-    return pa.array(entries, pa.float64(), from_pandas=True).take(coded.indices)

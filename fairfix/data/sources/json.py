@@ -69,7 +69,8 @@ def _batch(block: Block, place: FileLocation, before: int, schema: pa.Schema | N
             pa.ArrowException, UnicodeDecodeError
         ):  # mixed types, or an error that Python names better
             return _by_arrow(text, schema)
-        records = [_parsed(line, place, before + i) for i, line in enumerate(_lines(text))]
+        lines = filter(bytes.strip, text.split(b"\n"))
+        records = [_parsed(line, place, before + i) for i, line in enumerate(lines)]
     for i, record in enumerate(records):
         if not isinstance(record, dict):
             raise DataError(
@@ -130,10 +131,6 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} occurs twice in one object; remove one")
     return out
-
-
-def _lines(text: bytes) -> Iterator[bytes]:
-    return (line for line in text.split(b"\n") if line.strip())
 
 
 # ---------------------------------------------------------------------- blocks

@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from fairfix.data import files
-from fairfix.data.files import FileSource, Part, readable, require
+from fairfix.data.files import PiecedFile, readable
 from fairfix.data.storage import FileLocation
 from fairfix.data.typed import rebatched
 
 
-class OrcSource(FileSource):
-    """One or more ORC files with the same columns."""
+class OrcSource(PiecedFile):
+    """One or more ORC files with the same columns; each is one piece."""
 
     kind = "ORC"
     endings = (".orc",)
     signatures: ClassVar[tuple[tuple[int, bytes], ...]] = ((0, b"ORC"),)
 
-    def __init__(self, places: Sequence[FileLocation], name: str) -> None:
-        super().__init__(places, name)
-        self._columns: dict[FileLocation, list[str]] = {}
-        self.rows = 0
-        for place in places:
-            with _opened(place) as data:
-                from pyarrow import orc
+    @classmethod
+    def look(cls, place: FileLocation) -> tuple[pa.Schema, list[int], Any]:
+        """Return columns and rows."""
+        from pyarrow import orc
 
-                file = orc.ORCFile(data)
-                self._columns[place] = file.schema.names
-                if place is places[0]:
-                    self.schema = file.schema
-                self.rows += file.nrows
-        self.about_rows = self.rows
+        with readable(place, cls.kind), place.opened() as data:
+            file = orc.ORCFile(data)
+            return file.schema, [file.nrows], None
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return one part per file."""
-        for place in self.places:
-            require(columns, self._columns[place], f"{place.name} (of {self.name})")
-        return [Part(place.name, partial(_batches, place, list(columns))) for place in self.places]
+    @classmethod
+    def read(
+        cls, place: FileLocation, about: Any, run: list[int], columns: list[str], coded: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of a file."""
+        from pyarrow.dataset import OrcFileFormat
 
-
-@contextmanager
-def _opened(place: FileLocation) -> Iterator[Any]:
-    with readable(place, OrcSource.kind), place.opened() as data:
-        yield data
-
-
-def _batches(place: FileLocation, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    from pyarrow.dataset import OrcFileFormat
-
-    with _opened(place) as data:
-        batches = (
-            OrcFileFormat()
-            .make_fragment(data)
-            .to_batches(columns=columns, batch_size=files.BATCH_ROWS, batch_readahead=1, use_threads=False)
-        )
-        yield from rebatched((batch.select(columns) for batch in batches), files.BATCH_ROWS)
+        with readable(place, cls.kind), place.opened() as data:
+            fragment, size = OrcFileFormat().make_fragment(data), files.BATCH_ROWS
+            batches = fragment.to_batches(
+                columns=columns, batch_size=size, batch_readahead=1, use_threads=False
+            )
+            yield from rebatched((batch.select(columns) for batch in batches), size)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from io import BytesIO
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from fairfix.data.sources.typed_file import WholeFile
-from fairfix.data.typed import column_of, whole, with_labels
+from fairfix.data.typed import column_of, whole, with_labels, without_blanks
 
 
 class SpssSource(WholeFile):
@@ -36,12 +35,7 @@ def read(file: BytesIO, **_: Any) -> pa.Table:
     except Exception:  # a date that Python has not stops no run: dates are then numbers
         file.seek(0)
         data, meta = reader(file, output_format="dict", disable_datetime_conversion=True)
-    columns = {name: whole(column_of(_entries(column))) for name, column in data.items()}
+    data = {name: column.tolist() if hasattr(column, "tolist") else column for name, column in data.items()}
+    columns = {name: whole(column_of(without_blanks(column))) for name, column in data.items()}
     labels = {name: own for name, own in meta.variable_value_labels.items() if name in columns}
     return with_labels(pa.table(columns), labels)
-
-
-def _entries(column: Sequence[Any]) -> list[Any]:
-    """Return the values of a column, None where one is missing, as blank texts are."""
-    listed = column.tolist() if hasattr(column, "tolist") else column
-    return [None if one != one or one == "" else one for one in listed]

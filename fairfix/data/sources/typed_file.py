@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ from fairfix.data.typed import (
     unified,
     unlabelled,
     with_labels,
+    without_blanks,
 )
 from fairfix.errors import DataError, first_line
 
@@ -75,7 +77,14 @@ class TypedFile(FileSource):
         """Return one part per file, since most such formats have no places to start from."""
         require(columns, self.schema.names, self.name)
         wanted = pa.schema({one: self._kinds[one] for one in columns})
-        return [Part(place.name, partial(self._read, place, wanted, types or {})) for place in self.places]
+        return [
+            Part(place.name, partial(self.alone(place)._read, place, wanted, types or {}))
+            for place in self.places
+        ]
+
+    def alone(self, place: FileLocation) -> Self:
+        """Return the source with what is kept of one file, which may go to another process."""
+        return self
 
     def _read(
         self, place: FileLocation, wanted: pa.Schema, types: Mapping[str, pa.DataType]
@@ -119,6 +128,12 @@ class WholeFile(TypedFile):
         super().__init__(places, name)
         self.remark = "; ".join(filter(None, remarks))
 
+    def alone(self, place: FileLocation) -> Self:
+        """Return the source with the table of one file."""
+        one = copy(self)
+        one._tables = {place: self._tables[place]}
+        return one
+
     def chunks(self, place: FileLocation, wanted: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are in memory; of no rows, a batch without any, for the columns."""
         table = self._tables[place]
@@ -159,4 +174,4 @@ class FrameFile(TypedFile):
 def _array(column: Any) -> pa.Array:
     if column.dtype.kind in "iufbM":
         return pa.array(column.to_numpy(), from_pandas=True)
-    return column_of([None if one is None or one != one or one == "" else one for one in column.tolist()])
+    return column_of(without_blanks(column.tolist()))
