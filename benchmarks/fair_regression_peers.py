@@ -8,7 +8,7 @@ vectorised; ``tie`` and ``intercept`` switch the two faults of the original on t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
@@ -475,12 +475,3 @@ def fairlearn_bounded(train: Matrix, bound: float) -> tuple[Floats, float, float
 def constant(loss: str, train: Matrix, test: Matrix) -> Point:
     """Return the point of the mean label."""
     return Point(mean_loss(loss, test.y, np.full(test.y.size, train.y.mean())), 0.0)
-
-
-def sources() -> Iterator[Callable[[], Data]]:
-    """Yield the data sets of the fronts."""
-    yield adult
-    yield lambda: adult(2000)
-    yield lawschool
-    yield lambda: lawschool(2000)
-    yield communities

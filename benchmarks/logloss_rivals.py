@@ -40,7 +40,6 @@ from logloss import CONSTRAINTS, FILES, L2, Readings, Rows, authors, cells_of, c
 from tabular import present
 
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 SPLITS = 20
 BOUND = 0.01

@@ -36,7 +36,6 @@ from threadpoolctl import threadpool_limits
 
 from fair_regression_peers import _read
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 NAMES = ("white", "black", "other")

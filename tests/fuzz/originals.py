@@ -34,7 +34,6 @@ Change = Callable[[Rng, bytes], tuple[bytes, str]]
 
 SCORED = ("--label", "label", "--score", "score")
 FEATURES = ["town", "real", "yes"]
-NUMBERS = ["real", "p"]
 
 
 @cache

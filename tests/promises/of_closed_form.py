@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import scipy.sparse as sp
 from fairfix.data.reading import Columns, Reading
@@ -13,8 +12,6 @@ from scipy.optimize import linprog
 
 from tests.promises.harness import Shell, Tried, judged, parts_of, promise
 from tests.results import texts_of
-
-Floats = npt.NDArray[np.float64]
 
 TIMES = 16
 """Copies of a row that tell what it gets on average: without ids equal rows get draws that lie evenly."""

@@ -23,7 +23,6 @@ from fairfix.methods.ramp import Ramp
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="node is not on the path")
 
-SCRIPTS = Path(fairfix.__file__).parent / "interactive"
 EXACT = 1e-9
 CONSTRAINTS = {
     "demographic_parity": ("selection_rate",),

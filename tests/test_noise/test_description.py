@@ -527,36 +527,6 @@ def test_different_numbers_of_groups() -> None:
         noisy_audit(few, Noise(table, assume="class-conditional"))
 
 
-def test_sampled_intervals_cover_the_truth() -> None:
-    """A population, samples of it and of a survey: outer intervals of N1 and N4 hold the truth nearly always."""
-    whole = blurred(people(60_000, seed=5), "uniform", 0.2)
-    rng = np.random.default_rng(7)
-    names = ("a", "b", "c")
-    right = truth(whole)["true_positive_rate"]
-    hits = {"N1": 0, "N4": 0}
-    trials = 40
-    for _ in range(trials):
-        rows, survey = rng.integers(0, 60_000, 4000), rng.integers(0, 60_000, 1000)
-        counts = np.zeros((3, 3))
-        np.add.at(counts, (whole["true"][survey], whole["noisy"][survey]), 1.0)
-        table = NoiseTable("survey", names, names, counts, "count")
-        cells = np.zeros((3, 4))
-        place = np.where(whole["label"] == 1, 1 - whole["yhat"], 3 - whole["yhat"])
-        np.add.at(cells, (whole["noisy"][rows], place[rows]), 1.0)
-        data = Recorded(
-            "noisy", names, cells / 4000, 4000.0, {"true_positive_rate": RATIOS["true_positive_rate"]}
-        )
-        told = TrueGroups(data, Noise(table, assume="class-conditional"), replicates=200)
-        for level in hits:
-            found = list(told.bounds[level].of_groups("true_positive_rate"))
-            hits[level] += sum(
-                b.outer_low <= rate <= b.outer_high for b, rate in zip(found, right, strict=True)
-            )
-
-    assert hits["N1"] >= 0.975 * 3 * trials
-    assert hits["N4"] >= 0.88 * 3 * trials
-
-
 def test_a_survey_of_few_people_widens_what_is_told_under_every_assumption() -> None:
     """Rows without error, and a table from four hundred people, ten thousand or everybody; T errs as a share does."""
     T = np.array([[0.9, 0.1], [0.2, 0.8]])

@@ -45,7 +45,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from tests.strategies import PROFILE, examples
+from tests.strategies import examples
 
 Floats = NDArray[np.float64]
 
@@ -922,117 +922,6 @@ class TestKolmogorovSmirnov:
             1.0,
             (2,),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Recorded(Estimates):
-    """One simulation out of many; limits are looked up in those computed for all at once."""
-
-    all: Estimates
-    rows: slice
-    support = (0.0, 1.0)
-
-    @property
-    def value(self) -> Floats:
-        return self.all.value[self.rows]
-
-    @property
-    def slack(self) -> Floats:
-        return self.all.slack[self.rows]
-
-    def _limits_at(self, alpha: float) -> Limits:
-        low, high = self.all.sampling_limits(alpha)
-        return low[self.rows], high[self.rows]
-
-
-SIMULATIONS = 1000
-FLOOR = 0.93  # demanded of nominal 95 %
-LUCK = 3 * math.sqrt(FLOOR * (1 - FLOOR) / SIMULATIONS)
-
-
-def simulations_of(estimates: Estimates, groups: int) -> list[Recorded]:
-    starts = range(0, len(estimates.value), groups)
-    return [Recorded(estimates, slice(i, i + groups)) for i in starts]
-
-
-def group_sizes(kind: str, groups: int) -> Floats:
-    return np.geomspace(30, 10_000, groups).round() if kind == "mixed" else np.full(groups, float(kind))
-
-
-def covered(gaps: list[Gap], truth: float) -> float:
-    return float(np.mean([g.low <= truth + 1e-12 and truth - 1e-12 <= g.high for g in gaps]))
-
-
-def pairwise(*worlds: tuple[float, float]) -> list[tuple[str, int, float, float]]:
-    """Return the sizes, groups and worlds to simulate: all, or each two of them together in a pull request."""
-    each = itertools.product(enumerate(["30", "1000", "mixed"]), enumerate([2, 5, 20]), enumerate(worlds))
-    return [
-        (sizes, groups, *world)
-        for (i, sizes), (j, groups), (k, world) in each
-        if PROFILE != "project" or (i + j + k) % 3 == 0
-    ]
-
-
-@pytest.mark.slow
-class TestCoverage:
-    @pytest.mark.parametrize(
-        ("sizes", "groups", "rate", "apart"), pairwise((0.4, 0.0), (0.02, 0.0), (0.4, 0.16))
-    )
-    def test_rates(self, sizes: str, groups: int, rate: float, apart: float) -> None:
-        """Rates and every comparison of them hold the truth, at equality and with one group apart."""
-        rng = np.random.default_rng(20)
-        n, p = group_sizes(sizes, groups), np.full(groups, rate)
-        p[0] += apart
-        s = rng.binomial(n.astype(int), p, (SIMULATIONS, groups)).astype(float)
-        totals, share = np.broadcast_to(n, s.shape), n / n.sum()
-        rates = simulations_of(Proportions(s.ravel(), totals.ravel()), groups)
-        others = Proportions((s.sum(axis=1, keepdims=True) - s).ravel(), (n.sum() - totals).ravel())
-        rest = simulations_of(others, groups)
-        limits = [simultaneous_limits(e, 0.05) for e in rates]
-        overall = [difference_to_overall(e, r, share, 0.05).gap for e, r in zip(rates, rest, strict=True)]
-        differences = [difference_between_groups(e, 0.05) for e in rates]
-        coverage = {
-            "limits": float(np.mean([(low <= p).all() and (p <= high).all() for low, high in limits])),
-            "difference": covered(differences, float(np.ptp(p))),
-            "ratio": covered([ratio_between_groups(e, 0.05) for e in rates], float(p.min() / p.max())),
-            "reference": covered(
-                [difference_to_reference(e, groups - 1, 0.05).gap for e in rates], float(p[0] - p[-1])
-            ),
-            "overall": covered(overall, float(np.abs(p - share @ p).max())),
-        }
-
-        assert min(coverage.values()) > FLOOR - LUCK, coverage
-        if not apart:
-            assert np.mean([g.low > 0 for g in differences]) < 1 - FLOOR + LUCK
-
-    @pytest.mark.parametrize(("sizes", "groups", "levels", "slope"), pairwise((5, 0.0), (60, 0.0), (60, 0.4)))
-    def test_scores(self, sizes: str, groups: int, levels: int, slope: float) -> None:
-        """KS distances, tied or nearly continuous, and differences of means hold the truth."""
-        rng = np.random.default_rng(21)
-        n, shape = group_sizes(sizes, groups), np.full(levels, 1 / levels)
-        shapes = np.tile(shape, (groups, 1))
-        shapes[0] = shape * np.linspace(1 - slope, 1 + slope, levels)
-        counts = np.stack(
-            [rng.multinomial(int(m), s, SIMULATIONS) for m, s in zip(n, shapes, strict=True)], axis=1
-        )
-        true, cdfs = shapes.cumsum(axis=1), counts.cumsum(axis=2) / n[:, None]
-        share, grid = n / n.sum(), np.linspace(0, 1, levels)
-        everybody = np.einsum("g,sgb->sb", share, cdfs)[:, None]
-        overall = [
-            ks_to_overall(d, n, n.sum() - n, share, 0.05).gap for d in np.abs(cdfs - everybody).max(axis=2)
-        ]
-        rows = np.broadcast_to(n, counts.shape[:2]).ravel()
-        sums = [rows, (counts @ grid).ravel(), (counts @ grid**2).ravel()]
-        means = simulations_of(Means.from_sums(sums, support=(0.0, 1.0)), groups)
-        coverage = {
-            "binned KS": covered([ks_between_cdfs(c, n, 0.05) for c in cdfs], distances_of(true).max()),
-            "KS to overall": covered(overall, float(np.abs(true - share @ true).max())),
-            "mean": covered(
-                [difference_between_groups(e, 0.05) for e in means], float(np.ptp(shapes @ grid))
-            ),
-        }
-
-        assert min(coverage.values()) > FLOOR - LUCK, coverage
 
 
 def test_start_up_stays_light() -> None:

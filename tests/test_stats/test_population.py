@@ -12,7 +12,6 @@ from fairfix.stats.population import (
     CovariancesOfRules,
     DistancesOfRules,
     NumberCovariances,
-    RatesHeldOut,
     RatesOfRules,
     WeightedRates,
 )
@@ -143,19 +142,6 @@ def test_a_covariance_does_not_hang_on_where_it_is_counted_from() -> None:
     assert gap(steep) < bound(steep)
 
 
-def test_rates_of_members_by_parts_are_missed_no_more_often_than_said() -> None:
-    rng, worlds, rows = np.random.default_rng(3), 500, 300
-    part = np.array([[0.9, 0.5, 0.2], [0.1, 0.5, 0.8]])
-    rates, missed = np.array([0.2, 0.5, 0.6]), 0
-    truth = part @ (rates / 3) / (part.sum(axis=1) / 3)
-    for _ in range(worlds):
-        kind = rng.integers(0, 3, rows)
-        one = members(part[:, kind], (rng.random(rows) < rates[kind]) * 1.0)
-        missed += bound(one) < np.ptp(truth)
-    assert missed_as_said(missed, worlds)
-    assert bound(one) < np.ptp(truth) + 0.35
-
-
 def members(weights: Any, chance: Any, blocks: Any = (0, 0)) -> WeightedRates:
     """Return what rows show of rates by weights."""
     return WeightedRates(
@@ -183,41 +169,3 @@ def test_whole_members_are_compared_as_groups_are() -> None:
     assert gap(four) == pytest.approx(gap(one), abs=1e-12)
     assert gap(one) < bound(one) == bound(four)  # the largest difference is one of them, so more cost nothing
     assert gap(apart) == 0.0
-
-
-@pytest.mark.parametrize("kind", ["pairs", "others", "ratio", "probabilities", "distributions"])
-def test_rates_of_a_finished_rule_are_missed_no_more_often_than_said(kind: str) -> None:
-    """Of three groups of unequal size, two of which are equally far from the third; more rows show more."""
-    rng, worlds = np.random.default_rng(5), 400
-    share, rate = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.45, 0.45])
-    true = {"others": (share @ rate) - rate[0], "ratio": 1 - 2 / 3}.get(kind, 0.15)
-    missed, bounds = 0, []
-    for _ in range(worlds):
-        code = rng.choice(3, 300, p=share)
-        chance = (rng.random(300) < rate[code]) * 1.0
-        if kind == "probabilities":
-            chance = rng.beta(4 * rate[code], 4 * (1 - rate[code]))
-        one = held_out(kind, code, chance)
-        bounds.append(bound(one))
-        missed += bounds[-1] < true
-
-    assert missed_as_said(missed, worlds)
-    assert true < np.mean(bounds) < true + 0.4
-    assert one.bound_at(9 * one.rows).max() < bound(one)
-
-
-def held_out(kind: str, code: Any, chance: Any) -> RatesHeldOut:
-    """Return what rows show of rates, of groups or of groups and all others."""
-    parts = [[code == k, code != k] if kind == "others" else [code == k] for k in range(3)]
-    numbers = [chance[one] for part in parts for one in part]
-    rates = np.array([own.mean() for own in numbers])
-    more: dict[str, Any] = {"blocks": np.repeat(np.arange(3), 2) if kind == "others" else np.zeros(3)}
-    if kind == "ratio":
-        more["least_ratio"] = 0.8
-    if kind == "probabilities":
-        more |= {"numbers": tuple(numbers), "spread": (0.2,) * 3}
-    if kind == "distributions":  # of decisions: the share of those of at most 0, and of at most 1
-        rates = np.stack([1 - rates, np.ones(3)], axis=1)
-    rows = np.array([own.size for own in numbers])
-    names = tuple(map(str, range(rows.size)))
-    return RatesHeldOut(names=names, rows=rows, alpha=ALPHA, rates=rates, others=kind == "others", **more)
