@@ -30,7 +30,7 @@ DOCS = HERE.parent / "docs"
 PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "benchmarks/audit": {
         "engine.py": ("--large",),
-        "startup.py": ("8030bc5",),  # before scipy's quantiles and the HTML template
+        "startup.py": (),
         "scale.py": (),
         "frames.py": (),
     },

@@ -1,17 +1,11 @@
-"""Start-up: processor time of whole processes, of this checkout beside an earlier commit.
-
-``python benchmarks/startup.py [COMMIT ...]`` prints Markdown. The package of a commit is taken out of git into a
-temporary folder. Runs alternate between the versions, so that the load of the machine falls on all of them.
-"""
+"""Start-up: processor time of whole processes; ``python benchmarks/startup.py`` prints Markdown."""
 
 from __future__ import annotations
 
-import io
 import os
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,11 +24,11 @@ JOBS = {
 
 
 def cpu_ms(arguments: tuple[str, ...], folder: Path) -> float:
-    """Return milliseconds of user and system time of a process that runs the package in a folder."""
+    """Return milliseconds of user and system time of a process in a folder."""
     before = getrusage(RUSAGE_CHILDREN)
     environment = {
         **os.environ,
-        "PYTHONPATH": str(folder),
+        "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "",  # else every run would compile the package anew
@@ -44,36 +38,26 @@ def cpu_ms(arguments: tuple[str, ...], folder: Path) -> float:
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def report(commits: list[str], folder: Path) -> Iterator[str]:
+def report(folder: Path) -> Iterator[str]:
     """Yield the table."""
-    rows = pq.read_table(ROOT / "sample_data" / "loans.parquet").slice(0, ROWS)
-    for commit in (*commits, "HEAD"):
-        command = ["git", "archive", commit, "fairfix"]
-        packed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as file:
-            file.extractall(folder / commit, filter="data")
-        pq.write_table(rows, folder / commit / "data.parquet")
-    times: dict[tuple[str, str], list[float]] = {}
+    pq.write_table(
+        pq.read_table(ROOT / "sample_data" / "loans.parquet").slice(0, ROWS), folder / "data.parquet"
+    )
+    times: dict[str, list[float]] = {job: [] for job in JOBS}
     for i in range(ROUNDS + 1):
         for job, arguments in JOBS.items():
-            for commit in (*commits, "HEAD"):
-                value = cpu_ms(arguments, folder / commit)
-                if i:  # the first writes the byte code
-                    times.setdefault((job, commit), []).append(value)
+            value = cpu_ms(arguments, folder)
+            if i:  # the first writes the byte code
+                times[job].append(value)
     yield "## Start-up"
     yield (
         f"Milliseconds of processor time of whole processes, median of {ROUNDS}, audits of {ROWS:,} rows. "
         "An audit loads `scipy.special` for its quantiles, HTML `jinja2`."
     )
-    cells = [
-        [job, *(f"{statistics.median(times[job, commit]):.0f}" for commit in (*commits, "HEAD"))]
-        for job in JOBS
-    ]
-    heading = ["process", *(f"at {commit}" for commit in commits), "now"]
-    lines = [heading, ["---", *("---:" for _ in heading[1:])], *cells]
-    yield "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    lines = [f"| {job} | {statistics.median(of):.0f} |" for job, of in times.items()]
+    yield "\n".join(["| process | ms |", "| --- | ---: |", *lines])
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        print("\n\n".join(report(sys.argv[1:], Path(name))))
+        print("\n\n".join(report(Path(name))))

@@ -118,7 +118,7 @@ OTHERS = {
         ("--rows", "2000", "--peer-rows", "1000", "--peer-columns", "3", "--worlds", "2"),
         needs=("sliceline",),
     ),
-    "startup.py": Small((), {"ROUNDS": 1}, lines=lambda module, place: module.report([], place)),
+    "startup.py": Small((), {"ROUNDS": 1}, lines=lambda module, place: module.report(place)),
 }
 """All other scripts that measure -> how they run small."""
 

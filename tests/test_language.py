@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -122,8 +123,10 @@ def test_helps_begin_with_a_noun_or_a_verb() -> None:
     assert [name for name, text in helps() if begins.search(text)] == []
 
 
-def docstrings() -> Iterator[tuple[str, str]]:
-    """Yield every docstring of the package with its place, those of fields and constants included; code is left out."""
+@cache
+def docstrings() -> list[tuple[str, str]]:
+    """Return every docstring of the package with its place, those of fields and constants included, without code."""
+    out = []
     for path in sorted((ROOT / "fairfix").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if (
@@ -132,7 +135,8 @@ def docstrings() -> Iterator[tuple[str, str]]:
                 and isinstance(node.value.value, str)
             ):
                 place = f"{path.relative_to(ROOT)}:{node.lineno}"
-                yield place, re.sub(r"``[^`]*``|`[^`]*`", "CODE", node.value.value)
+                out.append((place, re.sub(r"``[^`]*``|`[^`]*`", "CODE", node.value.value)))
+    return out
 
 
 def test_docstrings_are_in_plain_english() -> None:

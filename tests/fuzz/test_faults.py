@@ -129,7 +129,7 @@ def test_writers_at_once_leave_whole_files(name: str, named: bool, world: World)
 @pytest.mark.parametrize("aim", AIMS)
 @pytest.mark.parametrize("name", ["report", "predict"])
 def test_odd_targets(name: str, aim: str, world: World) -> None:
-    """No link is followed, pipes get all of it, and what must not be replaced is named before the work is done."""
+    """Pipes get all of it, and what must not be replaced is named before the work is done."""
     assert aimed(world, name, aim) == []
 
 

@@ -24,7 +24,8 @@ import pandas as pd
 from fairfix.cli import run
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
-from fairfix.tasks.row_split import split_rows
+from fairfix.data.table import Table
+from fairfix.tasks.row_split import Split, split_rows
 from scipy import stats
 
 from tests.strategies import examples
@@ -106,10 +107,26 @@ def judged(holds: bool, where: str) -> Tried:
     return Tried(1, () if holds else (where,))
 
 
+def split_of(data: Any, reading: Reading, holdout: float = 0.3) -> Split:
+    """Return the numbers of the rows that a repair with seed 0 and nothing to choose is fitted to, and those held out.
+
+    ``data`` is a table that was read, or what is read as one.
+    """
+    table = data if isinstance(data, Table) else read_table(data, reading)
+    return split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=holdout)
+
+
+def distance_to_overall(values: Any, groups: Any) -> float:
+    """Return the largest distance between the distribution of a group's values and everybody's."""
+    at, codes = np.unique(values, return_inverse=True)
+    below = [np.cumsum(np.bincount(codes[groups == name], minlength=at.size)) for name in np.unique(groups)]
+    overall = np.cumsum(np.bincount(codes)) / codes.size
+    return float(max(np.abs(own / own[-1] - overall).max() for own in below))
+
+
 def parts_of(frame: pd.DataFrame, path: str, reading: Reading) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of a file that a repair with seed 0 and nothing to choose is fitted to, and those held out."""
-    split_rng, _ = np.random.default_rng(0).spawn(2)
-    split = split_rows(read_table(path, reading), split_rng, validation=0.0, holdout=0.3)
+    split = split_of(path, reading)
     fit, held = (frame.iloc[rows].reset_index(drop=True) for rows in (split.fit, split.holdout))
     return fit, held
 

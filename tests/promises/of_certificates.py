@@ -13,13 +13,10 @@ import cvxpy
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 from fairfix.data.reading import Columns, Reading
-from fairfix.data.scan import read_table
-from fairfix.tasks.row_split import split_rows
 from scipy.interpolate import CubicSpline
 
-from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
+from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise, split_of
 from tests.promises.of_group_loss import HOLDOUT, Truth, World, bounded
 
 Floats = npt.NDArray[np.float64]
@@ -113,8 +110,7 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
     told = ("--gamma", gamma, *bound, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
     done = shell.run("repair", shell.write(frame), *asked, *told)
     reading = Reading(Columns(tuple(protected), score="score"))
-    table = read_table(pa.Table.from_pandas(frame[[*protected, "score"]]), reading)
-    fit = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT).fit
+    fit = split_of(frame[[*protected, "score"]], reading, HOLDOUT).fit
     f, q, held = 2 * score[fit] - 1, cvxpy.Variable(fit.size), []
     each = [np.eye(column.max() + 1)[column] for column in protected.values()] or [parts]
     for own in (z[fit][:, z[fit].sum(axis=0) > 0] for z in each):
@@ -175,8 +171,7 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     if done.status:
         return NOT_SAID
     reading = Reading(Columns(("group",), label="label", strata=strata))
-    table = read_table(pa.Table.from_pandas(frame[["group", "town", "label"]]), reading)
-    fit = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT).fit
+    fit = split_of(frame[["group", "town", "label"]], reading, HOLDOUT).fit
     Z, label = (X[fit] - X[fit].mean(axis=0)) / X[fit].std(axis=0), y[fit]
     Z = np.hstack([Z, *map(_natural, Z.T)]) if basis == "splines" else Z
     Z = np.hstack([Z, np.eye(groups)[code[fit]]])  # a rule that uses the group learns from it too

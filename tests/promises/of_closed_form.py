@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from fairfix.data.reading import Columns, Reading
-from fairfix.models.repaired import Repaired
 from fairfix.solvers.parity import ks_between, ks_to_overall
 from scipy.optimize import linprog
 
@@ -209,39 +208,6 @@ def the_slack_holds(rng: np.random.Generator, shell: Shell) -> Tried:
     # of one score, at most one copy of TIMES lies on the wrong side of a threshold, in a group and in everybody
     where = f"distance {found:.5f}, slack {slack}, {len(frame)} rows"
     return judged(found <= slack + 2.0 * size_of_atoms(rows) / TIMES + 1e-9, where)
-
-
-@promise("closed form: more slack costs no more", level=0, quick=1, full=60)
-def more_slack_costs_no_more(rng: np.random.Generator, shell: Shell) -> Tried:
-    frame = world(rng, most=300)
-    slacks = np.sort(rng.choice([0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3], 4, replace=False))
-    found = [repaired(shell, frame, float(slack)) for slack in slacks]
-    costs, off = (np.array([part(rows) for rows in found]) for part in (cost_of, uneven_cost))
-    rise = float((np.diff(costs) - off[1:] - off[:-1]).max())
-    return judged(rise <= 1e-9, f"slacks {slacks} cost {costs.round(6)}, {len(frame)} rows")
-
-
-@promise("closed form: scores in other units get the same values in those units", level=0, quick=2, full=60)
-def units_do_not_matter(rng: np.random.Generator, shell: Shell) -> Tried:
-    frame, slack = world(rng, most=200), float(rng.choice([0.0, 0.02, 0.1]))
-    power = float(10.0 ** rng.integers(-6, 7))
-    frame[["score", "y"]] /= frame["score"].std()
-    other = frame.assign(score=frame["score"] * power, y=frame["y"] * power)
-    options = (*CLOSED, *COLUMNS, "--slack", slack, "-q", "-o", "r.fairfix")
-    learned = ("--features", "x,z") if rng.random() < 0.5 else ()
-    rules = []
-    for one in (frame, other):
-        rows = one.assign(x=frame["y"] + frame["score"], z=frame["score"].round())
-        assert shell.run("repair", shell.write(rows), *options, *learned).status == 0
-        rules.append(Repaired.load(shell.folder / "r.fairfix").predictor.state()[1])
-    off = 0.0
-    for name in set(rules[0]) & {"values", "first", "last", "steps", "low", "high"}:
-        first, then = (rule[name] / (scale if name in ("values", "first", "last") else 1.0)
-                       for rule, scale in zip(rules, (1.0, power), strict=True))  # fmt: skip
-        off = max(off, float(np.abs(first - then).max()) if first.shape == then.shape else np.inf)
-    return judged(
-        off <= 1e-6, f"off by {off:.1e} of a standard deviation, times {power:g}, slack {slack}, {learned}"
-    )
 
 
 @promise(

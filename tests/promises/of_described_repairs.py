@@ -32,11 +32,22 @@ def masses_of(rng: np.random.Generator, kinds: int, levels: int, shift: np.ndarr
     return np.stack([share * (1 - at), share * at], -1)
 
 
+def cells_of(masses: np.ndarray) -> pd.DataFrame:
+    """Return a row for each mass: its kind, score and label."""
+    kind, level, label = (at.ravel() for at in np.indices(masses.shape))
+    score = np.round(np.linspace(0.05, 0.95, masses.shape[1])[level], 4)
+    return pd.DataFrame({"id": np.arange(kind.size), "kind": kind, "score": score, "label": label})
+
+
 def sampled(rng: np.random.Generator, masses: np.ndarray, rows: int) -> pd.DataFrame:
     """Draw rows: their kind, score and label."""
-    kind, level, label = np.unravel_index(rng.choice(masses.size, rows, p=masses.ravel()), masses.shape)
-    score = np.round(np.linspace(0.05, 0.95, masses.shape[1])[level], 4)
-    return pd.DataFrame({"id": np.arange(rows), "kind": kind, "score": score, "label": label})
+    drawn = cells_of(masses).iloc[rng.choice(masses.size, rows, p=masses.ravel())]
+    return drawn.assign(id=np.arange(rows)).reset_index(drop=True)
+
+
+def with_members(frame: pd.DataFrame, z: np.ndarray) -> pd.DataFrame:
+    """Return rows with the probabilities of their kind, (kinds, groups), as columns p0, p1, ..."""
+    return frame.assign(**{f"p{j}": z[frame["kind"], j] for j in range(z.shape[1])})
 
 
 def decided(shell: Shell, cells: pd.DataFrame) -> np.ndarray:
@@ -80,6 +91,39 @@ def farthest(
     return float(out)
 
 
+def worst_member(constraint: str, chance: np.ndarray, masses: np.ndarray, z: np.ndarray) -> float:
+    """Return the largest distance of a group of which each kind of rows holds a share of ``z``, (kinds, groups)."""
+    cells, whole = cells_of(masses), masses.ravel()
+    of_kind = np.eye(len(z))[cells["kind"]].T
+    return max(
+        farthest(
+            constraint,
+            chance,
+            cells["label"].to_numpy(),
+            {"A_ub": np.c_[np.eye(whole.size), -whole], "A_eq": np.c_[of_kind, -share * (of_kind @ whole)]},
+            whole,
+        )
+        for share in z.T
+        if share @ masses.sum((1, 2)) > 0
+    )
+
+
+def worst_near(
+    constraint: str, chance: np.ndarray, masses: np.ndarray, home: np.ndarray, radii: np.ndarray
+) -> float:
+    """Return the largest distance of a group that is within a radius of the rows of its home kind."""
+    cells, whole = cells_of(masses), masses.ravel()
+    eye, none, worst = np.eye(whole.size), np.zeros(whole.size), 0.0
+    for k, radius in zip(home, radii, strict=True):
+        centre = np.where(cells["kind"] == k, whole, 0.0) / whole[cells["kind"] == k].sum()
+        fits = {
+            "A_ub": np.vstack([np.c_[eye, -eye, -centre], np.r_[none, np.ones(whole.size), -radius]]),
+            "A_eq": np.r_[np.ones(whole.size), none, -1.0][None],
+        }
+        worst = max(worst, farthest(constraint, chance, cells["label"].to_numpy(), fits, whole))
+    return worst
+
+
 @promise(
     "robust, by probabilities of membership: upper limit of the worst true group's distance to the "
     "overall rate, or of its error",
@@ -100,8 +144,7 @@ def repairs_by_membership(rng: np.random.Generator, shell: Shell) -> Tried:
         return NOT_SAID
 
     def dressed(frame: pd.DataFrame) -> pd.DataFrame:
-        more = {f"p{j}": z[frame["kind"], j] for j in range(groups)}
-        return frame.assign(likely=likely[frame["kind"]], **more).drop(columns="kind")
+        return with_members(frame, z).assign(likely=likely[frame["kind"]]).drop(columns="kind")
 
     frame = dressed(sampled(rng, masses, int(rng.choice([600, 3000, 15000]))))
     constraint = str(rng.choice(list(LABELS)))
@@ -119,20 +162,7 @@ def repairs_by_membership(rng: np.random.Generator, shell: Shell) -> Tried:
     limit = limit_of(texts_of(done.result), "N1") if done.result else None
     if limit is None:
         return NOT_SAID
-    kind, level, label = (at.ravel() for at in np.indices(masses.shape))
-    scores = np.round(np.linspace(0.05, 0.95, levels)[level], 4)
-    cells = dressed(pd.DataFrame({"id": np.arange(kind.size), "kind": kind, "score": scores, "label": label}))
-    chance, whole = decided(shell, cells), masses.ravel()
-    of_kind = np.eye(kinds)[kind].T
-    worst = 0.0
-    for j in range(groups):
-        if (z[:, j] @ masses.sum((1, 2))) <= 0:
-            continue
-        fits = {
-            "A_ub": np.c_[np.eye(whole.size), -whole],
-            "A_eq": np.c_[of_kind, -z[:, j] * (of_kind @ whole)],
-        }
-        worst = max(worst, farthest(constraint, chance, label, fits, whole))
+    worst = worst_member(constraint, decided(shell, dressed(cells_of(masses))), masses, z)
     return judged(
         worst <= limit + 1e-6,
         f"{constraint}: {worst:.4f}, up to {limit:.4f}, {len(frame)} rows, {kinds} kinds",
@@ -176,19 +206,9 @@ def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
     limit = limit_of(texts_of(done.result), "N0") if done.result else None
     if limit is None:
         return NOT_SAID
-    kind, level, label = (at.ravel() for at in np.indices(masses.shape))
-    scores = np.round(np.linspace(0.05, 0.95, levels)[level], 4)
-    cells = pd.DataFrame({"id": np.arange(kind.size), "race": names[kind], name: scores, "label": label})
-    chance, whole = decided(shell, cells), masses.ravel()
-    size, worst = whole.size, 0.0
-    for k, radius in zip(home, radii, strict=True):
-        centre = np.where(kind == k, whole, 0.0) / whole[kind == k].sum()
-        eye, none = np.eye(size), np.zeros(size)
-        fits = {
-            "A_ub": np.vstack([np.c_[eye, -eye, -centre], np.r_[none, np.ones(size), -radius]]),
-            "A_eq": np.r_[np.ones(size), none, -1.0][None],
-        }
-        worst = max(worst, farthest(constraint, chance, label, fits, whole))
+    cells = cells_of(masses).rename(columns={"score": name})
+    chance = decided(shell, cells.assign(race=names[cells["kind"]]).drop(columns="kind"))
+    worst = worst_near(constraint, chance, masses, home, radii)
     return judged(
         worst <= limit + 1e-6,
         f"{constraint}: {worst:.4f}, up to {limit:.4f}, {len(frame)} rows, radii {balls}",

@@ -13,14 +13,10 @@ import cvxpy
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 from fairfix.data.choices import Task
 from fairfix.data.reading import Columns, Reading
-from fairfix.data.scan import read_table
-from fairfix.models.mixtures import ModelMixture
-from fairfix.tasks.row_split import split_rows
 
-from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
+from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise, split_of
 
 Floats = npt.NDArray[np.float64]
 HOLDOUT = 0.2
@@ -84,9 +80,7 @@ class World:
     def fitted(self, task: Task = "regression") -> npt.NDArray[np.int64]:
         """Return the numbers of the rows of the fit."""
         reading = Reading(Columns(("group",), label="y"), task=task)
-        table = read_table(pa.Table.from_pandas(self.frame[["group", "y"]]), reading)
-        split = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT)
-        return split.fit
+        return split_of(self.frame[["group", "y"]], reading, HOLDOUT).fit
 
 
 class Truth:
@@ -180,51 +174,6 @@ def bounds_are_held_or_refused(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(
         good, f"{where}: losses {over.max():.2%} over their bounds, mean {cost:.6g} of at least {best:.6g}"
     )
-
-
-@promise("the same rule in another unit of the label", level=0.0, quick=4, full=120)
-def units_mean_nothing(rng: np.random.Generator, shell: Shell) -> Tried:
-    world = World.drawn(rng, unit=1.0, most=150)
-    truth = Truth(world, 1e-3)
-    kind = str(rng.choice(["linear", "trees", "reduction", "least-squares"]))
-    factor = float(rng.choice([0.999, 1.001, 1.03]))
-    least = truth.least(np.ones(len(truth.names)))
-    found = []
-    for unit in (1.0, 10 ** rng.uniform(-6, 6)):
-        other = World(world.frame.assign(y=world.frame["y"] * unit), world.features, unit, world.weighted)
-        bound = (factor if kind == "linear" else 1.5) * least * unit**2
-        options: tuple[object, ...] = bounded(np.full(len(truth.names), bound), truth.names)
-        if kind in ("reduction", "least-squares"):
-            options = ("--solver", "reduction", "--slack", 0.2)
-            options += ("--set", "oracle=least-squares") if kind == "least-squares" else ()
-        done = other.repaired(shell, *options, "--learner", "trees" if kind == "trees" else "linear")
-        key = (
-            "--duplicates",
-            "share",
-        )  # draws hang on the values of a row, which are not those of another unit
-        found.append(_rule(other, shell, *key) / unit if done.status == 0 else done.status)
-    where = f"{kind}, unit {unit:.1e}, {factor} times the least bound"
-    if isinstance(found[0], int) or isinstance(found[1], int):
-        return judged(
-            isinstance(found[0], int) and isinstance(found[1], int), f"{where}: refused in one unit only"
-        )
-    away = float(np.abs(found[0] - found[1]).max()) / truth.unit
-    return judged(away <= 1e-6, f"{where}: values differ by {away:.1e} standard deviations")
-
-
-def _rule(world: World, shell: Shell, *more: object) -> Floats:
-    """Return what the rule is: its values, or of a mixture the values of each model weighed by its chance."""
-    from fairfix.models.repaired import Repaired
-
-    loaded = Repaired.load(shell.folder / "r.fairfix")
-    if not loaded.predictor.randomized:
-        return world.predicted(shell)
-    assert isinstance(loaded.predictor, ModelMixture)
-    table = read_table(pa.Table.from_pandas(world.frame), loaded.reading, tuple(loaded.predictor.features))
-    parts = [
-        w * model(table) for w, model in zip(loaded.predictor.weights, loaded.predictor.models, strict=True)
-    ]
-    return np.asarray(sum(parts))
 
 
 @promise("a bound that holds with values clipped to [0, 1] is not an error", level=0.0, quick=6, full=300)

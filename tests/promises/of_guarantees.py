@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
+from tests.promises.harness import NOT_SAID, Shell, Tried, distance_to_overall, judged, promise
 from tests.promises.of_noise import CONSTRAINTS, Population, chances, people, survey, true_rates
 from tests.promises.of_repairs import RATES, largest_gap
 
@@ -296,18 +296,6 @@ def _fresh(world: World, rng: np.random.Generator, shell: Shell, frame: pd.DataF
     return shell.predict("r.fairfix", shell.write(everybody, "everybody.parquet"))
 
 
-def _distance(frame: pd.DataFrame) -> float:
-    """Return the largest distance of a group's values to everybody's."""
-    value, codes = frame["prediction"].to_numpy(), frame["race"].to_numpy()
-    order = np.argsort(value, kind="stable")
-    last = np.append(np.diff(value[order]) != 0, True)
-    every = (np.arange(value.size) + 1.0)[last] / value.size
-    return max(
-        float(np.abs(np.cumsum(codes[order] == name)[last] / (codes == name).sum() - every).max())
-        for name in np.unique(codes)
-    )
-
-
 @promise(
     "with 95% confidence, values are distributed alike in the population within the bound (fair regression)",
     level=0.05,
@@ -325,7 +313,8 @@ def guarantee_of_distributions(rng: np.random.Generator, shell: Shell) -> Tried:
     told, _ = _asked(rng, shell, frame, "fair-regression", "--slack", slack, *more)
     if told is None:
         return NOT_SAID
-    gap = _distance(_fresh(world, rng, shell, frame)) - TOLD
+    fresh = _fresh(world, rng, shell, frame)
+    gap = distance_to_overall(fresh["prediction"].to_numpy(), fresh["race"].to_numpy()) - TOLD
     return judged(
         gap <= told["bound"], f"{more} slack {slack}: {gap:.4f} is above {told['bound']:.4f} ({told['way']})"
     )

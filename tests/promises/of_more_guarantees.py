@@ -15,7 +15,15 @@ import pandas as pd
 from scipy.stats import ks_2samp
 
 from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
-from tests.promises.of_described_repairs import LABELS, farthest, masses_of, sampled
+from tests.promises.of_described_repairs import (
+    LABELS,
+    cells_of,
+    masses_of,
+    sampled,
+    with_members,
+    worst_member,
+    worst_near,
+)
 from tests.promises.of_guarantees import ATOMS, FRESH, TOLD, World, _asked, _few_or_many
 from tests.promises.of_repairs import RATES
 
@@ -235,10 +243,7 @@ def guarantee_of_soft_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     masses = masses_of(rng, kinds, levels, rng.uniform(-0.2, 0.2, kinds))
     columns = [f"p{j}" for j in range(groups)]
 
-    def dressed(frame: pd.DataFrame) -> pd.DataFrame:
-        return frame.join(pd.DataFrame(z[frame["kind"]], columns=columns)).drop(columns="kind")
-
-    frame = dressed(sampled(rng, masses, _few_or_many(rng, 300, 12_000)))
+    frame = with_members(sampled(rng, masses, _few_or_many(rng, 300, 12_000)), z).drop(columns="kind")
     constraint = str(rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"]))
     more = ["--constraint", constraint, "--slack", rng.choice([0.05, 0.1, 0.2])]
     words = ("--noise", "membership:" + ",".join(columns), "--id", "id", "--guarantee", 0.95, *more)
@@ -246,15 +251,11 @@ def guarantee_of_soft_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     if done.status == 2:
         return NOT_SAID
     told = done.result["guarantee"]
-    kind, level, label = (at.ravel() for at in np.indices(masses.shape))
-    scores = np.round(np.linspace(0.05, 0.95, levels)[level], 4)
-    chance = _chance(
-        shell,
-        dressed(pd.DataFrame({"id": np.arange(kind.size), "kind": kind, "score": scores, "label": label})),
-    )
+    cells = with_members(cells_of(masses), z)
+    chance, label = _chance(shell, cells.drop(columns="kind")), cells["label"]
     gap = 0.0
     for labels in {"demographic_parity": [(0, 1)], "equal_opportunity": [(1,)]}.get(constraint, [(0,), (1,)]):
-        own = z[kind].T * masses.ravel() * np.isin(label, labels)
+        own = z[cells["kind"]].T * masses.ravel() * np.isin(label, labels)
         there = own.sum(1) > 0
         gap = max(gap, float(np.ptp(own[there] @ chance / own[there].sum(1))))
     return judged(
@@ -283,18 +284,9 @@ def guarantee_of_near_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     told, _ = _asked(rng, shell, frame, "robust", *more)
     if told is None:
         return NOT_SAID
-    kind, level, label = (at.ravel() for at in np.indices(masses.shape))
-    scores = np.round(np.linspace(0.05, 0.95, levels)[level], 4)
-    cells = pd.DataFrame({"id": np.arange(kind.size), "race": [f"g{k}" for k in kind], "score": scores})
-    chance, whole, worst = _chance(shell, cells), masses.ravel(), 0.0
-    eye, none = np.eye(whole.size), np.zeros(whole.size)
-    for k, radius in zip(home, radii, strict=True):
-        centre = np.where(kind == k, whole, 0.0) / whole[kind == k].sum()
-        fits = {
-            "A_ub": np.vstack([np.c_[eye, -eye, -centre], np.r_[none, np.ones(whole.size), -radius]]),
-            "A_eq": np.r_[np.ones(whole.size), none, -1.0][None],
-        }
-        worst = max(worst, farthest(constraint, chance, label, fits, whole))
+    cells = cells_of(masses)
+    chance = _chance(shell, cells.assign(race=[f"g{k}" for k in cells["kind"]]).drop(columns="kind"))
+    worst = worst_near(constraint, chance, masses, home, radii)
     return judged(
         worst <= told["bound"] + 1e-6, f"{more}: {worst:.4f} is above {told['bound']:.4f}, {len(frame)} rows"
     )
@@ -319,8 +311,7 @@ def guarantee_of_members(rng: np.random.Generator, shell: Shell) -> Tried:
     columns = [f"p{j}" for j in range(groups)]
 
     def dressed(frame: pd.DataFrame) -> pd.DataFrame:
-        more = {f"p{j}": z[frame["kind"], j] for j in range(groups)}
-        return frame.assign(race=likely[frame["kind"]], **more).drop(columns="kind")
+        return with_members(frame, z).assign(race=likely[frame["kind"]]).drop(columns="kind")
 
     frame = dressed(sampled(rng, masses, _few_or_many(rng, 600, 12_000)))
     independent, constraint = rng.random() < 0.4, str(rng.choice([*list(LABELS)[:3]]))
@@ -334,22 +325,14 @@ def guarantee_of_members(rng: np.random.Generator, shell: Shell) -> Tried:
     told, _ = _asked(rng, shell, frame, "robust", *more)
     if told is None:
         return NOT_SAID
-    kind, level, label = (at.ravel() for at in np.indices(masses.shape))
-    scores = np.round(np.linspace(0.05, 0.95, levels)[level], 4)
-    cells = dressed(pd.DataFrame({"id": np.arange(kind.size), "kind": kind, "score": scores, "label": label}))
-    chance, whole, worst = _chance(shell, cells), masses.ravel(), 0.0
-    of_kind, about = np.eye(kinds)[kind].T, np.isin(label, LABELS[constraint])
-    overall = np.average(chance[about], weights=whole[about])
-    for j in range(groups):
-        own = z[kind, j] * whole
-        if independent:
-            worst = max(worst, abs(np.average(chance[about], weights=own[about]) - overall))
-            continue
-        fits = {
-            "A_ub": np.c_[np.eye(whole.size), -whole],
-            "A_eq": np.c_[of_kind, -z[:, j] * (of_kind @ whole)],
-        }
-        worst = max(worst, farthest(constraint, chance, label, fits, whole))
+    cells, whole = cells_of(masses), masses.ravel()
+    chance, about = _chance(shell, dressed(cells)), np.isin(cells["label"], LABELS[constraint])
+    if independent:
+        overall = np.average(chance[about], weights=whole[about])
+        own = (z[cells["kind"]].T * whole)[:, about]
+        worst = float(np.abs(own @ chance[about] / own.sum(1) - overall).max())
+    else:
+        worst = worst_member(constraint, chance, masses, z)
     return judged(
         worst <= told["bound"] + 1e-6, f"{more}: {worst:.4f} is above {told['bound']:.4f}, {len(frame)} rows"
     )

@@ -186,39 +186,6 @@ def covers(done: Ran, identifier: str, truth: float, world: str) -> Tried:
 
 
 @promise(
-    "a gap of true groups after robust, identified, if a survey asked equally many people of each group",
-    level=0.05,
-    quick=3,
-    full=200,
-    must_say=1.0,
-)
-def survey_of_as_many_of_a_minority(rng: np.random.Generator, shell: Shell) -> Tried:
-    population = people(rng, 2, 2, gap=3.0, minority=True)
-    share = population.joint(False).sum(1)
-    wrong = rng.uniform(0.15, 0.25, 2)
-    noise = np.array([[1 - wrong[0], wrong[0]], [wrong[1], 1 - wrong[1]]])
-    masses = population.masses.sum(1)[:, None] * noise[:, :, None, None]
-    masses *= (share / masses.sum((1, 2, 3)))[:, None, None, None]
-    population = Population(masses, population.scores)
-    table = pd.DataFrame(
-        [
-            {"true": f"g{j}", "noisy": f"g{k}", "count": round(100_000 * noise[j, k])}
-            for j, k in np.ndindex(2, 2)
-        ]
-    )
-    # fmt: off
-    done = shell.run(
-        "repair", shell.write(population.frame(rng, 20_000)), "--method", "robust", "--protected", "race",
-        "--score", "score", "--label", "label", "--id", "id", "--noise", shell.write(table, "noise.csv"),
-        "--assume", "class-conditional", "--slack", "0.02", "--check", "dp.difference.true_groups<=0.1",
-        "-o", "rule.fairfix",
-    )
-    # fmt: on
-    truth = gap_of(true_rates(population, chances(shell, "rule.fairfix", population, 2), (0, 1)))
-    return covers(done, "selection_rate.difference.true_groups", truth, f"wrong {wrong.round(2)}")
-
-
-@promise(
     "a gap of true groups after robust, and PASS or FAIL of a limit on it, by a survey of other people under "
     "identified or epsilon",
     level=0.05,

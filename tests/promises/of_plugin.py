@@ -6,6 +6,7 @@ many people with each row's score or features. Optima are of a linear program of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,28 +14,17 @@ import numpy.typing as npt
 import pandas as pd
 import scipy.sparse as sp
 from fairfix.data.reading import Columns, Reading
-from fairfix.data.scan import read_table
-from fairfix.tasks.row_split import split_rows
 from scipy.optimize import linprog
 
-from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
+from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, distance_to_overall, judged, promise, split_of
 from tests.results import texts_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+ROWS = Reading(Columns(("group",), label="label", id="id"))
 COPIES = 60
 """People for each row of the fit, who differ by their id alone."""
-
-
-def rows_of_the_fit(frame: pd.DataFrame, task: str) -> Ints:
-    """Return the row numbers of a file that `repair` fits to, as its seed 0 draws them."""
-    reading = Reading(
-        Columns(("group",), label="label", id="id"), task="regression" if task else "classification"
-    )
-    table = read_table(frame, reading)
-    draw, _ = np.random.default_rng(0).spawn(2)
-    return split_rows(table, draw, validation=0.0, holdout=0.3).fit
 
 
 def repaired(shell: Shell, frame: pd.DataFrame, *more: object, artifact: str = "a.fairfix") -> Ran:
@@ -49,18 +39,6 @@ def copied(shell: Shell, frame: pd.DataFrame, times: int) -> Floats:
     many["id"] = [f"p{i}" for i in range(len(many))]
     told = shell.predict(str(shell.folder / "a.fairfix"), shell.write(many, "many.parquet"))
     return np.asarray(told["prediction"].to_numpy(dtype=np.float64)).reshape(times, len(frame))
-
-
-def farthest(values: Floats, codes: Ints) -> float:
-    """Return the largest distance of a group's distribution to everybody's, over all copies of its rows."""
-    places, at = np.unique(values.ravel(), return_inverse=True)
-    code = np.tile(codes, len(values))
-    everybody = np.cumsum(np.bincount(at, minlength=places.size)) / at.size
-    own = [
-        np.cumsum(np.bincount(at[code == k], minlength=places.size)) / (code == k).sum()
-        for k in np.unique(codes)
-    ]
-    return float(max(np.abs(one - everybody).max() for one in own))
 
 
 def scored(rng: np.random.Generator) -> tuple[pd.DataFrame, Floats]:
@@ -96,9 +74,10 @@ def slack_of_a_score_alone(rng: np.random.Generator, shell: Shell) -> Tried:
     done = repaired(shell, frame, "--slack", slack)
     if done.status != 0:
         return NOT_SAID
-    fit = frame.iloc[rows_of_the_fit(frame, "")]
+    fit = frame.iloc[split_of(frame, ROWS).fit]
     codes = np.unique(fit["group"], return_inverse=True)[1]
-    far = farthest(copied(shell, fit, COPIES), codes.astype(np.int64))
+    values = copied(shell, fit, COPIES)
+    far = distance_to_overall(values.ravel(), np.tile(codes, COPIES))
     # each group's shares are of COPIES draws of every row: Hoeffding, a chance of 1e-6 for all groups together
     noise = np.sqrt(np.log(2e6 * len(np.unique(codes))) / (2 * COPIES * np.bincount(codes).min()))
     return judged(
@@ -164,7 +143,7 @@ def cost_of_kinds_of_rows(rng: np.random.Generator, shell: Shell) -> Tried:
     asked = ("--task", "regression", "--features", ",".join(names))
     if repaired(shell, frame, *asked, "--slack", slack).status != 0:
         return NOT_SAID
-    fit = frame.iloc[rows_of_the_fit(frame, "regression")]
+    fit = frame.iloc[split_of(frame, replace(ROWS, task="regression")).fit]
     codes, kind = (
         np.unique(part, return_inverse=True)[1].astype(np.int64)
         for part in (fit["group"], fit["a"] + fit["b"])
@@ -173,7 +152,10 @@ def cost_of_kinds_of_rows(rng: np.random.Generator, shell: Shell) -> Tried:
     repaired(shell, frame, *asked, "--slack", "inf", artifact="f.fairfix")
     eta = free_values(shell, fit)
     values = copied(shell, fit, COPIES)
-    loss, far = float(((values - eta) ** 2).mean()), farthest(values, codes)
+    loss, far = (
+        float(((values - eta) ** 2).mean()),
+        distance_to_overall(values.ravel(), np.tile(codes, COPIES)),
+    )
     least = cheapest(kind, eta, codes, slack)
     span = float(eta.var())
     noise = np.sqrt(np.log(1e7) / (2 * COPIES * np.bincount(codes).min()))
@@ -191,45 +173,6 @@ def free_values(shell: Shell, rows: pd.DataFrame) -> Floats:
     return np.asarray(told["prediction"].to_numpy(dtype=np.float64))
 
 
-@promise("the unit of the label changes nothing", level=0, quick=1, full=50)
-def unit_of_the_label(rng: np.random.Generator, shell: Shell) -> Tried:
-    rows = int(rng.integers(300, 1500))
-    code = rng.integers(0, 2, rows)
-    x = rng.normal(size=rows) + 0.8 * code
-    frame = pd.DataFrame(
-        {
-            "group": code.astype(str),
-            "x": x,
-            "z": rng.normal(size=rows) - 0.5 * code,
-            "id": [f"r{i}" for i in range(rows)],
-        }
-    )
-    label = 3 + x + frame["z"] + rng.normal(size=rows)
-    found = []
-    for unit in (1.0, float(rng.choice([1e-6, 1e-3, 1e3, 1e6]))):
-        done = repaired(
-            shell,
-            frame.assign(label=unit * label),
-            "--task",
-            "regression",
-            "--features",
-            "x,z",
-            "--slack",
-            0.03,
-        )
-        if done.status != 0:
-            return NOT_SAID
-        few = frame.drop(columns=["group"])
-        values = shell.predict(str(shell.folder / "a.fairfix"), shell.write(few, "few.parquet"))["prediction"]
-        found.append(values.to_numpy(dtype=np.float64) / unit)
-    # the draws hang on the data's fingerprint and not on the label; a row between two cells may fall to either
-    off = np.abs(found[1] - found[0])
-    return judged(
-        bool(np.quantile(off, 0.99) <= 1e-6),
-        f"unit {unit:.3g}: {off.max():.3g} off, {np.mean(off > 1e-6):.1%}",
-    )
-
-
 @promise(
     "a warning appears if a repair of a score alone loses much of its information",
     level=0,
@@ -241,7 +184,7 @@ def warning_of_what_it_costs(rng: np.random.Generator, shell: Shell) -> Tried:
     done = repaired(shell, frame, "--loss", "square", "--slack", 0.02)
     if done.status != 0:
         return NOT_SAID
-    fit = rows_of_the_fit(frame, "")
+    fit = split_of(frame, ROWS).fit
     values = copied(shell, frame.iloc[fit], 20)
     given = float(((values - score[fit]) ** 2).mean() / score[fit].var())
     said = [one for one in texts_of(done.result, "warning") if "about the label" in one]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from fairfix.data.reading import Columns, Reading
 
-from tests.promises.harness import NOT_SAID, Shell, Tried, judged, parts_of, promise
+from tests.promises.harness import NOT_SAID, Shell, Tried, distance_to_overall, judged, parts_of, promise
 
 RATES = {
     "selection_rate.difference.between_groups": ("all",),
@@ -48,17 +48,6 @@ def _rates(frame: pd.DataFrame, chance: Any, rows: tuple[str, ...]) -> Iterator[
     for name in rows:
         inside = kept[name]
         yield pd.Series(np.asarray(chance, float)[inside]).groupby(codes[inside]).mean()
-
-
-def _distance(frame: pd.DataFrame, value: Any) -> float:
-    """Return the largest distance between a group's distribution of values and everybody's."""
-    value, codes = np.asarray(value, float), frame["race"].to_numpy()
-    at = np.unique(value)
-    everybody = np.searchsorted(np.sort(value), at, "right") / value.size
-    return max(
-        float(np.abs(np.searchsorted(np.sort(some), at, "right") / some.size - everybody).max())
-        for some in (value[codes == name] for name in np.unique(codes))
-    )
 
 
 def _sizes(rng: np.random.Generator, least: int, most: int) -> Any:
@@ -110,7 +99,11 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
             if name in rows or not name.startswith("false")  # which is shown where it is what is held
         }
     else:
-        truth = {"ks.to_overall": _distance(world, after["prediction"]) - _distance(world, world["score"])}
+        race = world["race"].to_numpy()
+        now, was = (
+            distance_to_overall(one.to_numpy(), race) for one in (after["prediction"], world["score"])
+        )
+        truth = {"ks.to_overall": now - was}
     for name, change in truth.items():
         said = rows[name].get("change", {})
         if said.get("low") is None or said.get("high") is None:

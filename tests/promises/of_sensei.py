@@ -14,10 +14,9 @@ from fairfix.data.scan import read_table
 from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.sensei.regularized import MEASURED, FlippedRows, Training, set_aside
 from fairfix.models.repaired import Repaired
-from fairfix.tasks.row_split import split_rows
 from scipy.optimize import linprog
 
-from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
+from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise, split_of
 from tests.results import texts_of
 
 PEOPLE = 20_000
@@ -248,8 +247,7 @@ def rows_of_the_fit(frame: pd.DataFrame, path: str) -> tuple[Any, np.ndarray[Any
     names = [name for name in frame if name not in ("sex", "label")]
     reading = Reading(Columns(("sex",), label="label"), thresholds=(0.5,))
     table = read_table(open_source(path), reading, names)
-    split_rng, fit_rng = np.random.default_rng(0).spawn(2)
-    return table, split_rows(table, split_rng, validation=0.0, holdout=0.3).fit, fit_rng
+    return table, split_of(table, reading).fit, np.random.default_rng(0).spawn(2)[1]
 
 
 @promise(

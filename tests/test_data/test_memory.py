@@ -30,7 +30,7 @@ def test_rows_that_do_not_fit_are_refused(
     pq.write_table(scored(rows=400), data)
     monkeypatch.setattr(memory, "free_memory", lambda: room)
     asked = ["--protected", "race", "--score", "score", "--config", "none"]
-    asked += ["--method", "ramp", "-o", str(out)] if command == "repair" else ["--features", "score"]
+    asked += ["--method", "ramp", "-o", str(out)] if command == "repair" else ["--methods", "ramp"]
     status = run([command, str(data), *asked])
     said = capsys.readouterr().err
     assert (status == 2) == (room == 4_000)
