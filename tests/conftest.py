@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -131,10 +132,10 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command; return (status, stdout, stderr)."""
+    """Run a command, of which the first part may be a whole line; return (status, stdout, stderr)."""
 
-    def run_it(*arguments: str) -> tuple[int, str, str]:
-        status = run(list(arguments))
+    def run_it(line: str, *more: str) -> tuple[int, str, str]:
+        status = run([*shlex.split(line), *more])
         said = capsys.readouterr()
         return status, said.out, said.err
 

@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -45,12 +44,6 @@ def people(rows: int = 3000, gap: float = 0.3, seed: int = 0) -> pa.Table:
             "score": pa.array(score),
         }
     )
-
-
-@pytest.fixture
-def call(call: Call) -> Call:
-    """Run a command, of which the first part may be a whole line; return (status, stdout, stderr)."""
-    return lambda line, *more: call(*shlex.split(line), *more)
 
 
 @pytest.fixture
@@ -583,16 +576,7 @@ def test_a_reader_that_leaves_ends_predict_with_141(call: Call, data: str) -> No
     """As head does, and nothing is said of it."""
     call(REPAIR, "--id", "id")
     pq.write_table(pa.concat_tables([pq.read_table(data)] * 40), "many.parquet")
-    line = [
-        sys.executable,
-        "-m",
-        "fairfix",
-        "predict",
-        "repaired.fairfix",
-        "many.parquet",
-        "--duplicates",
-        "share",
-    ]
+    line = f"{sys.executable} -m fairfix predict repaired.fairfix many.parquet --duplicates share".split()
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stdout.readline().startswith(b'"')

@@ -304,28 +304,17 @@ def test_it_may_write_what_fairfix_writes_again_and_nothing_else(
     command, (key, to) = name.split()[0], WRITES[name]
     file = Path(to.partition("=")[2] or to)
     (clone / "fairfix.toml").write_text(f"[{command}]\n{key} = {json.dumps([to] if key == 'out' else to)}\n")
-    if command == "predict":
-        made = [
-            "repair",
-            "d.parquet",
-            "--protected",
-            "race",
-            "--method",
-            "ramp",
-            "-o",
-            "r.fairfix",
-            "-q",
-            "--config",
-            "none",
-        ]
-        assert run(made) in (0, 1, 3)
-    line = {
+    lines = {
         "audit": ["audit", "d.parquet", "--protected", "race", "--check", "dp.difference<=0.9"],
         "repair": ["repair", "d.parquet", "--protected", "race", "--method", "ramp"],
         "compare": ["compare", "d.parquet", "--protected", "race", "--methods", "ramp", "--slacks", "0.1"],
         "predict": ["predict", "r.fairfix", "d.parquet"],
         "count": ["count", "d.parquet", "--protected", "race"],
-    }[command]
+    }
+    if command == "predict":
+        made = [*lines["repair"], "-o", "r.fairfix", "-q", "--config", "none"]
+        assert run(made) in (0, 1, 3)
+    line = lines[command]
     assert run([*line, "-q"]) in (0, 1, 3)
     assert is_own(file)
     assert run([*line, "-q"]) in (0, 1, 3)

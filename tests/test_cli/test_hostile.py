@@ -280,21 +280,8 @@ def test_backquotes_of_a_name_are_its_own(call: Call) -> None:
 def test_a_run_that_does_not_happen_is_told_as_safely(
     name: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert (
-        run(
-            [
-                "audit",
-                FILE,
-                "--protected",
-                '"' + WHOLE.replace('"', '""') + 'x"',
-                "--config",
-                "none",
-                "--format",
-                name,
-            ]
-        )
-        == 2
-    )
+    group = '"' + WHOLE.replace('"', '""') + 'x"'
+    assert run(["audit", FILE, "--protected", group, "--config", "none", "--format", name]) == 2
     said = capfd.readouterr()
     harmless(said.err)
     harmless(said.out, commands=name == "github")

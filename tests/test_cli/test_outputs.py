@@ -269,16 +269,7 @@ def test_a_line_that_cannot_be_read_harms_nothing_else(reported: None, call: Cal
     """Neither data, nor a baseline, nor what is no report of fairfix."""
     Path("notes.md").write_text("mine")
     kept = {name: Path(name).read_bytes() for name in ("d.parquet", "a.json", "notes.md")}
-    outs = (
-        "--out",
-        "json=d.parquet",
-        "--out",
-        "json=a.json",
-        "--out",
-        "markdown=notes.md",
-        "--out",
-        "junit=a.junit",
-    )
+    outs = [f"--out={one}" for one in ("json=d.parquet", "json=a.json", "markdown=notes.md", "junit=a.junit")]
     assert call(*AUDIT, *outs, "--baseline", "a.json", "--no-such")[0] == 2
     assert call(*AUDIT, "--baseline", "a.json", "--out", "json=a.json")[0] == 2
     Path("fairfix.toml").write_text('[audit]\nbaseline = "a.json"\nno-such = 1\n')

@@ -22,16 +22,7 @@ METHODS = [
 @pytest.fixture
 def line(tmp_path: Path) -> list[str]:
     people(400, shares=(0.5, 0.5, 0.0)).to_csv(tmp_path / "people.csv", index=False)
-    given = [
-        "repair",
-        str(tmp_path / "people.csv"),
-        "--protected",
-        "race",
-        "--label",
-        "label",
-        "--score",
-        "score",
-    ]
+    given = f"repair {tmp_path / 'people.csv'} --protected race --label label --score score".split()
     return [*given, "-q", "--config", "none", "-o", str(tmp_path / "made.fairfix")]
 
 

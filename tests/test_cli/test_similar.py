@@ -40,7 +40,7 @@ def copies_of(data: pd.DataFrame) -> pd.DataFrame:
 
 def log_odds(call: Any, line: str, *frames: pd.DataFrame) -> list[Any]:
     """Return the log-odds that a repair gives rows."""
-    status, _, err = call(*line.split(" "))
+    status, _, err = call(line)
     assert status == 0, err
     made = Repaired.load("a.fairfix")
     chances = (np.asarray(made.predict(frame)["prediction"]) for frame in frames)
@@ -107,7 +107,7 @@ def test_a_radius_and_copies_make_the_score_flatter(people: pd.DataFrame, call: 
 def test_the_validation_part_chooses_among_several(people: pd.DataFrame, call: Any) -> None:
     """Each is a candidate, and the one that is chosen stands in the parameters."""
     near = ("near(radius=0.001)", "near(radius=50)")
-    status, out, err = call(*f"{LINEAR} --set rho=10 --format json --similar".split(" "), ",".join(near))
+    status, out, err = call(f"{LINEAR} --set rho=10 --format json --similar", ",".join(near))
     assert status == 0, err
     result = json.loads(out)
 
@@ -142,7 +142,7 @@ def test_an_audit_counts_people_and_their_copies(people: pd.DataFrame, call: Any
     scored(people).to_csv("scored.csv", index=False)
     scored(copies_of(people)).to_csv("copies.csv", index=False)
     line = "audit scored.csv --protected sex --id person --config none --format json --similar"
-    status, out, err = call(*line.split(" "), "copies.csv")
+    status, out, err = call(line, "copies.csv")
     assert status == 0, err
     of = {one["id"]: one["value"] for one in json.loads(out)["attributes"][0]["comparisons"]}
     was, now = (scored(one)["score"].to_numpy() for one in (people, copies_of(people)))
@@ -166,10 +166,7 @@ def test_what_an_audit_cannot_measure_is_refused(
 ) -> None:
     """With status 2, and what an audit takes."""
     people.assign(score=0.5 + 0.1 * (people["age"] > 40)).to_csv("scored.csv", index=False)
-    status, _, err = call(
-        *["audit", "scored.csv", "--protected", "sex", "--id", "person", "--config", "none", "--similar"],
-        similar,
-    )
+    status, _, err = call("audit scored.csv --protected sex --id person --config none --similar", similar)
 
     assert status == 2
     assert message in " ".join(err.split())
@@ -178,22 +175,10 @@ def test_what_an_audit_cannot_measure_is_refused(
 def test_only_sensei_repairs_single_people(people: pd.DataFrame, call: Any) -> None:
     """Others refuse it, and a guarantee refuses files whose people are not independent."""
     people.assign(score=0.5 + 0.1 * (people["age"] > 40)).to_csv("scored.csv", index=False)
-    status, _, err = call(
-        *[
-            "repair",
-            "scored.csv",
-            "--method",
-            "ramp",
-            "--protected",
-            "sex",
-            "--config",
-            "none",
-            "--similar",
-            "flips",
-        ]
-    )
+    line = "repair scored.csv --method ramp --protected sex --config none --similar flips"
+    status, _, err = call(line)
     assert status == 2
     assert "use --method sensei" in err
-    status, _, err = call(*f"{LINEAR} --guarantee 0.95 --similar pairs.csv".split(" "))
+    status, _, err = call(f"{LINEAR} --guarantee 0.95 --similar pairs.csv")
     assert status == 2
     assert "--guarantee" in err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -170,36 +169,10 @@ def test_addition_commutes_and_associates() -> None:
     assert_same((a + b) + c, a + (b + c))
 
 
-COLUMNS = Columns(("a", "b"), label="label", score="score")
-
-
-@pytest.mark.parametrize(
-    ("columns", "how"),
-    [
-        ({"protected": ("a",)}, {}),
-        ({"label": None}, {}),
-        ({"weight": "w"}, {}),
-        ({"prediction": "hard"}, {}),
-        ({"score": None, "probability": "score"}, {}),
-        ({}, {"thresholds": (0.25,)}),
-        ({}, {"losses": False}),
-    ],
-)
-def test_adding_counts_of_something_else_is_refused(columns: dict[str, Any], how: dict[str, Any]) -> None:
-    """Counts of different columns, weights, decisions, thresholds or losses have no sum, in either order."""
-    table = frame(50, 1).append_column("hard", pa.array([0, 1] * 25))
-    reading = Reading(replace(COLUMNS, **columns), thresholds=how.get("thresholds", (0.5,)))
-    a = scan(open_source(table), Reading(COLUMNS, thresholds=(0.5,))).counts
-    b = scan(open_source(table), reading, losses=how.get("losses", True)).counts
-
-    for one, two in ((a, b), (b, a)):
-        with pytest.raises(ValueError, match="cannot be added"):
-            one + two
-
-
 def test_an_empty_part_adds_its_reasons_only() -> None:
     """A file of which no row is used changes nothing but read and excluded."""
-    reading = Reading(COLUMNS, thresholds=(0.5,), missing_rows="drop")
+    columns = Columns(("a", "b"), label="label", score="score")
+    reading = Reading(columns, thresholds=(0.5,), missing_rows="drop")
     a = scan(open_source(frame(50, 1)), reading).counts
     tally = Tally(reading, 1024)
     nobody = pa.record_batch({"a": ["x"], "b": [True], "label": [1], "score": [None]})

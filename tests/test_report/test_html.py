@@ -468,18 +468,6 @@ def test_a_changed_result_is_refused(
     assert "fairfix report did not run" in (tmp_path / "a.html").read_text()
 
 
-@pytest.mark.parametrize("version", [None, 1])
-def test_a_result_without_a_version_is_refused(
-    version: Any, saved: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every page names the version at its end."""
-    rest = {name: part for name, part in saved["audit"].items() if name != "fairfix"}
-    (tmp_path / "a.json").write_text(json.dumps(rest if version is None else {**rest, "fairfix": version}))
-
-    assert run(["report", str(tmp_path / "a.json"), "--out", f"html={tmp_path / 'a.html'}"]) == 2
-    assert "incomplete or was changed" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("kind", ["audit", "repair", "models"])
 def test_of_very_many_groups_a_table_has_the_worst(
     kind: str, saved: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.cli import run
-from fairfix.errors import DataError, UsageError
 from fairfix.report import FORMATS, is_gated
 from fairfix.schema import json_schema
 from fairfix.tasks.compare import compare
@@ -152,27 +151,3 @@ def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) 
     jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
     for name in FORMATS:
         assert run(["report", str(tmp_path / "m.json"), "--format", name]) == (2 if is_gated(name) else 0)
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"baseline": "fair"}, "is the score itself"),
-        ({"baseline": "nobody"}, "nobody"),
-        ({"noise": "radius:a=0.1"}, "description of noise"),
-        ({"baseline": people(50)}, "`id`"),
-        ({"baseline": {"schema": "fairfix.audit/1"}}, "is a saved result"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(more: dict[str, Any], words: str) -> None:
-    with pytest.raises((UsageError, DataError), match=words):
-        compared(people(200), **more)
-
-
-def test_a_score_that_only_one_model_has_is_refused() -> None:
-    """Left out, the two would be judged on other people without a word."""
-    frame = people(300)
-    frame.loc[5, "old"] = np.nan
-
-    with pytest.raises(DataError, match="none from the other"):
-        compared(frame, missing="drop")
