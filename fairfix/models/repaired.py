@@ -496,7 +496,7 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
         **policies,
     )
     solution = held["facts"].get("solution")
-    trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_state(solution)
+    trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_saved(solution)
     settings = held["predictor"]["settings"]
     predictor = replace(RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays), trace=trace)
     _check_reading(reading, predictor, base)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from fairfix.data.codec import text, truth, whole
+from msgspec import convert
+
+from fairfix.schema import repair as schema
+from fairfix.schema.common import number
 
 if TYPE_CHECKING:
     from fairfix.data.counts import Floats, Ints
@@ -138,60 +141,50 @@ class FitTrace:
         )
         return replace(self, **gone)
 
-    def state(self) -> dict[str, Any]:
-        """Return what is saved, as JSON has it: a number that is not finite is null."""
-        certificates = [
-            {
-                name: _or_null(getattr(one, name))
-                for name in ("objective", "value", "bound", "gap", "among", "rows")
-            }
-            | {"says": one.sentence}
-            for one in self.certificates
-        ]
-        quantities = [
-            {"name": one.name, "value": _or_null(one.value), "meaning": one.meaning}
-            | ({"group": one.group} if one.group else {})
-            for one in self.quantities
-        ]
-        return {
-            "converged": bool(self.converged),
-            "iterations": int(self.iterations),
-            "objective": _or_null(self.objective),
-            "gap": _or_null(max(self.gap, 0.0)),  # below 0 by rounding only
-            "certificates": certificates,
-            "quantities": quantities,
-        }
+    @property
+    def solution(self) -> schema.Solution:
+        """The trace as results and artifacts have it: a number that is not finite is null."""
+        return schema.Solution(
+            converged=bool(self.converged),
+            iterations=int(self.iterations),
+            objective=number(self.objective),
+            gap=number(max(self.gap, 0.0)),  # below 0 by rounding only
+            certificates=tuple(
+                schema.Certificate(
+                    objective=one.objective,
+                    value=number(one.value),
+                    bound=number(one.bound),
+                    gap=number(one.gap),
+                    among=one.among,
+                    rows=one.rows,
+                    says=one.sentence,
+                )
+                for one in self.certificates
+            ),
+            quantities=tuple(
+                schema.Quantity(name=one.name, value=number(one.value), meaning=one.meaning, group=one.group)
+                for one in self.quantities
+            ),
+        )
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> FitTrace:
-        """Return the trace of a saved state; a KeyError, TypeError or ValueError where it is malformed."""
-        kept: Mapping[str, Callable[[Any], Any]]
-        kept = {"objective": text, "value": _or_nan, "bound": _or_nan, "among": text, "rows": text}
-        certificates = [
-            {name: take(one[name]) for name, take in kept.items()} for one in state["certificates"]
-        ]
-        quantities = (
-            Quantity(
-                text(one["name"]), _or_nan(one["value"]), text(one["meaning"]), text(one.get("group", ""))
-            )
-            for one in state["quantities"]
-        )
+    def from_saved(cls, solution: Any) -> FitTrace:
+        """Return the trace of a saved solution, as JSON has it; a ValueError where it is malformed."""
+        saved = convert(solution, schema.Solution)
         return cls(
-            truth(state["converged"]),
-            whole()(state["iterations"]),
-            _or_nan(state["objective"]),
-            _or_nan(state["gap"]),
-            certificates=tuple(Certificate(**one) for one in certificates),
-            quantities=tuple(quantities),
+            saved.converged,
+            saved.iterations,
+            _or_nan(saved.objective),
+            _or_nan(saved.gap),
+            certificates=tuple(
+                Certificate(one.objective, _or_nan(one.value), _or_nan(one.bound), one.among, one.rows)
+                for one in saved.certificates
+            ),
+            quantities=tuple(
+                Quantity(one.name, _or_nan(one.value), one.meaning, one.group) for one in saved.quantities
+            ),
         )
-
-
-def _or_null(value: Any) -> Any:
-    """Return a text, or a number as a float; None for one that is not finite."""
-    if isinstance(value, str):
-        return value
-    return float(value) if math.isfinite(value) else None
 
 
 def _or_nan(number: float | None) -> float:
-    return math.nan if number is None else float(number)
+    return math.nan if number is None else number

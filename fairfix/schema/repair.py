@@ -18,7 +18,6 @@ from fairfix.schema.common import (
     Features,
     Fraction,
     GroupChanges,
-    Interval,
     Message,
     NotNegative,
     Part,
@@ -181,7 +180,6 @@ class GroupGuarantee(Part, frozen=True, kw_only=True):
     measured: NotNegative
     slack: NotNegative
     inner_slack: NotNegative | None
-    given_scores: Interval | None = None
 
 
 class RowsOfGroup(Part, frozen=True, kw_only=True):
@@ -281,7 +279,6 @@ class Optimum(Part, frozen=True, kw_only=True):
     of: str = ""
     among: str = ""
     reason: str = ""
-    given_scores: Interval | None = None
 
     def __post_init__(self) -> None:
         """Require a bound, or a reason."""

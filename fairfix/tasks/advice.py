@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from fairfix.auditing.metrics import METRICS
-from fairfix.schema.compare import Advice
-
-if TYPE_CHECKING:
-    from fairfix.tasks.compare import Point
+from fairfix.auditing.result_structs import value_of
+from fairfix.schema.compare import Advice, Point
 
 ORIGINAL = "original model"
 """Title of the candidate that leaves the model as it is."""
@@ -34,6 +31,11 @@ REFUSED = frozenset(
     )
 )
 """Codes of warnings that a repair does not what it is for, or does it at a price that nobody asked for."""
+
+
+def is_refused(point: Point) -> bool:
+    """Whether a warning forbids to advise a point."""
+    return any(one.severity == "warning" and one.code in REFUSED for one in point.messages)
 
 
 def advice_of(points: Sequence[Point], limits: Sequence[float], asked: str | None = None) -> Iterator[Advice]:
@@ -56,11 +58,12 @@ def advice_of(points: Sequence[Point], limits: Sequence[float], asked: str | Non
         if quality is None or not having:
             continue
         sign = -1.0 if METRICS[quality].better == "larger" else 1.0
-        losses = {i: sign * points[i].qualities[quality].value for i in having}
+        losses = {i: sign * value_of(points[i].qualities[quality]).value for i in having}
         for limit in sorted(one for one in set(limits) if math.isfinite(one) and one > 0):
-            within = [i for i in having if points[i].gaps[gap].value <= limit and math.isfinite(losses[i])]
-            within.sort(key=lambda i: (losses[i], points[i].needs_protected, i))
-            best = next((i for i in within if not points[i].alarms), None)
+            within = [i for i in having if value_of(points[i].gaps[gap]).value <= limit]
+            within = [i for i in within if math.isfinite(losses[i])]
+            within.sort(key=lambda i: (losses[i], bool(points[i].protected_at_predict), i))
+            best = next((i for i in within if not is_refused(points[i])), None)
             first = next(iter(within), None)
             yield Advice(
                 gap=gap,

@@ -7,13 +7,14 @@ decisions at the threshold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import More, OfTrueGroups, audit, joined
 from fairfix.auditing.baseline import change as change_between
@@ -21,6 +22,7 @@ from fairfix.auditing.baseline import on_same_rows
 from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
 from fairfix.auditing.continuous_attribute import AttributeCovariance, in_fifths, reports, trends
 from fairfix.auditing.paired_differences import Changes, Matched
+from fairfix.auditing.result_structs import check_struct, estimate
 from fairfix.auditing.results import AuditReport, Block, Settings, Value
 from fairfix.auditing.row_differences import (
     ANY,
@@ -30,6 +32,7 @@ from fairfix.auditing.row_differences import (
     between_limits,
     change_of,
 )
+from fairfix.data.choices import Code
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
 from fairfix.data.numeric_groups import Edges
@@ -49,9 +52,11 @@ from fairfix.noise.repair_evaluation import (
     true_groups_of,
     values_of,
 )
+from fairfix.schema.common import Check
+from fairfix.schema.repair import ChanceOfKs, Evaluation, EvaluationRow
 from fairfix.solvers.parity import ks_to_overall
 from fairfix.stats.ks import ks_noise
-from fairfix.tasks.group_changes import GroupChange, changes_of
+from fairfix.tasks.group_changes import changes_of
 from fairfix.tasks.repaired_rows import RepairedRows
 
 FLIPPED = (
@@ -102,6 +107,8 @@ LOSSES = ("log_loss", "square_loss", "absolute_loss")
 UNLIKE = "before, they score the model's probability; after, the probability of a positive decision"
 """Why losses before and after a repair of decisions are not compared."""
 
+NOTHING = Value(math.nan, math.nan, math.nan)
+
 NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is not a probability")
 
 
@@ -109,58 +116,63 @@ NO_CHANGE_OF_BINS = "no interval for this change: counts do not distinguish the 
 
 
 @dataclass(frozen=True)
-class MetricChange:
-    """A number before and after the repair, and its change with the interval of the difference on the same rows.
+class BeforeAfter:
+    """Effects of a repair on some rows: as they are shown, and the audits that they are read from."""
 
-    Where decisions are drawn, ``after`` is expected over the draws, and ``delivered`` the number with the draws of the
-    shipped rule on these very rows; where values are, ``after`` is as delivered, and ``expected`` the number expected
-    over the draws. None where nothing is drawn, or that is not known. Numbers with ``unlike`` are of different things,
-    which it names, so that they have no change.
+    shown: Evaluation
+    before: AuditReport
+    after: AuditReport
+    checks: tuple[Check, ...]
+    """Checks of the repaired results."""
+    claims: tuple[Note, ...] = ()
+    """Findings on held-out rows about the true groups, in words; empty where nothing is known of them."""
 
-    Attributes
-    ----------
-    id
-        Metric or comparison.
-    before, after, change
-        ``change`` has a reason instead of limits where there is no such interval; None where a value is undefined.
-    attribute
-        Attribute of the groups; empty for all rows.
-    """
+    def pair_of(self, comparison: str, attribute: str) -> tuple[Value, Value] | None:
+        """Return a comparison of an attribute before and after; None where it was not made after the repair."""
+        was, now = (
+            [
+                block.comparisons[comparison].value
+                for block in report.blocks
+                if (block.attribute, block.stratum) == (attribute, "") and comparison in block.comparisons
+            ]
+            for report in (self.before, self.after)
+        )
+        return (was[0] if was else NOTHING, now[0]) if now else None
 
-    id: str
-    before: Value
-    after: Value
-    change: Value | None = None
-    attribute: str = ""
-    delivered: float | None = None
-    expected: float | None = None
-    unlike: str = ""
-
-    @property
-    def name(self) -> str:
-        """Name of the row: the comparison, and its subject."""
-        return f"{self.id} [{self.attribute}]" if self.attribute else self.id
+    def without_passes(self, code: Code, why: Callable[[Check], str]) -> BeforeAfter:
+        """Return the same with no passed check for which there is a reason against it."""
+        checks = (
+            fields_replaced(one, verdict="undecided", severity="warning", code=code, reason=reason)
+            if one.verdict == "pass" and (reason := why(one))
+            else one
+            for one in self.checks
+        )
+        return replace(self, checks=tuple(checks))
 
 
 @dataclass(frozen=True)
-class BeforeAfter:
-    """Effects of a repair on some rows."""
+class Assessment:
+    """A fitted repair on training rows and on held-out rows, with its messages."""
 
-    rows: int
-    randomized: float
-    """Weighted share of the rows whose decision or value is left to chance."""
-    table: tuple[MetricChange, ...]
-    after: AuditReport
-    noise: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Attribute -> ``ks.to_overall`` by chance alone on as many rows (mean, 95% quantile); empty for decisions."""
-    other: tuple[MetricChange, ...] = ()
-    """Numbers if the probabilities were read in the other way, where there are two."""
-    drawn: bool = True
-    """Whether ``table`` is about drawn decisions."""
-    claims: tuple[Note, ...] = ()
-    """Findings on held-out rows about the true groups, in words; empty where nothing is known of them."""
-    people: Mapping[str, tuple[GroupChange, ...]] = field(default_factory=dict)
-    """Attribute -> what changes for each of its groups."""
+    of_fit: BeforeAfter
+    proof: BeforeAfter
+    messages: tuple[Note, ...]
+    held: RepairedRows
+    """The held-out rows that the repair has an answer for."""
+
+
+def changed(
+    comparison: str, before: Value, after: Value, change: Value | None = None, attribute: str = ""
+) -> EvaluationRow:
+    """Return a number before and after a repair; ``change`` is None where a value is undefined."""
+    return EvaluationRow(
+        name=f"{comparison} [{attribute}]" if attribute else comparison,
+        id=comparison,
+        attribute=attribute or None,
+        before=estimate(before),
+        after=estimate(after),
+        change=None if change is None else estimate(change),
+    )
 
 
 def evaluate(
@@ -173,7 +185,7 @@ def evaluate(
     copies: Counterfactuals | None = None,
     claim: RobustnessClaim | None = None,
     fifths: Mapping[str, Edges] = MappingProxyType({}),
-    brief: bool = False,
+    only: Sequence[str] | None = None,
 ) -> BeforeAfter:
     """Audit the base and the repaired results on the same rows.
 
@@ -193,9 +205,9 @@ def evaluate(
         Knowledge about the noise of the groups, for statements about the true ones.
     fifths
         Cuts of protected numbers into groups, which are audited as well.
-    brief
-        Whether to leave out what only a report of this evaluation shows: unbounded comparisons, numbers as drawn,
-        and the other reading of probabilities.
+    only
+        Comparisons to make besides ``also`` where a report of this evaluation is not shown: without their changes, the
+        numbers as drawn, and the other reading of probabilities. None for the usual ones with all of that.
     """
     rows = rows.regrouped(in_fifths(rows.table, fifths)) if fifths else rows
     table, predictor = rows.table, rows.rule
@@ -223,52 +235,52 @@ def evaluate(
     numbers = [list(trends(one, predictor.scales, confidence)) for one in (base, repaired)]
     was, now = (joined(more, reports(of_rows)) for more, of_rows in zip((was, now), numbers, strict=True))
     claims += () if of_fit else tuple(map(_of_number, *numbers))
-    usual = () if brief else COMPARED_VALUES if predictor.gives == "value" else COMPARED
-    shown = (*usual, *also)
+    brief, usual = only is not None, COMPARED_VALUES if predictor.gives == "value" else COMPARED
+    shown = (*(usual if only is None else only), *also)
     settings = replace(settings, only=shown) if brief else settings
     uncertain = {} if claim is None else claim.uncertain
     probable = predictor.is_probability and not brief
     both = (*shown, *COMPARED) if probable else shown
     before = audit(base, base.reading, replace(settings, checks=(), only=both), was, uncertain=uncertain)
     after = audit(repaired, repaired.reading, settings, now, each, uncertain)
-    pairs = None if of_fit else _Pairs(base, repaired, settings, predictor.scales)
-    changes = [
-        *_overall_rows(base, repaired, before, after, settings),
-        *_comparison_rows(before, after, shown, pairs),
-    ]
+    changes = [*_overall_rows(base, repaired, before, after, settings)]
+    if not brief:
+        pairs = None if of_fit else _Pairs(base, repaired, settings, predictor.scales)
+        changes += _comparison_rows(before, after, shown, pairs)
     by_row = table.rows.entries is None
     if brief:
         pass
     elif predictor.gives == "value" and by_row and (random.any() or (of_fit and predictor.trace.redrawn)):
         expected = _expected(table, predictor, of_fit)
-        changes = [replace(row, expected=expected.get(row.name)) for row in changes]
+        changes = [fields_replaced(row, expected=expected.get(row.name)) for row in changes]
     elif (
         random.any() and table.draw is not None
     ):  # else nobody knows with which draws the rule will be shipped
         delivered = _delivered(table, repaired, replace(settings, checks=(), only=shown))
-        changes = [replace(row, delivered=delivered.get(row.name)) for row in changes]
+        changes = [fields_replaced(row, delivered=delivered.get(row.name)) for row in changes]
     if predictor.gives == "decision" and not predictor.is_probability:
-        changes = [replace(row, unlike=UNLIKE) if row.id in LOSSES else row for row in changes]
-    noise: dict[str, tuple[float, float]] = {}
+        changes = [fields_replaced(row, unlike=UNLIKE) if row.id in LOSSES else row for row in changes]
+    noise: tuple[ChanceOfKs, ...] = ()
     if predictor.gives == "value" and not predictor.is_probability:
-        noise = {block.attribute: _noise(repaired, block) for block in after.blocks if not block.stratum}
+        noise = tuple(_noise(repaired, block) for block in after.blocks if not block.stratum)
     share = float(np.average(random, weights=base.rows.weight))
     other = list(_other_reading(rows, (base, before), settings, also)) if probable else []
     if other and predictor.gives == "value":
         # what is about the probability stands with the draws, whose rates are its
         other += [row for row in changes if _of_score(row.id)]
         changes = [row for row in changes if not _of_score(row.id)]
-    return BeforeAfter(
-        table.used,
-        share,
-        tuple(changes),
-        after,
-        noise,
-        tuple(other),
-        predictor.gives == "decision",
-        claims,
-        changes_of(base, repaired, before, after),
+    reading: Literal["drawn", "rounded"] = "drawn" if predictor.gives == "decision" else "rounded"
+    shown_changes = Evaluation(
+        rows=table.used,
+        randomized=share,
+        table=tuple(changes),
+        noise=noise,
+        other=tuple(other),
+        reading=reading if other else None,
+        people=changes_of(base, repaired, before, after),
     )
+    checks = tuple(check_struct(one, settings.gate_on) for one in after.checks)
+    return BeforeAfter(shown_changes, before, after, checks, claims)
 
 
 SHIFTS = 16
@@ -342,7 +354,7 @@ def _of_score(identifier: str) -> bool:
 
 def _other_reading(
     rows: RepairedRows, original: tuple[Table, AuditReport], settings: Settings, also: Sequence[str]
-) -> Iterator[MetricChange]:
+) -> Iterator[EvaluationRow]:
     """Yield what probabilities do that are rounded instead of drawn, or drawn instead of rounded.
 
     ``original``: the rows before the repair as they are audited already.
@@ -357,10 +369,12 @@ def _other_reading(
     yield from _comparison_rows(before, after, shown, _Pairs(base, repaired, plain))
 
 
-def _noise(table: Table, block: Block) -> tuple[float, float]:
-    """Return mean and quantile of the largest distance to all rows that chance alone makes."""
+def _noise(table: Table, block: Block) -> ChanceOfKs:
+    """Return the largest distance to all rows that chance alone makes: its mean and its quantile."""
     codes = table.groups(block.columns).codes
-    return ks_noise(np.bincount(codes, table.weight) ** 2 / np.bincount(codes, table.square_weight))
+    rows = np.bincount(codes, table.weight) ** 2 / np.bincount(codes, table.square_weight)
+    mean, upper = ks_noise(rows)
+    return ChanceOfKs(attribute=block.attribute, mean=mean, upper=upper)
 
 
 class _Pairs:
@@ -427,7 +441,7 @@ def _of_number(was: AttributeCovariance, now: AttributeCovariance) -> Note:
 
 def _comparison_rows(
     before: AuditReport, after: AuditReport, shown: Sequence[str], pairs: _Pairs | None
-) -> Iterator[MetricChange]:
+) -> Iterator[EvaluationRow]:
     """Yield comparisons of groups; without ``pairs`` changes have no interval, as on rows that the rule was made of."""
     for block in after.blocks:
         if block.stratum:
@@ -442,17 +456,17 @@ def _comparison_rows(
                 elif not math.isnan(value):
                     why = "no interval for this change: the rule was fitted to these rows"
                     change = Value(value, math.nan, math.nan, why)
-                yield MetricChange(identifier, was, now, change, block.attribute)
+                yield changed(identifier, was, now, change, block.attribute)
 
 
 def _overall_rows(
     base: Table, repaired: Table, before: AuditReport, after: AuditReport, settings: Settings
-) -> Iterator[MetricChange]:
+) -> Iterator[EvaluationRow]:
     """Yield overall selection rate, accuracy and losses."""
     was, now = before.overall.metrics, after.overall.metrics
     for name in DECIDED:  # paired: sharper than two intervals apart
         if (change := change_of(name, base, repaired, settings.confidence, SHARE)) is not None:
-            yield MetricChange(name, was[name], now[name], change)
+            yield changed(name, was[name], now[name], change)
     if base.rows.label is None:
         return
     if repaired.reading.columns.probability and base.reading.binary:
@@ -461,7 +475,7 @@ def _overall_rows(
         yield from _losses_of_values(base, repaired, was, now, settings)
 
 
-def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[MetricChange]:
+def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[EvaluationRow]:
     """Yield log loss and square loss of the decision probabilities, after those of the base score."""
     logs, squares, wrong = RowSums(), RowSums(), 0
     for piece in table.pieces():
@@ -478,20 +492,20 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
     else:
         loss = logs.mean(settings.confidence, (0.0, math.inf))
     was = before.overall.metrics
-    yield MetricChange("log_loss", was.get("log_loss", NO_CHANCE), loss)
+    yield changed("log_loss", was.get("log_loss", NO_CHANCE), loss)
     square = squares.mean(settings.confidence, (0.0, 1.0))
-    yield MetricChange("square_loss", was.get("square_loss", NO_CHANCE), square)
+    yield changed("square_loss", was.get("square_loss", NO_CHANCE), square)
 
 
 def _losses_of_values(
     base: Table, repaired: Table, was: Mapping[str, Value], now: Mapping[str, Value], settings: Settings
-) -> Iterator[MetricChange]:
+) -> Iterator[EvaluationRow]:
     """Yield the losses of values, with the interval of their paired change."""
     for name in LOSSES:
         if name in was and name in now and base.rows.entries is not None:
             moved = now[name].value - was[name].value
             by_value = Value(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
-            yield MetricChange(name, was[name], now[name], by_value)
+            yield changed(name, was[name], now[name], by_value)
         elif name in was and name in now:
             change = change_of(name, base, repaired, settings.confidence, ANY)
-            yield MetricChange(name, was[name], now[name], change)
+            yield changed(name, was[name], now[name], change)

@@ -9,17 +9,19 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import replace as fields_replaced
 
+from fairfix import __version__
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.custom_metrics import added, own_struct
 from fairfix.auditing.metrics import METRICS, EntryMean
-from fairfix.auditing.result_structs import reading_fields, rows_struct
-from fairfix.auditing.results import Settings, Value
+from fairfix.auditing.result_structs import estimate, estimates, reading_fields, rows_struct, value_of
+from fairfix.auditing.results import AuditReport, Settings, Value
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
@@ -32,11 +34,14 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import with_draws_of
 from fairfix.models.threads import threads_of_fits
-from fairfix.models.trace import Note, messages
+from fairfix.models.trace import messages
 from fairfix.noise.description import Noise
 from fairfix.noise.repair_evaluation import RobustnessClaim, true_groups_of, worst_of
-from fairfix.schema.compare import Advice, Compare, CompareNoise, CompareSettings
-from fairfix.tasks.advice import ORIGINAL, REFUSED, advice_of
+from fairfix.schema import compare as of_compare
+from fairfix.schema.common import BeforeAfter, Data, GroupChanges
+from fairfix.schema.compare import Advice, Compare, CompareNoise, CompareSettings, CompareSplit, Point
+from fairfix.tasks.advice import ORIGINAL, TRIVIAL, advice_of
+from fairfix.tasks.before_after import Assessment
 from fairfix.tasks.changes import baseline_of
 from fairfix.tasks.command import repair_command
 from fairfix.tasks.compare_models import compare_models
@@ -50,15 +55,14 @@ from fairfix.tasks.dataset import (
     said_of_unused,
 )
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
-from fairfix.tasks.fit_and_evaluate import assess, read_rows, recorded
-from fairfix.tasks.group_changes import GroupChange, changes_of
-from fairfix.tasks.messages import of_names, of_source, with_messages
+from fairfix.tasks.fit_and_evaluate import assess, read_rows, recorded, warned
+from fairfix.tasks.group_changes import changes_of
+from fairfix.tasks.messages import message, of_names, of_source, with_messages
 from fairfix.tasks.quality import OF_DECISIONS, Quality
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.request import CompareRequest, function_of
-from fairfix.tasks.result import Result
-from fairfix.tasks.result_structs import compare_struct, data_struct
-from fairfix.tasks.row_split import HOLDOUT, Split, check_split, split_rows
+from fairfix.tasks.result import Result, data_fields
+from fairfix.tasks.row_split import check_split, split_rows
 from fairfix.tasks.run_metadata import with_record
 from fairfix.tasks.warnings import of_directions
 
@@ -93,46 +97,11 @@ class Contender:
         """Return the method with a slack; as it is where it has none."""
         return self.repairer if slack is None else replace(self.repairer, slack=slack)
 
-
-@dataclass(frozen=True)
-class Point:
-    """One repair, judged on the held-out rows."""
-
-    title: str
-    slack: float | None
-    """Slack of the fit; None where there is none."""
-    gaps: Mapping[str, Value] = field(default_factory=dict)
-    """``metric [attribute]`` -> value."""
-    qualities: Mapping[str, Value] = field(default_factory=dict)
-    randomized: float = 0.0
-    """Weighted share of the rows whose result is left to chance."""
-    needs_protected: bool = False
-    failure: str = ""
-    """Why there is no result; empty if there is one."""
-    notes: tuple[Note, ...] = ()
-    """Messages about it: for a repair, all that ``repair`` would print."""
-    selected: tuple[Value, Value] | None = None
-    """The selection rate before the repair and after it; None where nothing is decided."""
-    people: Mapping[str, tuple[GroupChange, ...]] = field(default_factory=dict)
-    """Attribute -> what changes for each of its groups."""
-    command: str = ""
-    """Parameters that reproduce it; empty for what is no repair."""
-    front: tuple[str, ...] = ()
-    """Pairs ``gap|quality`` on whose frontier it lies."""
-    surer: Mapping[str, Value] = field(default_factory=dict)
-    """Its gaps of recorded groups with intervals that hold for all points at once."""
-    costs: Mapping[str, Value] = field(default_factory=dict)
-    """Quality -> its change against the base on the same rows, with such an interval."""
-
     @property
-    def warnings(self) -> tuple[Note, ...]:
-        """Warnings about the result."""
-        return tuple(note for note in self.notes if note.severity == "warning")
-
-    @property
-    def alarms(self) -> tuple[Note, ...]:
-        """Warnings that forbid to advise it."""
-        return tuple(note for note in self.warnings if note.code in REFUSED)
+    def struct(self) -> of_compare.Contender:
+        """Form in results."""
+        parameters = {name: value for name, value in self.repairer.parameters.items() if name != "slack"}
+        return of_compare.Contender(title=self.title, parameters=parameters)
 
 
 @dataclass(frozen=True)
@@ -140,11 +109,13 @@ class ComparisonOutcome:
     """All points, and the sizes of the parts."""
 
     points: tuple[Point, ...]
-    fitted: int
-    held: int
-    parameters: Mapping[str, Mapping[str, Any]]
+    split: CompareSplit
     reading: Reading
-    advice: tuple[Advice, ...] = ()
+    advice: tuple[Advice, ...]
+
+
+Numbers = tuple[dict[str, Value], dict[str, Value]]
+"""Gaps by ``metric [attribute]``, and qualities by their names."""
 
 
 def compare_table(
@@ -185,21 +156,34 @@ def compare_table(
 
     planned = fits(contenders, slacks)
     judge = _HoldoutEvaluator(table.take(split.holdout), noise, confidence, len(planned) + BASELINES, quality)
-    points = [*_baselines(fitted, judge)]
-    for contender, slack in planned:
-        begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
-        one = contender.repairer
-        problem = soft if one.membership else scored
-        if "features" in one.uses:
-            problem = learning(grouped=one.protected_as_feature, noisy="noise" in one.uses)
-        points.append(_point(contender, slack, problem, table, split, judge, fit_rng, seed, seen_by_model))
-        done(1)
-    shown = {one.title: one.repairer.parameters for one in contenders}
+
+    def point_of(title: str, slack: float | None, repairer: Repairer) -> Point:
+        problem, whole = (soft, table.ungrouped) if repairer.membership else (scored, table)
+        if "features" in repairer.uses:
+            problem = learning(grouped=repairer.protected_as_feature, noisy="noise" in repairer.uses)
+        settings = Settings(confidence=confidence, intersect=len(whole.reading.columns.protected) > 1)
+        try:
+            with recorded() as caught:
+                predictor = repairer.fit(problem, rng=copy.deepcopy(fit_rng))  # as in `repair`, every time
+            whole, own = (with_draws_of(one, predictor, seen_by_model) for one in (whole, judge.held))
+            problem = replace(problem, table=with_draws_of(problem.table, predictor, seen_by_model))
+            facts = whole.take(split.holdout), problem, repairer, predictor, warned(caught), settings
+            result = assess(*facts, seed=seed, only=GAPS)
+        except FairfixError as error:
+            failure = str(error).removeprefix(f"{repairer.name}: ")
+            return Point(title=title, slack=_saved(slack), failure=failure, front=(), people=(), messages=())
+        return replace(judge, held=own).of_repair(title, slack, result, repairer)
+
     with added(judge.own_metrics):
+        points = [*_baselines(fitted, judge)]
+        for contender, slack in planned:
+            begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
+            points.append(point_of(contender.title, slack, contender.with_slack(slack)))
+            done(1)
         points = list(_with_fronts(points))
         advice = tuple(advice_of(points, slacks, None if quality is None else quality.name))
-    sizes = split.sizes
-    return ComparisonOutcome(tuple(points), sizes["fit"], sizes["holdout"], shown, table.reading, advice)
+    sizes = CompareSplit(fit=split.sizes["fit"], holdout=split.sizes["holdout"])
+    return ComparisonOutcome(tuple(points), sizes, table.reading, advice)
 
 
 def fits(
@@ -213,39 +197,9 @@ def fits(
     )
 
 
-def _point(
-    contender: Contender,
-    slack: float | None,
-    problem: RepairProblem,
-    table: Table,
-    split: Split,
-    judge: _HoldoutEvaluator,
-    rng: np.random.Generator,
-    seed: int,
-    model: tuple[str, ...],
-) -> Point:
-    """Return the point of one fit; every fit begins with the random numbers of ``repair``, whatever came before."""
-    repairer = contender.with_slack(slack)
-    whole = table.ungrouped if repairer.membership else table
-    settings = Settings(confidence=judge.confidence, intersect=len(whole.reading.columns.protected) > 1)
-    try:
-        with recorded() as caught:
-            predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
-        whole, own = (with_draws_of(one, predictor, model) for one in (whole, judge.held))
-        problem = replace(problem, table=with_draws_of(problem.table, predictor, model))
-        held_out = whole.take(split.part == HOLDOUT)
-        result = assess(held_out, problem, repairer, predictor, caught, settings, seed=seed, brief=True)
-    except FairfixError as error:
-        return Point(contender.title, slack, failure=str(error).removeprefix(f"{repairer.name}: "))
-    selected = next((row for row in result.proof.table if row.name == "selection_rate"), None)
-    return replace(
-        replace(judge, held=own).repaired(result.kept.regrouped(own), repairer.comparable_values),
-        title=contender.title,
-        slack=slack,
-        notes=result.messages,
-        selected=None if selected is None else (selected.before, selected.after),
-        people=result.proof.people,
-    )
+def _saved(slack: float | None) -> float | Literal["inf"] | None:
+    """Return a slack as JSON has it."""
+    return "inf" if slack == math.inf else slack
 
 
 @dataclass(frozen=True)
@@ -255,7 +209,7 @@ class _HoldoutEvaluator:
     held: Table
     noise: Noise | None
     confidence: float
-    points: int = 1
+    points: int
     """Number of candidates, whose intervals have to hold at once for advice."""
     quality: Quality | None = None
     """Requested quality, or None."""
@@ -275,59 +229,19 @@ class _HoldoutEvaluator:
         return held if plain else held.with_score(held.probability)
 
     @property
-    def surest(self) -> _HoldoutEvaluator:
-        """The judge of recorded groups whose intervals hold for a gap and a cost of all points at once."""
-        return replace(
-            self, noise=None, confidence=1.0 - (1.0 - self.confidence) / (2 * self.points), points=1
-        )
+    def surest(self) -> float:
+        """Confidence of intervals that hold for a gap and a cost of all points at once."""
+        return 1.0 - (1.0 - self.confidence) / (2 * self.points)
 
-    def with_costs(self, point: Point, again: Point, table: Table) -> Point:
-        """Return the point with the gaps of ``again``, by the surest judge, and what ``table`` costs."""
-        base, costs = self.base, {}
-        quality = self.quality or Quality("accuracy" if self.held.reading.binary else "square_loss")
-        if base is not None and (self.quality is None or quality.name in point.qualities):
-            cost = quality.change(base, table, self.surest.confidence)
-            costs = {} if cost is None else {quality.name: cost}
-        return replace(point, surer=again.gaps, costs=costs)
+    def audited(
+        self, table: Table, flips: More | None = None, *, confidence: float | None = None
+    ) -> AuditReport:
+        """Return the audit of held-out rows with some results."""
+        crossed, sure = len(table.reading.columns.protected) > 1, confidence or self.confidence
+        return audit(table, table.reading, Settings(confidence=sure, intersect=crossed, only=GAPS), flips)
 
-    def repaired(self, rows: RepairedRows, comparable: Comparable) -> Point:
-        """Return what a repair does to the rows.
-
-        Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
-        and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
-        """
-        _, repaired, random = rows.shipped
-        point = replace(
-            self._of(rows, comparable),
-            randomized=float(np.average(random, weights=self.held.rows.weight)),
-            needs_protected=rows.rule.needs_beside(self.held.reading.columns.strata),
-        )
-        if self.points > 1:
-            point = self.with_costs(point, self.surest._of(rows, ()), repaired)
-        return point
-
-    def _of(self, rows: RepairedRows, comparable: Comparable) -> Point:
-        """Return the numbers of the repaired rows."""
-        predictor, repaired = rows.rule, rows.shipped.repaired
-        decided = predictor.gives == "decision"
-        flips = of_predictor(self.held, predictor, comparable, self.confidence, score=rows.predict)
-        point = self.scored(repaired, flips, decided=decided or predictor.is_probability)
-        point = self.with_true_groups(point, repaired, predictor if decided else None)
-        if not (decided and predictor.is_probability):
-            return point
-        assert repaired.rows.decision is not None
-        own = self.scored(self.held.with_score(repaired.rows.decision))
-        distances = {name: gap for name, gap in own.gaps.items() if name.startswith("ks")}
-        return replace(
-            point, gaps={**distances, **point.gaps}, qualities={**own.qualities, **point.qualities}
-        )
-
-    def scored(self, table: Table, flips: More | None = None, *, decided: bool = False) -> Point:
+    def numbers(self, report: AuditReport, *, decided: bool = False) -> Numbers:
         """Return the numbers of an audit; for decisions, without those about the score."""
-        crossed = len(table.reading.columns.protected) > 1
-        settings = Settings(confidence=self.confidence, intersect=crossed, only=GAPS)
-        with added(self.own_metrics):
-            report = audit(table, table.reading, settings, flips)
         gaps = {
             f"{name} [{block.attribute}]": block.comparisons[name].value
             for block in report.blocks
@@ -338,50 +252,121 @@ class _HoldoutEvaluator:
         metrics = report.overall.metrics
         asked = () if self.quality is None else (self.quality.name,)
         shown = [name for name in dict.fromkeys((*QUALITIES, *asked)) if not decided or name in OF_DECISIONS]
-        return Point("", None, gaps, {name: metrics[name] for name in shown if name in metrics})
+        return gaps, {name: metrics[name] for name in shown if name in metrics}
 
-    def with_people(self, point: Point, base: Table, table: Table) -> Point:
-        """Return the point with what it changes for groups against the base, and how many it selects."""
-        crossed = len(table.reading.columns.protected) > 1
-        settings = Settings(confidence=self.confidence, intersect=crossed, only=GAPS)
-        was, now = (audit(one, one.reading, settings) for one in (base, table))
-        rates = [report.overall.metrics.get("selection_rate") for report in (was, now)]
-        selected = None if rates[0] is None or rates[1] is None else (rates[0], rates[1])
-        return replace(point, selected=selected, people=changes_of(base, table, was, now))
+    def of_rule(self, rows: RepairedRows, report: AuditReport, confidence: float) -> Numbers:
+        """Return the numbers of repaired rows, which ``report`` is an audit of.
 
-    def with_true_groups(
-        self, point: Point, table: Table, predictor: RepairedPredictor | None = None
+        Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
+        and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
+        """
+        rule, chance = rows.rule, rows.shipped.repaired.rows.decision
+        gaps, qualities = self.numbers(report, decided=rule.gives == "decision" or rule.is_probability)
+        if rule.is_probability and rule.gives == "decision" and chance is not None:
+            own = self.audited(self.held.with_score(chance), confidence=confidence)
+            own_gaps, losses = self.numbers(own)
+            distances = {name: gap for name, gap in own_gaps.items() if name.startswith("ks")}
+            gaps, qualities = {**distances, **gaps}, {**losses, **qualities}
+        return gaps, qualities
+
+    def of_repair(self, title: str, slack: float | None, result: Assessment, repairer: Repairer) -> Point:
+        """Return the point of a repair; its recorded groups may be others than those that it was fitted to."""
+        rows, proof = result.held, result.proof
+        rule, report = rows.rule, proof.after
+        if len(rows.table) < len(self.held) or repairer.membership:
+            rows = RepairedRows(self.held, rule)
+            report = self.audited(rows.shipped.repaired, self._flips(rows, repairer.comparable_values))
+        repaired = rows.shipped.repaired
+        sure = self.audited(repaired, self._flips(rows, (), self.surest), confidence=self.surest)
+        selected = next((row for row in proof.shown.table if row.id == "selection_rate"), None)
+        return self.point(
+            repaired,
+            self.of_rule(rows, report, self.confidence),
+            self.of_rule(rows, sure, self.surest),
+            rule if rule.gives == "decision" else None,
+            title=title,
+            slack=_saved(slack),
+            randomized=proof.shown.randomized,
+            protected_at_predict=rule.needs_beside(self.held.reading.columns.strata),
+            messages=tuple(map(message, result.messages)),
+            selection_rate=selected and BeforeAfter(before=selected.before, after=selected.after),
+            people=proof.shown.people,
+        )
+
+    def _flips(self, rows: RepairedRows, comparable: Comparable, confidence: float | None = None) -> More:
+        sure = confidence or self.confidence
+        return of_predictor(self.held, rows.rule, comparable, sure, score=rows.predict)
+
+    def point(
+        self,
+        table: Table,
+        numbers: Numbers,
+        sure: Numbers,
+        predictor: RepairedPredictor | None = None,
+        **facts: Any,
     ) -> Point:
-        """Return the point with the largest gaps of true groups that any noise allows which fits the noise table.
+        """Return a point by its numbers, ``sure`` with intervals that hold for all points, and further fields."""
+        base, costs = self.base, {}
+        quality = self.quality or Quality("accuracy" if self.held.reading.binary else "square_loss")
+        if base is not None and (self.quality is None or quality.name in numbers[1]):
+            cost = quality.change(base, table, self.surest)
+            costs = {} if cost is None else {quality.name: cost}
+        return Point(
+            gaps=estimates({**numbers[0], **self.of_true_groups(table, predictor)}),
+            qualities=estimates(numbers[1]),
+            surer=estimates(sure[0]),
+            costs=estimates(costs),
+            front=(),
+            **facts,
+        )
+
+    def of_true_groups(self, table: Table, predictor: RepairedPredictor | None) -> Mapping[str, Value]:
+        """Return the largest gaps of true groups that any noise allows which fits the noise table.
 
         Of decisions with more than :data:`DISTINCT` chances the bounds are those of cells, which hold and may be wider.
         """
         if self.noise is None or table.reading.task != "classification":
-            return point
+            return {}
         many = table.rows.decision is not None and np.unique(table.rows.decision).size > DISTINCT
         weakest = replace(self.noise, assume="")
         claim = RobustnessClaim(weakest, (), math.inf)
-        behind = true_groups_of(table, claim, 1.0 - self.confidence, None if many else predictor)
-        return replace(point, gaps={**point.gaps, **worst_of(behind)})
+        return worst_of(true_groups_of(table, claim, 1.0 - self.confidence, None if many else predictor))
 
 
 def _baselines(fitted: Table, judge: _HoldoutEvaluator) -> Iterator[Point]:
     """Yield the base score as it is, and the constant that the labels of the fit make best."""
     held, tables = judge.held, {}
-    if judge.base is not None:
-        tables[ORIGINAL] = judge.base
+    base = judge.base
+    if base is not None:
+        tables[ORIGINAL] = base
     if fitted.rows.label is not None:
         mean = float(np.average(fitted.rows.label, weights=fitted.rows.weight))
-        tables["constant"] = held.with_score(np.full(len(held), mean))
+        tables[TRIVIAL] = held.with_score(np.full(len(held), mean))
+    reports = {title: judge.audited(table) for title, table in tables.items()}
     for title, table in tables.items():
-        wrong = of_directions(fitted, judge.confidence) if title == ORIGINAL else ()
-        point = replace(judge.scored(table), title=title, notes=messages(wrong))
-        if judge.base is not None:
-            point = judge.with_people(point, judge.base, table)
-        for note in point.notes:
+        notes = messages(of_directions(fitted, judge.confidence) if title == ORIGINAL else ())
+        for note in notes:
             log.info("%s", note.line)
-        point = judge.with_true_groups(point, table)
-        yield judge.with_costs(point, judge.surest.scored(table), table)
+        people, selected = tuple[GroupChanges, ...](), None
+        if base is not None:
+            was, now = reports[ORIGINAL], reports[title]
+            people = changes_of(base, table, was, now)
+            rates = [report.overall.metrics.get("selection_rate") for report in (was, now)]
+            before, after = (None if rate is None else estimate(rate) for rate in rates)
+            if before is not None and after is not None:
+                selected = BeforeAfter(before=before, after=after)
+        yield judge.point(
+            table,
+            judge.numbers(reports[title]),
+            judge.numbers(judge.audited(table, confidence=judge.surest)),
+            title=title,
+            slack=None,
+            randomized=0.0,
+            protected_at_predict=False,
+            messages=tuple(map(message, notes)),
+            selection_rate=selected,
+            people=people,
+        )
 
 
 def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
@@ -391,7 +376,7 @@ def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
     for gap, quality in sorted(axes):
         sign = -1.0 if METRICS[quality].better == "larger" else 1.0
         places = [
-            (point.gaps[gap].value, sign * point.qualities[quality].value, i)
+            (value_of(point.gaps[gap]).value, sign * value_of(point.qualities[quality]).value, i)
             for i, point in enumerate(points)
             if gap in point.gaps and quality in point.qualities
         ]
@@ -401,7 +386,7 @@ def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
                 fronts[i].append(f"{gap}|{quality}")
                 best = loss
     for point, front in zip(points, fronts, strict=True):
-        yield replace(point, front=tuple(front))
+        yield fields_replaced(point, front=tuple(front))
 
 
 # ---------------------------------------------------------------------- from a request to a result
@@ -409,10 +394,9 @@ def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
 
 @dataclass(frozen=True, repr=False)
 class CompareResult(Result):
-    """A comparison; ``outcome`` has its points, typed."""
+    """A comparison of methods."""
 
     content: Compare
-    outcome: ComparisonOutcome
 
 
 @dataclass(frozen=True)
@@ -457,7 +441,6 @@ class Plan:
                 done=done,
                 begin=begin,
             )
-        outcome = replace(outcome, points=tuple(map(self.with_command, outcome.points)))
         rows = rows_struct(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
         noise: CompareNoise | None = None
         if self.noise is not None and self.noise.table is not None:
@@ -475,21 +458,31 @@ class Plan:
             noise=noise,
             quality=request.quality,
         )
-        read = data_struct(data.source.name, rows, outcome.reading, data.inferred)
         own = () if request.chosen_quality is None else request.chosen_quality.own_metrics
-        content = compare_struct(outcome, read, settings, choice.struct, tuple(map(own_struct, own)))
+        content = Compare(
+            fairfix=__version__,
+            data=Data(**data_fields(data.source.name, rows, outcome.reading, data.inferred)),
+            settings=settings,
+            split=outcome.split,
+            contenders=tuple(one.struct for one in self.contenders),
+            points=tuple(map(self.with_command, outcome.points)),
+            advice=outcome.advice,
+            own_metrics=tuple(map(own_struct, own)),
+            features=choice.struct,
+        )
         notes = (*of_names(table.level_rows, table.reading), *of_source(data.source))
         content = with_messages(content, notes, choice.notes)
-        return CompareResult(with_record(content, request, data.source), outcome)
+        return CompareResult(with_record(content, request, data.source))
 
     def with_command(self, point: Point) -> Point:
         """Return the point with how ``repair`` makes it; a point of no repair, or that failed, as it is."""
         made = next((one for one in self.contenders if one.title == point.title), None)
         if made is None or point.failure:
             return point
-        shared = any(note.code == "shared_ids" for note in point.notes)
-        command = repair_command(self.request, made.with_slack(point.slack), shared_ids=shared)
-        return replace(point, command=command)
+        shared = any(note.code == "shared_ids" for note in point.messages)
+        slack = None if point.slack is None else float(point.slack)
+        command = repair_command(self.request, made.with_slack(slack), shared_ids=shared)
+        return fields_replaced(point, command=command)
 
 
 def plan_of(request: CompareRequest) -> Plan:

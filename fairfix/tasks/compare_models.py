@@ -17,7 +17,6 @@ from fairfix.auditing.metrics import METRICS, Better
 from fairfix.auditing.paired_differences import Changes
 from fairfix.auditing.result_structs import (
     audit_struct,
-    columns_struct,
     estimate,
     number_fields,
     reading_fields,
@@ -38,7 +37,7 @@ from fairfix.tasks.changes import baseline_of, both_models
 from fairfix.tasks.dataset import open_data, said_of_unused, unsent
 from fairfix.tasks.messages import of_direction, of_names, with_messages
 from fairfix.tasks.request import CompareRequest
-from fairfix.tasks.result import Result
+from fairfix.tasks.result import Result, data_fields
 from fairfix.tasks.run_metadata import with_record
 
 OTHER_WAY: Mapping[Better, Worse] = {"larger": "smaller", "smaller": "larger", "": None}
@@ -95,12 +94,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     ]
     result = Models(
         fairfix=__version__,
-        data=common.Data(
-            source=data.source.name,
-            rows=rows,
-            columns=columns_struct(data.reading, columns.id),
-            inferred=dict(data.inferred),
-        ),
+        data=common.Data(**data_fields(data.source.name, rows, data.reading, data.inferred)),
         settings=common.Settings(**reading_fields(reading), confidence=request.confidence),
         models=(
             Model(score=both.columns[0], source=sources[0].name),

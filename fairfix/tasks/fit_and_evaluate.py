@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.continuous_attribute import fifths_of
-from fairfix.auditing.results import CheckResult, Settings
+from fairfix.auditing.results import Settings
 from fairfix.data.counts import Bools, Floats, groups_of_cells, rows_of_levels
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
@@ -25,7 +25,6 @@ from fairfix.data.scales import complete
 from fairfix.data.scan import Scan, count_table, read_table, scan, stream_batches
 from fairfix.data.table import PLAIN_SCORE, Table, assemble, parted, release
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.methods.base import Repairer, StreamSolver, warn_unconverged
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import with_counterfactuals
@@ -35,13 +34,13 @@ from fairfix.models.repaired import fingerprint, hash_key, with_draws_of
 from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.models.threads import limited
 from fairfix.models.trace import Caution, Note, messages
-from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import check_memberships
-from fairfix.tasks.before_after import BeforeAfter, evaluate
+from fairfix.schema.common import Check, Features
+from fairfix.schema.repair import Candidate, FromCounts, GroupRule, Guarantee, RepairData
+from fairfix.tasks.before_after import Assessment, BeforeAfter, evaluate
 from fairfix.tasks.dataset import Dataset
-from fairfix.tasks.group_changes import AcceptanceCurve, acceptance_curves
+from fairfix.tasks.group_changes import acceptance_curves
 from fairfix.tasks.guarantee import guarantee_problem
-from fairfix.tasks.guarantee_result import GuaranteeResult
 from fairfix.tasks.holdout_costs import (
     comparisons_of,
     cost_of_blindness,
@@ -52,19 +51,19 @@ from fairfix.tasks.holdout_costs import (
     ties,
 )
 from fairfix.tasks.messages import of_names
+from fairfix.tasks.multiclass_repair import (
+    accuracy_of_classes,
+    assess_classes,
+    check_measured,
+    strata_of_classes,
+)
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.row_split import FIT, HOLDOUT, VALIDATION, Split, check_split, split_rows
-from fairfix.tasks.unproven_groups import Gap, levels_of, unproven, without_passes, without_rule
+from fairfix.tasks.unproven_groups import Gap, Levels, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.warnings import of_directions
 
-
-@dataclass(frozen=True)
-class Candidate:
-    """A tried setting and its score on the validation part."""
-
-    parameters: Mapping[str, Any]
-    score: float
-    chosen: bool
+if TYPE_CHECKING:
+    from fairfix.models.user_file import ScoringModel
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,9 @@ class Outcome:
     """None where nothing was held out: then checks are on the training rows, and none of them passes."""
     messages: tuple[Note, ...]
     reading: Reading
-    rule: tuple[AcceptanceCurve, ...] = ()
+    rule: tuple[GroupRule, ...] = ()
     """The probability of a yes by group and score, where decisions depend on nothing else."""
-    guarantee: GuaranteeResult | None = None
+    guarantee: Guarantee | None = None
     """Guarantee for people who are not in the data, where one was requested."""
     copies: str = ""
     """Name of the file of counterfactual copies, where there is one."""
@@ -103,14 +102,36 @@ class Outcome:
         return self.holdout or self.fit
 
     @property
-    def checks(self) -> tuple[CheckResult, ...]:
+    def checks(self) -> tuple[Check, ...]:
         """The checks, judged on the held-out rows."""
-        return self.judged.after.checks
+        return self.judged.checks
+
+
+@dataclass(frozen=True)
+class Made:
+    """A repair, and what a result says of the data that it was made of."""
+
+    outcome: Outcome
+    data: RepairData
+    identity: Mapping[str, str]
+    """Column -> kind of what identifies a row."""
+    base: Mapping[str, Any]
+    """Where the artifact's scores come from."""
+    notes: tuple[Note, ...] = ()
+    """Reading of the data."""
+    features: Features | None = None
+    """Columns that the method learned from; None for the score alone."""
+    counts: FromCounts | None = None
+    """Counts that took the place of rows."""
+    scorer: ScoringModel | None = None
+    """The model in memory that scored the rows."""
+    read: Source | None = None
+    """Data that the rows are from; None where they were counted."""
 
 
 def _check_choice(table: Table, split: Split, parameter: str, validation: float) -> None:
     """Raise a DataError where values of a parameter have nothing to be chosen by."""
-    if table.rows.label is None:
+    if table.rows.label is None and not table.reading.columns.classes:
         raise DataError(
             f"choosing among values of `{parameter}` needs labels; name the column with `label`, or give one value"
         )
@@ -187,14 +208,8 @@ def repair_table(
     seed: int = 0,
     validation: float = 0.2,
     holdout: float = 0.3,
-    unlabelled: Table | None = None,
-    features: tuple[str, ...] | None = None,
-    pairs: tuple[tuple[str, str], ...] = (),
-    subspace: pa.Table | None = None,
-    noise: Noise | None = None,
-    seen_by_model: tuple[str, ...] = (),
-    copies: Counterfactuals | None = None,
     guarantee: float | None = None,
+    **learned: Any,
 ) -> Outcome:
     """Split, select, fit and evaluate.
 
@@ -202,19 +217,18 @@ def repair_table(
     ----------
     table
         Rows with scores and, to evaluate accuracy, labels; or what gives them, which keeps no reference to them, so
-        that only the parts stay in memory.
+        that only the parts stay in memory. Where the reading names columns of classes, the first is the label, the
+        second, if there is one, what was predicted.
     choices
         Parameter name -> values; the validation part chooses the combination with the highest expected
         accuracy; the chosen one is then fitted to the validation part as well. Without any, no rows are set aside.
     validation, holdout
         Shares of the rows.
-    unlabelled
-        More rows without labels, from which the fit learns rates. They are not part of the evaluation.
-    features, pairs, subspace, noise, seen_by_model, copies
-        As in :class:`~fairfix.methods.problem.RepairProblem`.
     guarantee
         Confidence with which the slack is to hold for people who are not among the rows, see
         :mod:`fairfix.tasks.guarantee`; None where nothing is promised of them.
+    **learned
+        Further fields of a :class:`~fairfix.methods.problem.RepairProblem`, such as ``features`` and ``noise``.
 
     Raises
     ------
@@ -223,15 +237,20 @@ def repair_table(
     """
     table = table() if callable(table) else table
     settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
-    table = replace(table, reading=table.reading.with_threshold(learned=True))
+    copies, seen = learned.get("copies"), learned.get("seen_by_model", ())
+    if classes := bool(table.reading.columns.classes):
+        check_measured(repairer, settings, copies)
+    else:
+        table = replace(table, reading=table.reading.with_threshold(learned=True))
     reading, level_rows = table.reading, table.level_rows
     repairer = repairer if copies is None else with_counterfactuals(repairer)
+    learned["protected_as_feature"] = repairer.protected_as_feature
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
-    promise = None
+    promise, alike = None, strata_of_classes(table) if classes else None
     if guarantee is not None:
-        criterion = criterion_of(repairer, table.reading)
-        promise = guarantee_problem(repairer, guarantee, table, criterion, features, noise)
-    alike = None if promise is None else promise.strata
+        criterion, noise = criterion_of(repairer, reading), learned.get("noise")
+        promise = guarantee_problem(repairer, guarantee, table, criterion, learned.get("features"), noise)
+        alike = promise.strata
     split = split_rows(
         table, split_rng, validation=validation if choices else 0.0, holdout=holdout, alike=alike
     )
@@ -246,25 +265,18 @@ def repair_table(
     if choices:
         of_fit = split.part[~inside]
         first, validated = fitted.take(of_fit == FIT), fitted.take(of_fit == VALIDATION)
-    learned = (
-        unlabelled,
-        features,
-        repairer.protected_as_feature,
-        pairs,
-        subspace,
-        noise,
-        seen_by_model,
-        copies,
-    )
+
+    def score(one: Repairer) -> float:
+        rule = one.fit(problem, rng=fit_rng)
+        if classes:
+            return accuracy_of_classes(validated, rule)
+        return one.validation_score(validated, rule.predict(validated))
+
     with recorded() as caught:
-        problem = RepairProblem(first, *learned, many_fits=bool(choices))
-        best, selection = select(
-            variants_of(repairer, choices or {}),
-            choices or {},
-            lambda one: one.validation_score(validated, one.fit(problem, rng=fit_rng).predict(validated)),
-        )
+        problem = RepairProblem(first, **learned, many_fits=bool(choices))
+        best, selection = select(variants_of(repairer, choices or {}), choices or {}, score)
         if choices:  # also where all are the same value
-            problem = RepairProblem(fitted, *learned)
+            problem = RepairProblem(fitted, **learned)
         made = best
         if promise is None:
             predictor = best.fit(problem, rng=fit_rng)
@@ -272,32 +284,21 @@ def repair_table(
             promise = replace(promise, repairer=best)
             fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
             made, predictor = promise.fitted(fit, fitted, split.holdout)
-    fitted, held = (with_draws_of(one, predictor, seen_by_model) for one in (fitted, held))
+    fitted, held = (with_draws_of(one, predictor, seen) for one in (fitted, held))
     problem = replace(problem, table=fitted)  # without what the fit has made of the first one
     release()
-    assessment = assess(held, problem, best, predictor, caught, settings, seed=seed, made=made)
-    notes = messages((*of_names(level_rows, reading), *assessment.messages))
+    if classes:
+        assessed = assess_classes(held, problem, best, predictor, warned(caught), settings)
+    else:
+        assessed = assess(held, problem, best, predictor, warned(caught), settings, seed=seed, made=made)
+    notes = messages((*of_names(level_rows, reading), *assessed.messages))
     promised = None
     if promise is not None:
-        promised = promise.judged(made, predictor, fitted, assessment.held.table)
-        notes = messages((*promised.messages, *notes))
-    rule = acceptance_curves(assessment.held.table, predictor)
-    facts = notes, reading, rule, promised, "" if copies is None else copies.source
-    return Outcome(
-        best, predictor, split, split.sizes, selection, assessment.of_fit, assessment.proof, *facts
-    )
-
-
-@dataclass(frozen=True)
-class Assessment:
-    """A fitted repair on training rows and on held-out rows, with its messages."""
-
-    of_fit: BeforeAfter
-    proof: BeforeAfter
-    messages: tuple[Note, ...]
-    kept: RepairedRows
-    held: RepairedRows
-    """The held-out rows, and those of them that the repair has an answer for."""
+        result = promise.judged(made, predictor, fitted, assessed.held.table)
+        promised, notes = result.struct, messages((*result.messages, *notes))
+    rule = acceptance_curves(assessed.held.table, predictor)
+    parts = split, split.sizes, selection, assessed.of_fit, assessed.proof
+    return Outcome(best, predictor, *parts, notes, reading, rule, promised, copies.source if copies else "")
 
 
 def assess(
@@ -305,14 +306,16 @@ def assess(
     problem: RepairProblem,
     repairer: Repairer,
     predictor: RepairedPredictor,
-    caught: Sequence[warnings.WarningMessage],
+    caught: Sequence[Note],
     settings: Settings,
     *,
-    seed: int,
+    seed: int | None = None,
     made: Repairer | None = None,
-    brief: bool = False,
+    only: Sequence[str] | None = None,
+    fitted_levels: Levels | None = None,
+    gaps: Sequence[Gap] = (),
 ) -> Assessment:
-    """Evaluate a repair and collect its messages, the same in a repair and in a comparison.
+    """Evaluate a repair and collect its messages, the same in a repair of rows or of counts and in a comparison.
 
     The rule predicts the training rows once, and the held-out rows once.
 
@@ -329,9 +332,13 @@ def assess(
     settings
         Intervals and checks of the proof on held-out rows.
     seed
-        Of fits to fewer groups.
-    brief
-        Whether the proofs are for what is said of the repair alone, and not to be shown.
+        Of fits to fewer groups; None where the method is not fitted again.
+    only
+        Comparisons to make in addition to the bounded one, where no report shows the evaluations; None for all.
+    fitted_levels
+        The groups that the fit had; by default those of the problem's rows.
+    gaps
+        Groups that are not evaluated, in addition to those without held-out rows.
     """
     noise, plain = problem.noise, replace(settings, checks=())
     made = repairer if made is None else made
@@ -344,18 +351,15 @@ def assess(
         "copies": problem.copies,
         "claim": claim,
         "fifths": fifths_of(fitted.table, predictor.scales),
-        "brief": brief,
+        "only": only,
     }
     of_fit = evaluate(fitted, plain, **more, of_fit=True)
-    held, gaps = _answered(kept)
-    gaps += unproven(reading.columns.protected, levels_of(problem.table), levels_of(held_out))
+    held, lost = _answered(kept)
+    levels = levels_of(problem.table) if fitted_levels is None else fitted_levels
+    gaps = [*gaps, *lost, *unproven(reading.columns.protected, levels, levels_of(held_out))]
     proof = without_passes(evaluate(held, settings, **more), gaps)
     drawn = rounded_from(repairer, held, plain)
-    notes = [
-        *warned(caught),
-        *predictor.trace.notes,
-        *ties((fitted, kept)),
-    ]
+    notes = [*caught, *predictor.trace.notes, *ties((fitted, kept))]
     notes += cost_of_rounding(repairer, held, proof, drawn)
     if predictor.trace.of_held_out is not None:
         notes += predictor.trace.of_held_out(*held.shipped[:2])
@@ -366,7 +370,8 @@ def assess(
         return made.fit(fewer, rng=np.random.default_rng(seed))
 
     free = (
-        noise is None
+        seed is not None
+        and noise is None
         and claim is None
         and not repairer.parsed_constraint.numbers
         and problem.unlabelled is None
@@ -380,7 +385,7 @@ def assess(
     wrong = of_directions(fitted.table, settings.confidence, scored=predictor.needs_score)
     lacking = [gap.caution for gap in gaps]
     notes = [*wrong, *lacking, *first, *proof.claims, *notes]
-    return Assessment(of_fit, proof, messages(notes), kept, held)
+    return Assessment(of_fit, proof, messages(notes), held)
 
 
 def fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:
@@ -434,28 +439,27 @@ def repair_stream(
     with recorded() as caught, limited():
         rng = np.random.default_rng(seed).spawn(2)[1]
         predictor = warn_unconverged(repairer.name, solver.learn(rows, rng))
-    there = levels_of(held)
-    fitted = RepairedRows(shown, predictor)
-    answered, gaps = _answered(RepairedRows(held, predictor))
-    gaps += unproven(
-        reading.columns.protected,
-        lambda columns: groups_of_cells(counted.counts.keys, counted.counts.cells, columns)[0],
-        there,
-    )
-    of_fit = evaluate(fitted, replace(settings, checks=()))
-    proof = without_passes(evaluate(answered, settings), gaps)
-    lacking = [gap.caution for gap in gaps]
-    drawn = rounded_from(repairer, answered, settings)
-    first = repair_warnings(repairer, fitted, answered, (of_fit, proof), drawn, None)
-    wrong = of_directions(shown, settings.confidence)
     cells = counted.counts
-    levels = rows_of_levels(cells.keys, cells.cells, cells.rows.sum(axis=(1, 2)))
-    notes = messages(
-        (*of_names(levels, reading), *wrong, *lacking, *first, *warned(caught), *predictor.trace.notes)
+
+    def fitted_levels(columns: tuple[str, ...]) -> Sequence[tuple[str, ...]]:
+        return groups_of_cells(cells.keys, cells.cells, columns)[0]
+
+    assessed = assess(
+        held,
+        RepairProblem(shown),
+        repairer,
+        predictor,
+        warned(caught),
+        settings,
+        fitted_levels=fitted_levels,
     )
-    sizes = {"fit": max(passes), "validation": 0, "holdout": len(answered.table)}
-    rule = acceptance_curves(answered.table, predictor)
-    return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading, rule), counted
+    levels = rows_of_levels(cells.keys, cells.cells, cells.rows.sum(axis=(1, 2)))
+    notes = messages((*of_names(levels, reading), *assessed.messages))
+    answered = assessed.held.table
+    sizes = {"fit": max(passes), "validation": 0, "holdout": len(answered)}
+    rule = acceptance_curves(answered, predictor)
+    parts = sizes, (), assessed.of_fit, assessed.proof
+    return Outcome(repairer, predictor, None, *parts, notes, reading, rule), counted
 
 
 def _answered(kept: RepairedRows) -> tuple[RepairedRows, list[Gap]]:
@@ -524,7 +528,11 @@ def select(
     scores = [score(one) for one in variants]
     best = int(np.argmax(scores))
     shown = tuple(
-        Candidate({name: one.parameters[name] for name in choices}, value, i == best)
+        Candidate(
+            parameters=", ".join(f"{name} {one.parameters[name]}" for name in choices),
+            score=value,
+            chosen=i == best,
+        )
         for i, (one, value) in enumerate(zip(variants, scores, strict=True))
     )
     return variants[best], shown

@@ -8,15 +8,18 @@ each score.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from fairfix.auditing.results import AuditReport, Block, Value
+from fairfix.auditing.result_structs import estimate
+from fairfix.auditing.results import AuditReport, Block
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Table
 from fairfix.models.predictors import OfGroups, RepairedPredictor
+from fairfix.schema.common import BeforeAfter, GroupChange, GroupChanges
+from fairfix.schema.repair import GroupRule
 
 SHOWN = (
     *("selection_rate", "true_positive_rate", "false_positive_rate"),
@@ -38,43 +41,18 @@ SAME = 1e-9
 """Two probabilities that differ by less are one."""
 
 
-@dataclass(frozen=True)
-class GroupChange:
-    """Effects of a repair on a group.
-
-    ``up`` and ``down`` are weighted shares of its rows whose decision goes from 0 to 1 and from 1 to 0, expected over
-    the draws of decisions; None where nothing is decided. ``metrics`` has a pair (before, after) by metric.
-    """
-
-    group: str
-    rows: int
-    metrics: Mapping[str, tuple[Value, Value]]
-    up: float | None = None
-    down: float | None = None
-
-
-@dataclass(frozen=True)
-class AcceptanceCurve:
-    """The probability of a positive decision of a group at increasing scores, arrays of one length.
-
-    A jump is two scores that lie a millionth of a millionth of the range apart. Between two scores the probability is
-    a straight line.
-    """
-
-    group: str
-    scores: tuple[float, ...]
-    probabilities: tuple[float, ...]
-
-
 def changes_of(
     base: Table, repaired: Table, before: AuditReport, after: AuditReport
-) -> dict[str, tuple[GroupChange, ...]]:
-    """Return attribute -> what changes for each of its groups; rows of both tables are the same, in one order."""
-    return {
-        block.attribute: tuple(_of_block(base, repaired, before.block(block.attribute), block))
+) -> tuple[GroupChanges, ...]:
+    """Return what changes for the groups of each attribute; rows of both tables are the same, in one order."""
+    return tuple(
+        GroupChanges(
+            attribute=block.attribute,
+            groups=tuple(_of_block(base, repaired, before.block(block.attribute), block)),
+        )
         for block in after.blocks
         if not block.stratum and block.groups
-    }
+    )
 
 
 def _of_block(base: Table, repaired: Table, was: Block, now: Block) -> Iterator[GroupChange]:
@@ -83,11 +61,12 @@ def _of_block(base: Table, repaired: Table, was: Block, now: Block) -> Iterator[
     for one in now.groups:
         old = before[one.levels]
         metrics = {
-            name: (old.metrics[name], one.metrics[name])
+            name: BeforeAfter(before=estimate(old.metrics[name]), after=estimate(one.metrics[name]))
             for name in SHOWN
             if name in old.metrics and name in one.metrics
         }
-        yield GroupChange(one.name, one.rows, metrics, *moved.get(one.levels, ()))
+        up, down = moved.get(one.levels, (None, None))
+        yield GroupChange(group=one.name, rows=one.rows, metrics=metrics, up=up, down=down)
 
 
 def _moved(
@@ -111,8 +90,11 @@ def _moved(
 # ---------------------------------------------------------------------- the rule
 
 
-def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[AcceptanceCurve, ...]:
+def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[GroupRule, ...]:
     """Return the rule of every group of the table; none where decisions depend on more than the score and the group.
+
+    A jump is two scores that lie a millionth of a millionth of the range apart. Between two scores the probability is
+    a straight line.
 
     The predictor is asked once: at a grid of scores, at the scores of the rows where they are few, and at and around
     its knots. Where it does not know its knots, it is asked again where it may jump.
@@ -145,7 +127,7 @@ def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[Accep
         near = [(x[(x >= low) & (x <= high)][:, None] + beside).ravel() for x in own]
         drawn = _asked(table, predictor, rows, [np.unique(np.append(grid, x).clip(low, high)) for x in near])
     return tuple(
-        AcceptanceCurve(name, tuple(x.tolist()), tuple(q.tolist()))
+        GroupRule(group=name, scores=tuple(x.tolist()), probabilities=tuple(q.tolist()))
         for name, (x, q) in zip(names, itertools.starmap(_corners, drawn), strict=True)
     )
 

@@ -36,6 +36,7 @@ from fairfix.methods.base import Repairer
 from fairfix.methods.guarantee import adapter_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noise.description import Noise
+from fairfix.schema.repair import Needed, RowsOfGroup
 from fairfix.stats.population import BoundedStatistic
 from fairfix.tasks.guarantee_result import GuaranteeResult, Limit, Way
 from fairfix.tasks.guarantee_statistics import GuaranteeStatistics
@@ -226,9 +227,10 @@ class GuaranteeProblem(GuaranteeStatistics):
         way = self._way(rule, fitted, held)
         looked_at = {"uniform": fitted, "held-out": held, "construction": self.table}[way]
         statistic = None if way == "construction" else self._statistic(way, rule, fitted, held)
-        rows: list[tuple[str, int]] = [("everybody", len(looked_at))]
+        names: tuple[str, ...] = ("everybody",)
+        numbers = [len(looked_at)]
         if statistic is not None:
-            rows = list(zip(statistic.names, statistic.rows.tolist(), strict=True))
+            names, numbers = statistic.names, statistic.rows.tolist()
         losses = self.adapter.losses(rule, fitted, held)
         groups = " and ".join(map(attribute_name, self.attributes))
         if self.true_groups is not None:
@@ -242,7 +244,7 @@ class GuaranteeProblem(GuaranteeStatistics):
             tail="" if statistic is None else statistic.tail,
             limits=self._limits(made, statistic),
             parameter=self.adapter.parameter,
-            rows=tuple(rows),
+            rows=tuple(RowsOfGroup(group=name, rows=many) for name, many in zip(names, numbers, strict=True)),
             looked_at=len(looked_at),
             share=len(looked_at) / len(self.table),
             needed=None if statistic is None else self._needed(made, rule, fitted, held, way),
@@ -276,7 +278,7 @@ class GuaranteeProblem(GuaranteeStatistics):
 
     def _needed(
         self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table, way: Way
-    ) -> tuple[tuple[str, ...], int] | None:
+    ) -> Needed | None:
         """Return the groups that have too few rows, with how many of each the data would need, in the cheaper way."""
         answers = []
         for one in self._ways(rule):
@@ -292,11 +294,11 @@ class GuaranteeProblem(GuaranteeStatistics):
                 planned = self._planned(rule, fitted, unlucky=UNLUCKY, inner=inner)
                 kept, expected = len(held), partial(_sum_of, planned)
             answers.append(self._rows_for(statistic, kept / len(self.table), expected))
-        return min((one for one in answers if one is not None), key=lambda one: one[1], default=None)
+        return min((one for one in answers if one is not None), key=lambda one: one.rows, default=None)
 
     def _rows_for(
         self, statistic: BoundedStatistic, kept: float, bounds_at: Callable[[Ints], Floats]
-    ) -> tuple[tuple[str, ...], int] | None:
+    ) -> Needed | None:
         """Return the groups with too few rows, and how many rows of data would do; ``kept`` of them count."""
 
         def enough(many: int) -> bool:
@@ -316,7 +318,8 @@ class GuaranteeProblem(GuaranteeStatistics):
         few = tuple(np.array(statistic.names)[(statistic.rows < high) & over].tolist())
         rows = (high + UNLUCKY * math.sqrt(high * (1 - kept))) / kept
         grain = 10 ** max(len(str(int(rows))) - DIGITS, 0)
-        return few or (statistic.names[int(statistic.rows.argmin())],), int(math.ceil(rows / grain) * grain)
+        groups = few or (statistic.names[int(statistic.rows.argmin())],)
+        return Needed(groups=groups, rows=int(math.ceil(rows / grain) * grain))
 
 
 def _sum_of(planned: Callable[[Ints], tuple[Floats, Floats]], rows: Ints) -> Floats:

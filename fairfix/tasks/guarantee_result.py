@@ -1,15 +1,16 @@
-"""GuaranteeResult: what was asked about the population, what is known, and in which way; as a sentence and as JSON."""
+"""GuaranteeResult: what was asked about the population, what is known, and in which way; in words and as a struct."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import in_percent
 from fairfix.models.trace import Caution, Note
+from fairfix.schema.repair import GroupGuarantee, Guarantee, Needed, RowsOfGroup
 
 Way = Literal["uniform", "held-out", "construction"]
 
@@ -59,13 +60,12 @@ class GuaranteeResult:
     """One of all groups alike, or one of each group."""
     parameter: str
     """The parameter that sets them."""
-    rows: tuple[tuple[str, int], ...]
-    """Name of each group -> rows that the bound is made of."""
+    rows: tuple[RowsOfGroup, ...]
+    """Rows of each group that the bound is made of."""
     looked_at: int
     share: float
     """All rows that the bound is made of, and their part of the data's rows."""
-    needed: tuple[tuple[str, ...], int] | None
-    """Groups that have too few rows, and how many of each would do; of all rows of the data."""
+    needed: Needed | None
     conditions: str = ""
     """Assumptions in addition to independent rows, and people not covered, as the end of a sentence."""
 
@@ -130,8 +130,8 @@ class GuaranteeResult:
         allow = "allow more `slack`" if self.parameter == "slack" else "set another limit in `constraint`"
         if self.needed is None:
             return f"More rows with the same values would not prove it; {allow}"
-        groups, many = self.needed
-        there = {name: round(used / self.share) for name, used in self.rows}
+        groups, many = self.needed.groups, self.needed.rows
+        there = {one.group: round(one.rows / self.share) for one in self.rows}
         text = f"About {many:,} rows in the data are needed"
         if groups != ("everybody",):
             named = ", ".join(f"{name!r} ({there[name]:,} here)" for name in groups[:3])
@@ -156,27 +156,39 @@ class GuaranteeResult:
             out.append(Note(inner, "guarantee"))
         return tuple(out)
 
-    def state(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        one, asked = self.nearest, "least_ratio" if self.is_ratio else "slack"
-        same = ("confidence", "criterion", "title", "attribute", "holds", "way", "by", "says")
-        out: dict[str, Any] = {
-            **{name: getattr(self, name) for name in same},
-            "bound": one.bound,
-            "measured": one.measured,
-            asked: one.asked,
-            f"inner_{asked}": one.inner,
-            "rows": [{"group": name, "rows": many} for name, many in self.rows],
-        }
-        if one.group:
-            out["limits"] = [
-                {"group": own.group, "bound": own.bound, "measured": own.measured}
-                | {"slack": own.asked, "inner_slack": own.inner}
-                for own in self.limits
-            ]
-        if self.needed is not None:
-            out["needed"] = {"groups": list(self.needed[0]), "rows": self.needed[1]}
-        return out
+    @property
+    def struct(self) -> Guarantee:
+        """The guarantee as results have it."""
+        one, ratio = self.nearest, self.is_ratio
+        own_limits = self.limits if one.group else ()
+        return Guarantee(
+            confidence=self.confidence,
+            criterion=self.criterion,
+            title=self.title,
+            attribute=self.attribute,
+            holds=self.holds,
+            way=self.way,
+            by=self.by,
+            says=self.says,
+            bound=one.bound,
+            measured=one.measured,
+            slack=None if ratio else one.asked,
+            inner_slack=None if ratio else one.inner,
+            least_ratio=one.asked if ratio else None,
+            inner_least_ratio=one.inner if ratio else None,
+            rows=self.rows,
+            limits=tuple(
+                GroupGuarantee(
+                    group=own.group,
+                    bound=own.bound,
+                    measured=own.measured,
+                    slack=own.asked,
+                    inner_slack=own.inner,
+                )
+                for own in own_limits
+            ),
+            needed=self.needed,
+        )
 
 
 def _rounded(number: float, up: bool) -> str:

@@ -26,7 +26,7 @@ from fairfix.methods.base import Repairer, expected_accuracy
 from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
-from fairfix.tasks.before_after import BeforeAfter, MetricChange
+from fairfix.tasks.before_after import BeforeAfter
 from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import (
@@ -150,12 +150,6 @@ def comparisons_of(repairer: Repairer, reading: Reading) -> tuple[str, ...]:
     return (name, Comparison.parse(name).to(TRUE_GROUPS).id) if "noise" in repairer.uses else (name,)
 
 
-def change_of(proof: BeforeAfter, asked: ConstraintTarget, columns: tuple[str, ...]) -> MetricChange | None:
-    """Return the row of a proof about what is bounded between the groups of some columns; None where there is none."""
-    wanted = asked.comparison, attribute_name(columns)
-    return next((row for row in proof.table if (row.id, row.attribute) == wanted), None)
-
-
 def repair_warnings(
     repairer: Repairer,
     fitted: RepairedRows,
@@ -174,11 +168,12 @@ def repair_warnings(
         }
     name = criterion_of(repairer, reading)
     metric = Comparison.parse(name).metric
-    proof_rows = {
-        columns: [change_of(proof, one, columns) for proof in shown] for columns, one in asked.items()
-    }
+    on_fit, on_held = (
+        {columns: proof.pair_of(one.comparison, attribute_name(columns)) for columns, one in asked.items()}
+        for proof in shown
+    )
     for columns, one in asked.items():
-        fit, holdout = proof_rows[columns]
+        fit, holdout = on_fit[columns], on_held[columns]
         if holdout is None or fit is None or drawn is None:
             continue
         step = one_row(fitted.table, fitted.table.groups(columns), metric)
@@ -186,8 +181,7 @@ def repair_warnings(
             block = shown[0].after.block(attribute_name(columns))
             rates = [group.metrics[metric].value for group in block.groups]
             step *= 2 / max(rates) if max(rates) > 0 else math.inf
-        left = _gap(drawn.report, name, [one])
-        yield from of_rounding(one, fit.after, holdout.before, holdout.after, step, left)
+        yield from of_rounding(one, fit[1], *holdout, step, _gap(drawn.report, name, [one]))
     parts = [rows.shipped[:2] for rows in (fitted, held)]
     own = [note for note in predictor.trace.notes if isinstance(note, Caution) and note.code == "selection"]
     same = list(of_constant(*parts, decides=False)) if predictor.gives == "value" else []
@@ -195,20 +189,21 @@ def repair_warnings(
         same = list(of_constant(*parts, decides=True))
     yield from same or own  # who knows why says it
     for columns, one in asked.items():
-        if (holdout := proof_rows[columns][1]) is not None:
-            yield from of_gaps(one, holdout.before, holdout.after)
+        if (holdout := on_held[columns]) is not None:
+            yield from of_gaps(one, *holdout)
     yield from of_levelling(*parts[1], shown[1].after.settings.confidence)
     by_row = fitted.table.rows.entries is None
-    expected = predictor.gives == "decision" or not (by_row and shown[0].randomized)  # not one draw of values
+    expected = predictor.gives == "decision" or not (
+        by_row and shown[0].shown.randomized
+    )  # not one draw of values
     for columns, one in asked.items():
-        fit = proof_rows[columns][0]
+        fit = on_fit[columns]
         if fit is not None and expected and drawn is None and "noise" not in repairer.uses:
-            yield from of_slack(one, fit.after.value)
+            yield from of_slack(one, fit[1].value)
     if not same and not own:
-        taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)
-        if taken is not None:
-            assert taken.change is not None
-            yield from of_selection(taken.before, taken.after, taken.change)
+        for row in shown[1].shown.table:
+            if row.id == "selection_rate":
+                yield from of_selection(row)
     if learn is not None:
         unit = "the decisions" if _decided(predictor, held.table) else "the square loss"
         yield from of_small_groups(metric, fitted.table, held, learn, _cost, unit)

@@ -7,9 +7,8 @@ of a plain model of the same features.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,29 +17,28 @@ import pyarrow as pa
 from fairfix.auditing.audit import More
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS
-from fairfix.auditing.multiclass import CHANGES, ClassesReport, audit_classes, require_measured
+from fairfix.auditing.multiclass import CHANGES, ClassesReport, audit_classes, class_checks, require_measured
+from fairfix.auditing.result_structs import estimate
 from fairfix.auditing.results import AuditReport, Settings, Value
 from fairfix.auditing.row_differences import SHARE, PairedDifference, between_limits
 from fairfix.data.classes import classes_of_rows
-from fairfix.data.counts import Ints
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.files import open_source
 from fairfix.data.reading import Columns
 from fairfix.data.table import Table
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import UsageError
 from fairfix.individual.counterfactual_consistency import of_predicted_classes
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.individual.similar import Comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.sensei import with_counterfactuals
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
-from fairfix.tasks.before_after import BeforeAfter, MetricChange
-from fairfix.tasks.fit_and_evaluate import Outcome, fit_again, recorded, select, variants_of, warned
-from fairfix.tasks.guarantee import guarantee_problem
-from fairfix.tasks.messages import of_names
-from fairfix.tasks.row_split import check_split, split_rows
+from fairfix.schema import common
+from fairfix.schema.repair import ClassGap, Evaluation, EvaluationRow
+from fairfix.tasks.before_after import Assessment, BeforeAfter, changed
+from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_slack
 
 GAPS = tuple(
@@ -57,42 +55,6 @@ SHOWN = (*GAPS, "accuracy.min", *CHANGES)
 NOT_ASKED = "predictions in the data do not show what their model predicts for changed rows"
 
 OF_FIT = "no interval for this change: the rule was fitted to these rows"
-
-
-@dataclass(frozen=True)
-class ClassMetricChange:
-    """The gap in true positive rates of a class, before and after the repair, between the groups of an attribute."""
-
-    of_class: str
-    attribute: str
-    before: Value
-    after: Value
-
-
-@dataclass(frozen=True)
-class ClassesBeforeAfter(BeforeAfter):
-    """Effects of a repair on some rows with labels of many classes."""
-
-    audits: tuple[ClassesReport, ...] = ()
-    """Before and after."""
-
-    @property
-    def gaps(self) -> tuple[ClassMetricChange, ...]:
-        """The gap of each class, by attribute."""
-        before, after = self.audits
-        name = "true_positive_rate.difference.between_groups"
-        return tuple(
-            ClassMetricChange(
-                own,
-                block.attribute,
-                was.block(block.attribute).comparisons[name].value,
-                block.comparisons[name].value,
-            )
-            for own, was in before.classes.items()
-            if own in after.classes
-            for block in after.classes[own].blocks
-            if name in block.comparisons and name in was.block(block.attribute).comparisons
-        )
 
 
 def check_knows_classes(repairer: Repairer) -> None:
@@ -116,81 +78,45 @@ def _solvers(method: type[Repairer]) -> list[str]:
     return [one.option for one in method.solvers.values() if "multiclass" in (one.tasks or method.tasks)]
 
 
-def repair_classes(
-    table: Table,
-    repairer: Repairer,
-    *,
-    choices: Mapping[str, tuple[Any, ...]],
-    settings: Settings,
-    seed: int,
-    validation: float,
-    holdout: float,
-    copies: Counterfactuals | None,
-    guarantee: float | None = None,
-    **learned: Any,
-) -> Outcome:
-    """Split, select, fit and prove; ``learned`` are further fields of a problem, as its class has them.
-
-    The first column of classes of the table's reading is the label, the second, if there is one, what was predicted.
-    ``guarantee``: with which confidence the slack is to hold for people who are not among the rows, or None.
-    """
-    settings = replace(settings, intersect=len(table.reading.columns.protected) > 1)
+def check_measured(repairer: Repairer, settings: Settings, copies: Counterfactuals | None) -> None:
+    """Raise a UsageError for a check of a metric that repairs of classes lack."""
     of_copies = CHANGES[-1:] if copies is not None else ()
     require_measured(settings.checks, (*CHANGES[1 : -1 if repairer.comparable_values else 2], *of_copies))
-    repairer = repairer if copies is None else with_counterfactuals(repairer)
-    learned["protected_as_feature"] = repairer.protected_as_feature
-    split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
-    columns, promise = table.reading.columns, None
-    parted = table.groups((*columns.protected, columns.classes[0])).codes
-    if guarantee is not None:
-        bounded = repairer.bounded_comparison(table.reading)
-        promise = guarantee_problem(repairer, guarantee, table, bounded, learned.get("features"))
-        parted = promise.strata
-    shares = {"validation": validation if choices else 0.0, "holdout": holdout}
-    split = split_rows(table, split_rng, **shares, alike=parted)
-    check_split(table, split)
-    if choices and not split.validation.size:
-        raise DataError(
-            f"`validation={validation:g}` of {len(table):,} rows leaves no rows to choose among values of "
-            f"`{next(iter(choices))}`; raise `validation`, or give one value"
-        )
-    fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
-    with recorded() as caught:
-        problem = RepairProblem(table.take(split.fit), copies=copies, many_fits=bool(choices), **learned)
-        validated = table.take(split.validation)
-        best, selection = select(
-            variants_of(repairer, choices),
-            choices,
-            lambda one: float(
-                np.average(_right(validated, one.fit(problem, rng=fit_rng)), weights=validated.weight)
-            ),
-        )
-        if choices:
-            problem = RepairProblem(fitted, copies=copies, **learned)
-        if promise is None:
-            made, predictor = best, best.fit(problem, rng=fit_rng)
-        else:
-            promise = replace(promise, repairer=best)
-            fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
-            made, predictor = promise.fitted(fit, fitted, split.holdout)
-    kept = table.take(split.holdout)
-    of_what: Any = {"comparable": best.comparable_values, "copies": copies}
-    proof = evaluate_classes(kept, predictor, settings, **of_what)
-    of_fit = evaluate_classes(fitted, predictor, replace(settings, checks=()), of_fit=True, **of_what)
-    asked = ConstraintTarget(best.bounded_comparison(table.reading), best.shared_slack)
-    doubts = _doubts(asked, predictor, kept, of_fit, proof)
-    names = of_names(table.level_rows, table.reading)
-    notes = [*names, *doubts, *warned(caught), *predictor.trace.notes]
-    promised = None if promise is None else promise.judged(made, predictor, fitted, kept)
-    if promised is not None:
-        notes = [*promised.messages, *notes]
-    facts = messages(notes), table.reading, (), promised, "" if copies is None else copies.source
-    return Outcome(best, predictor, split, split.sizes, selection, of_fit, proof, *facts)
 
 
-def _named(table: Table, predictor: RepairedPredictor) -> list[str]:
+def strata_of_classes(table: Table) -> Ints:
+    """Return the stratum of each row in a split, shape (n,): its groups and its label."""
+    columns = table.reading.columns
+    return table.groups((*columns.protected, columns.classes[0])).codes
+
+
+def accuracy_of_classes(table: Table, predictor: RepairedPredictor) -> float:
+    """Return the weighted fraction of rows that are predicted their class."""
+    right = _same(_named(predictor, predictor.predict(table)), _labels(table))
+    return float(np.average(right, weights=table.weight))
+
+
+def assess_classes(
+    held: Table,
+    problem: RepairProblem,
+    repairer: Repairer,
+    predictor: RepairedPredictor,
+    caught: Sequence[Note],
+    settings: Settings,
+) -> Assessment:
+    """Evaluate a repair of classes, and collect its messages."""
+    kept, fitted = RepairedRows(held, predictor), RepairedRows(problem.table, predictor)
+    of_what: Any = {"comparable": repairer.comparable_values, "copies": problem.copies}
+    proof = evaluate_classes(kept, settings, **of_what)
+    of_fit = evaluate_classes(fitted, replace(settings, checks=()), of_fit=True, **of_what)
+    asked = ConstraintTarget(repairer.bounded_comparison(held.reading), repairer.shared_slack)
+    notes = [*_doubts(asked, kept, of_fit, proof), *caught, *predictor.trace.notes]
+    return Assessment(of_fit, proof, messages(notes), kept)
+
+
+def _named(predictor: RepairedPredictor, predicted: Floats) -> list[str]:
     """Return the predicted class of each row, by name."""
-    return [predictor.classes[int(place)] for place in predictor.predict(table)]
+    return [predictor.classes[int(place)] for place in predicted]
 
 
 def _labels(table: Table) -> list[str]:
@@ -198,61 +124,80 @@ def _labels(table: Table) -> list[str]:
     return [names[code] for code in codes]
 
 
-def _right(table: Table, predictor: RepairedPredictor) -> Ints:
-    """Return which rows are predicted their class, shape (n,)."""
-    return _same(_named(table, predictor), _labels(table))
-
-
-def _same(ones: Sequence[str], others: Sequence[str]) -> Ints:
-    return np.array([one == other for one, other in zip(ones, others, strict=True)], dtype=np.int64)
+def _same(ones: Sequence[str], others: Sequence[str]) -> Floats:
+    return np.array([one == other for one, other in zip(ones, others, strict=True)], dtype=np.float64)
 
 
 def evaluate_classes(
-    table: Table,
-    predictor: RepairedPredictor,
+    rows: RepairedRows,
     settings: Settings,
     *,
     comparable: Comparable,
     copies: Counterfactuals | None,
     of_fit: bool = False,
-) -> ClassesBeforeAfter:
+) -> BeforeAfter:
     """Audit the classes before and after the repair on the same rows.
 
     ``settings``: intervals and checks; the checks are about the repaired classes. ``comparable``, ``copies``:
     differences that must not count, other than those of protected columns. ``of_fit``: whether these are the training
     rows.
     """
+    table, predictor = rows.table, rows.rule
     own = table.reading.columns.classes
     plain = predictor.trace.base
     assert plain is not None
-    labels, after = _labels(table), _named(table, predictor)
+    labels, after = _labels(table), _named(predictor, rows.predicted)
     came = len(own) > 1
     column = own[1] if came else "prediction"
     if came:
         names, codes = classes_of_rows(table, own[1], "prediction")
         before = [names[code] for code in codes]
     else:
-        before = _named(table, plain)
+        before = _named(plain, rows.plain)
 
     def changes(rule: RepairedPredictor, confidence: float) -> More:
         return of_predicted_classes(table, rule, comparable, confidence, copies)
 
-    def pair(confidence: float) -> tuple[ClassesReport, ClassesReport]:
-        alone = replace(settings, checks=(), confidence=confidence)
-        was = None if came else changes(plain, confidence)
-        return _audited(table, before, alone, was, column), _audited(
-            table, after, alone, changes(predictor, confidence)
-        )
+    def pair(settings: Settings) -> tuple[ClassesReport, ClassesReport]:
+        unchecked, confidence = replace(settings, checks=()), settings.confidence
+        was = _audited(table, before, unchecked, None if came else changes(plain, confidence), column)
+        return was, _audited(table, after, settings, changes(predictor, confidence))
 
-    surer = None if of_fit else pair((1.0 + settings.confidence) / 2.0)
-    more = None if came else changes(plain, settings.confidence)
-    was = _audited(table, before, replace(settings, checks=()), more, column)
-    now = _audited(table, after, settings, changes(predictor, settings.confidence))
-    then_right, right = (_same(one, labels).astype(np.float64) for one in (before, after))
+    surer = None
+    if not of_fit:
+        surer = pair(replace(settings, checks=(), confidence=(1.0 + settings.confidence) / 2.0))
+    was, now = pair(settings)
+    then_right, right = (_same(one, labels) for one in (before, after))
     change = PairedDifference(then_right, right, table).mean(settings.confidence, SHARE)
     then, later = (report.everybody.overall.metrics["accuracy"] for report in (was, now))
-    rows = [MetricChange("accuracy", then, later, change), *_rows(was.everybody, now.everybody, surer)]
-    return ClassesBeforeAfter(table.used, 0.0, tuple(rows), now.everybody, drawn=False, audits=(was, now))
+    balanced = [one.balanced_accuracy for one in (was, now) if one.balanced_accuracy is not None]
+    shown = Evaluation(
+        rows=table.used,
+        randomized=0.0,
+        table=(changed("accuracy", then, later, change), *_rows(was.everybody, now.everybody, surer)),
+        noise=(),
+        people=(),
+        classes=tuple(_gaps(was, now)),
+        balanced_accuracy=common.BeforeAfter(before=estimate(balanced[0]), after=estimate(balanced[1]))
+        if len(balanced) == 2
+        else None,
+    )
+    return BeforeAfter(shown, was.everybody, now.everybody, class_checks(now))
+
+
+def _gaps(was: ClassesReport, now: ClassesReport) -> Iterator[ClassGap]:
+    """Yield the gap in true positive rates of each class, by attribute."""
+    name = "true_positive_rate.difference.between_groups"
+    for of_class, before in was.classes.items():
+        for block in now.classes[of_class].blocks if of_class in now.classes else ():
+            old = before.block(block.attribute).comparisons
+            if name in block.comparisons and name in old:
+                yield ClassGap(
+                    of_class=of_class,
+                    attribute=block.attribute,
+                    before=estimate(old[name].value),
+                    after=estimate(block.comparisons[name].value),
+                )
 
 
 def _audited(
@@ -283,7 +228,7 @@ def _audited(
 
 def _rows(
     was: AuditReport, now: AuditReport, surer: tuple[ClassesReport, ClassesReport] | None
-) -> Iterator[MetricChange]:
+) -> Iterator[EvaluationRow]:
     """Yield comparisons before and after.
 
     A change is between the limits of the one before and of the one after, each at half the miscoverage (``surer``):
@@ -296,7 +241,7 @@ def _rows(
                 continue
             after = block.comparisons[name].value
             if name not in other.comparisons:
-                yield MetricChange(name, Value(math.nan, 0.0, 1.0, NOT_ASKED), after, None, block.attribute)
+                yield changed(name, Value(math.nan, 0.0, 1.0, NOT_ASKED), after, None, block.attribute)
                 continue
             before = other.comparisons[name].value
             value, change = after.value - before.value, None
@@ -306,32 +251,23 @@ def _rows(
                 assert surer is not None
                 sure = (report.everybody.block(block.attribute).comparisons[name].value for report in surer)
                 change = replace(between_limits(*sure), value=value)
-            yield MetricChange(name, before, after, change, block.attribute)
+            yield changed(name, before, after, change, block.attribute)
 
 
 def _doubts(
-    asked: ConstraintTarget,
-    predictor: RepairedPredictor,
-    held: Table,
-    fit: ClassesBeforeAfter,
-    proof: ClassesBeforeAfter,
+    asked: ConstraintTarget, held: RepairedRows, fit: BeforeAfter, proof: BeforeAfter
 ) -> Iterator[Note]:
     """Yield what comes first to say of a repair of classes."""
-    constant = {*_named(held, predictor)}
+    predictor = held.rule
+    constant = {*_named(predictor, held.predicted)}
     if len(constant) == 1:
         yield Caution(f"the repaired rule predicts {constant.pop()!r} for all held-out rows", "constant")
     attribute = [block.attribute for block in proof.after.blocks if not block.stratum][-1]
-
-    def row(of: ClassesBeforeAfter) -> MetricChange | None:
-        wanted = asked.comparison, attribute
-        return next((one for one in of.table if (one.id, one.attribute) == wanted), None)
-
-    fitted, judged = row(fit), row(proof)
-    if judged is not None and not math.isnan(judged.before.value):
-        yield from of_gaps(asked, judged.before, judged.after)
-    if fitted is not None:
-        yield from of_slack(asked, fitted.after.value)
-    labels = {*_labels(held)}
+    if (judged := proof.pair_of(asked.comparison, attribute)) is not None:
+        yield from of_gaps(asked, *judged)
+    if (fitted := fit.pair_of(asked.comparison, attribute)) is not None:
+        yield from of_slack(asked, fitted[1].value)
+    labels = {*_labels(held.table)}
     if new := sorted(labels - {*predictor.classes}):
         shown = ", ".join(map(repr, new[:3])) + (f" and {len(new) - 3} more" if len(new) > 3 else "")
         yield Caution(

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from msgspec.structs import replace as fields_replaced
 
+from fairfix import __version__
 from fairfix.auditing.baseline import read_checks
-from fairfix.auditing.result_structs import rows_struct
+from fairfix.auditing.checks import worst
+from fairfix.auditing.result_structs import reading_fields, rows_struct
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
-from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.classes import of_classes
-from fairfix.data.files import Source
-from fairfix.data.names import INDEX_NAME, did_you_mean, joined_names, nearest
+from fairfix.data.names import did_you_mean, joined_names, nearest
 from fairfix.data.noise_spec import membership_text
 from fairfix.data.scan import read_table
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.data.urls import is_dry
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.by_model import readable_table
-from fairfix.individual.counterfactuals import read_counterfactuals
-from fairfix.individual.flips import changes_of, check_comparable
-from fairfix.individual.similar import Similar, SimilarFiles, files_of
+from fairfix.individual.flips import changes_of, check_comparable, described
+from fairfix.individual.similar import Similar, files_of
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, StreamSolver
 from fairfix.methods.constraint import two_limits
@@ -42,8 +40,17 @@ from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
 from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import check_columns
-from fairfix.schema.common import Features, Rows
-from fairfix.schema.repair import Artifact, FromCounts, Repair
+from fairfix.schema.common import Rows
+from fairfix.schema.repair import (
+    Artifact,
+    Evaluations,
+    Repair,
+    RepairData,
+    RepairSettings,
+    Requirements,
+    Split,
+)
+from fairfix.schema.written import to_dict
 from fairfix.tasks.changes import not_checked
 from fairfix.tasks.count import counts_of
 from fairfix.tasks.dataset import (
@@ -62,6 +69,7 @@ from fairfix.tasks.dataset import (
 )
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
 from fairfix.tasks.fit_and_evaluate import (
+    Made,
     Outcome,
     identity_of,
     read_rows,
@@ -71,17 +79,17 @@ from fairfix.tasks.fit_and_evaluate import (
 )
 from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message, of_source
-from fairfix.tasks.multiclass_repair import check_knows_classes, repair_classes
+from fairfix.tasks.multiclass_repair import check_knows_classes
 from fairfix.tasks.next_step import after_repair
 from fairfix.tasks.repair_from_counts import repair_counts
 from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of, of_counts
-from fairfix.tasks.result import Result
-from fairfix.tasks.result_structs import facts_of, repair_struct
+from fairfix.tasks.result import Result, data_fields
 from fairfix.tasks.run_metadata import with_record
+from fairfix.tasks.similar import people_of
 from fairfix.tasks.synonyms import METHODS, ours
 
 if TYPE_CHECKING:
-    from fairfix.models.user_file import ScoringModel
+    pass
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,17 +142,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 "`noise=membership:...` needs rows, and the data is counts; leave it out, or name the rows"
             )
         noise = _noise(request, repairer)
-        outcome, counted = repair_counts(request, counts, repairer, choices, asked, noise)
-        made = _Made(
-            outcome,
-            rows_struct(*counted.rows),
-            fingerprint(counted.counts, pa.schema([])),
-            counted.source,
-            counted.inferred,
-            counted.identity,
-            {"kind": "column", "name": outcome.reading.columns.score},
-            counts=counted.counts_struct,
-        )
+        made = repair_counts(request, counts, repairer, choices, asked, noise)
         return _result(request, made, waivers, unchecked)
     if not isinstance(request.holdout, float):
         raise UsageError(
@@ -186,7 +184,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 else _read(request, data, repairer, features, noise, paired=bool(files.pairs))
             ),
             lambda: _unlabelled(request, data),
-            lambda: _people(files, data, lambda: _read(request, data, repairer, features, noise)[0]),
+            lambda: people_of(files, data, lambda: _read(request, data, repairer, features, noise)[0]),
         )
     _check_ids(request, data)
     if streams:
@@ -201,71 +199,49 @@ def run_repair(request: RepairRequest) -> RepairResult:
         _tell(choice, request, repairer, data)
         rows = rows_struct(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
         given = [table]
-        common: dict[str, Any] = {
-            "choices": choices,
-            "settings": asked,
-            "seed": request.seed,
-            "validation": request.validation,
-            "holdout": request.holdout,
-            "features": choice.names,
-            **_people(files, data, lambda: given[0]),
-            "guarantee": request.guarantee,
-        }
+        people = people_of(files, data, lambda: given[0])
         del table  # only its parts are kept while these are repaired
         with threads_of_fits(request.threads):
-            if many:
-                outcome = repair_classes(given.pop(), repairer, **common)
-            else:
-                outcome = repair_table(
-                    given.pop,
-                    repairer,
-                    unlabelled=_unlabelled(request, data),
-                    noise=noise,
-                    seen_by_model=data.seen_by_model,
-                    **common,
-                )
+            outcome = repair_table(
+                given.pop,
+                repairer,
+                choices=choices,
+                settings=asked,
+                seed=request.seed,
+                validation=request.validation,
+                holdout=request.holdout,
+                guarantee=request.guarantee,
+                features=choice.names,
+                unlabelled=_unlabelled(request, data),
+                noise=noise,
+                seen_by_model=data.seen_by_model,
+                **people,
+            )
     base = _base(request, data, outcome.predictor, averaged)
     notes = (*of_source(data.source), *choice.notes)
     beside = (*repairer.membership.values(), *membership_columns(noise, data), *numbers)
     identity = identity_of(data, (*(choice.names or ()), *beside))
     identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
-    from_data = data.source.name, data.inferred, identity, base, notes, choice.struct
-    scorer = data.model if base["kind"] == "file" and not isinstance(request.model, str) else None
-    made = _Made(outcome, rows, data_fingerprint, *from_data, scorer=scorer, read=data.source)
+    read_from = data_fields(data.source.name, rows, outcome.reading, data.inferred)
+    made = Made(
+        outcome,
+        RepairData(**read_from, fingerprint=data_fingerprint),
+        identity,
+        base,
+        notes,
+        choice.struct,
+        scorer=data.model if base["kind"] == "file" and not isinstance(request.model, str) else None,
+        read=data.source,
+    )
     return _result(request, made, waivers, unchecked)
 
 
-@dataclass(frozen=True)
-class _Made:
-    """A repair, and what a result says of the data that it was made of."""
-
-    outcome: Outcome
-    rows: Rows
-    fingerprint: str
-    source: str
-    inferred: Mapping[str, str]
-    identity: Mapping[str, str]
-    """Column -> kind of what identifies a row."""
-    base: Mapping[str, Any]
-    """Where the artifact's scores come from."""
-    notes: tuple[Note, ...] = ()
-    """Reading of the data."""
-    features: Features | None = None
-    """Columns that the method learned from; None for the score alone."""
-    counts: FromCounts | None = None
-    """Counts that took the place of rows."""
-    scorer: ScoringModel | None = None
-    """The model in memory that scored the rows."""
-    read: Source | None = None
-    """Data that the rows are from; None where they were counted."""
-
-
 def _result(
-    request: RepairRequest, made: _Made, waivers: list[Waiver], unchecked: Sequence[Note]
+    request: RepairRequest, made: Made, waivers: list[Waiver], unchecked: Sequence[Note]
 ) -> RepairResult:
     """Return the result, and write the artifact that is asked for."""
     outcome = made.outcome
-    made = replace(made, notes=(*said_of_unused(request), *unchecked, *made.notes))
+    notes = (*said_of_unused(request), *unchecked, *made.notes)
     for note in outcome.messages:
         log.info("%s", note.line)
     repaired = Repaired(
@@ -275,7 +251,7 @@ def _result(
         at_predict_time(outcome.reading, outcome.predictor),
         request.unseen,
         dict(sorted(made.identity.items())),  # as it is saved: the draw of a row depends on the order
-        hash_key(request.seed, made.fingerprint),
+        hash_key(request.seed, made.data.fingerprint),
         made.base,
         {},
         request.seed,
@@ -286,14 +262,8 @@ def _result(
             f"the rule needs column {taken[0]!r}, and predicting adds a column of this name, so it could not "
             "decide any rows; rename the column, or leave it out"
         )
-    content = repair_struct(outcome, repaired, made.source, made.rows, made.inferred, made.fingerprint)
-    content = fields_replaced(
-        content,
-        messages=(*content.messages, *map(message, made.notes)),
-        features=made.features,
-        counts=made.counts,
-    )
-    facts = facts_of(content)
+    content = _content(made, repaired, notes)
+    facts = {name: entry for name, entry in to_dict(content).items() if name in FACTS}
     if not without_program(repaired):
         facts["vectors"] = vectors(repaired, exported(repaired))
     repaired = replace(repaired, facts=facts)
@@ -310,6 +280,49 @@ def _result(
         content = fields_replaced(content, next_step=after_repair(request, content))
     content = with_waivers(content, waivers, request)  # the artifact has the verdict without them: they end
     return RepairResult(with_record(content, request, made.read), repaired, outcome)
+
+
+FACTS = (
+    *("data", "settings", "split", "selection", "solution", "proof", "guarantee"),
+    *("checks", "verdict", "messages", "features", "counts"),
+)
+"""Parts of the result that the artifact keeps, in addition to vectors to test a reader with."""
+
+
+def _content(made: Made, repaired: Repaired, notes: Sequence[Note]) -> Repair:
+    """Return the struct that is saved and shown."""
+    outcome = made.outcome
+    reading, settings = outcome.reading, outcome.judged.after.settings
+    same = ""
+    if outcome.repairer.criterion.startswith("decision_flips"):
+        same = described(reading.columns.protected, outcome.repairer.comparable_values)
+        same += f"; the columns that the copies in {outcome.copies} change" if outcome.copies else ""
+    return Repair(
+        fairfix=__version__,
+        verdict=worst(check.verdict for check in outcome.checks),
+        method=repaired.method,
+        parameters=dict(repaired.parameters),
+        criterion=outcome.criterion,
+        does_not_count=same,
+        seed=repaired.seed,
+        data=made.data,
+        settings=RepairSettings(
+            **reading_fields(reading), confidence=settings.confidence, gate_on=settings.gate_on
+        ),
+        requires=Requirements(**repaired.requires()),
+        split=Split(**outcome.sizes),
+        selection=outcome.selection,
+        solution=outcome.predictor.trace.solution,
+        proof=Evaluations(
+            fit=outcome.fit.shown, holdout=None if outcome.holdout is None else outcome.holdout.shown
+        ),
+        guarantee=outcome.guarantee,
+        rule=outcome.rule,
+        checks=outcome.checks,
+        messages=tuple(map(message, (*outcome.messages, *notes))),
+        features=made.features,
+        counts=made.counts,
+    )
 
 
 def chosen_method(
@@ -482,42 +495,6 @@ def _from_stream(
     counts = scanned.counts
     rows = rows_struct(counts.read, counts.used, counts.excluded, data.source.left_out)
     return outcome, rows, fingerprint(counts, data.source.schema)
-
-
-def _people(files: SimilarFiles, data: Dataset, table: Callable[[], Table]) -> dict[str, Any]:
-    """Return what a problem has of similar people: pairs, directions and copies."""
-    return {
-        "pairs": () if files.pairs is None else _pairs(files.pairs),
-        "subspace": None if files.directions is None else _directions(files.directions),
-        "copies": None
-        if files.copies is None
-        else read_counterfactuals(files.copies, table(), data.source.columns, learned=True),
-    }
-
-
-def _pairs(source: Source) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of people whose difference does not count, as texts."""
-    names = [name for name in source.columns if not INDEX_NAME.fullmatch(name)]
-    batches = (b for p in source.parts(names, dict.fromkeys(names, pa.string())) for b in p.batches())
-    texts = ((texts_of(batch.column(name)).to_pylist() for name in names) for batch in batches)
-    out = tuple(pair for columns in texts for pair in zip(*columns, strict=True))
-    if any(None in pair for pair in out):
-        raise DataError(f"{source.name} has a pair with a missing id; remove it")
-    if not out:
-        raise DataError(f"{source.name} has no pairs; write two ids per row")
-    if same := [a for a, b in out if a == b]:
-        raise DataError(
-            f"{source.name} has a pair of {same[0]!r} with itself, which has no effect; remove it"
-        )
-    return out
-
-
-def _directions(source: Source) -> pa.Table:
-    """Return the directions that do not count, a row each."""
-    batches = [batch for part in source.parts(source.columns, {}) for batch in part.batches()]
-    if not sum(map(len, batches)):
-        raise DataError(f"{source.name} has no directions; write one in each row")
-    return pa.Table.from_batches(batches)
 
 
 def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:

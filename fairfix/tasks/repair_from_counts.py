@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace as fields_replaced
 
-from fairfix.auditing.checks import Ruling
 from fairfix.auditing.count_thresholds import at_threshold
 from fairfix.auditing.countfile import CountFile, repeated, require_alike
 from fairfix.auditing.disclosure import SUPPRESSED_ROWS
-from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.result_structs import rows_struct
+from fairfix.auditing.results import Settings
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
-from fairfix.data.names import each_and_crossed
+from fairfix.data.names import attribute_name, each_and_crossed
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import check_whole
 from fairfix.data.table import Table
@@ -42,53 +42,25 @@ from fairfix.models.predictors import (
     OfGroups,
     RepairedPredictor,
 )
+from fairfix.models.repaired import fingerprint
 from fairfix.models.score_models import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noise.description import Noise
-from fairfix.schema.repair import CountedRows, Ends, FromCounts, Optimum
+from fairfix.schema.repair import CountedRows, Ends, FromCounts, Optimum, RepairData
 from fairfix.tasks.before_after import BeforeAfter, evaluate
 from fairfix.tasks.bin_bounds import certified, certified_values
 from fairfix.tasks.count import check_agreement, counts_of
-from fairfix.tasks.fit_and_evaluate import Outcome, recorded, warned
+from fairfix.tasks.fit_and_evaluate import Made, Outcome, assess, recorded, warned
 from fairfix.tasks.group_changes import acceptance_curves
-from fairfix.tasks.holdout_costs import (
-    change_of,
-    cost_of_rounding,
-    criterion_of,
-    repair_warnings,
-    rounded_from,
-    targets_of,
-)
+from fairfix.tasks.holdout_costs import criterion_of, targets_of
 from fairfix.tasks.messages import of_names
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.request import RepairRequest
-from fairfix.tasks.unproven_groups import (
-    Gap,
-    groups_in_words,
-    levels_of,
-    unproven,
-    without_passes,
-    without_rule,
-)
+from fairfix.tasks.result import data_fields
+from fairfix.tasks.unproven_groups import Gap, groups_in_words, without_passes, without_rule
 from fairfix.tasks.warnings import of_directions, of_slack
 
 FIT_ONLY = "checked on the training counts, not on held-out ones"
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Further results of a repair from counts: the counts that it is made of, and certain bounds."""
-
-    counts_struct: FromCounts
-    """The part ``counts`` of the result."""
-    counts: Counts
-    """Counts of the fit."""
-    rows: tuple[int, int, Mapping[str, int]]
-    """Rows read, used and left out, of all counts."""
-    source: str
-    inferred: Mapping[str, str]
-    identity: Mapping[str, str]
-    """Column -> kind of what identifies a new row."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +96,7 @@ def repair_counts(
     choices: Mapping[str, Any],
     settings: Settings,
     noise: Noise | None,
-) -> tuple[Outcome, Counted]:
+) -> Made:
     """Fit a repair to counts, and evaluate it on counts of other rows where ``holdout`` has some.
 
     Raises
@@ -150,52 +122,46 @@ def repair_counts(
         rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
     if rule.gives == "value":  # what a proof knows of values is all of them
         settings = replace(settings, exact=True)
-    more: Any = {"also": (criterion_of(repairer, reading),), "claim": repairer.claim(noise)}
-    notes = [*warned(caught), *rule.trace.notes, *notes]
-    plain = replace(settings, checks=())
     proof: BeforeAfter | None = None
-    shown, fitted = table, RepairedRows(table, rule)
+    shown = table
+    hidden_rows = list(_of_left_out(fit, held))
     if held is None:
-        of_fit = evaluate(fitted, settings, **more, of_fit=True)
-        of_fit = replace(of_fit, after=_unproven(of_fit.after))
-        first = [_nothing_proven()]
+        more: Any = {"also": (criterion_of(repairer, reading),), "claim": repairer.claim(noise)}
+        of_fit = evaluate(RepairedRows(table, rule), settings, **more, of_fit=True).without_passes(
+            "fit_only", lambda check: f"{FIT_ONLY}, where {check.reason}"
+        )
+        first: list[Note] = [*of_directions(table, settings.confidence), _nothing_proven()]
         if rule.trace.randomized is None and "noise" not in repairer.uses:
             for columns, asked in targets_of(repairer, reading).items():
-                if (row := change_of(of_fit, asked, columns)) is not None:
-                    first += of_slack(asked, row.after.value)
+                if (pair := of_fit.pair_of(asked.comparison, attribute_name(columns))) is not None:
+                    first += of_slack(asked, pair[1].value)
+        notes = [*first, *hidden_rows, *warned(caught), *rule.trace.notes, *notes]
     else:
-        of_fit = evaluate(fitted, plain, **more, of_fit=True)
         held, gaps = _answered(held, rule, reading.columns.protected)
         shown = held.table(reading)
-        gaps += unproven(reading.columns.protected, levels_of(table), levels_of(shown))
-        lacking = [gap.caution for gap in gaps]
+        assessed = assess(shown, problem, repairer, rule, warned(caught), settings, gaps=gaps)
+        of_fit, proof = assessed.of_fit, assessed.proof
         if held.left_out:
             hidden = (
                 f"up to {held.left_out:,} held-out rows of small groups are hidden, and it is unknown which "
                 "groups these are"
             )
-            gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
-        held_rows = RepairedRows(shown, rule)
-        drawn = rounded_from(repairer, held_rows, plain)
-        proof = without_passes(evaluate(held_rows, settings, **more), gaps)
-        notes += cost_of_rounding(repairer, held_rows, proof, drawn)
-        first = [*lacking, *repair_warnings(repairer, fitted, held_rows, (of_fit, proof), drawn, None)]
-        notes = [*proof.claims, *notes]
-    wrong = of_directions(table, settings.confidence)
+            attributes = each_and_crossed(reading.columns.protected)
+            proof = without_passes(proof, [Gap(columns, (), hidden) for columns in attributes])
+            notes = [*hidden_rows, *assessed.messages, *notes]
+        else:
+            notes = [*assessed.messages, *hidden_rows, *notes]
     by = held or fit
-    hidden_rows = list(_of_left_out(fit, held))
-    first = [*hidden_rows, *first] if held is not None and held.left_out else [*first, *hidden_rows]
     names = of_names(table.level_rows, reading)
-    notes = [*names, *wrong, *first, *notes, *_of_identity(request, fit, rule, reading)]
     outcome = Outcome(
-        replace(repairer),
+        repairer,
         rule,
         None,
         {"fit": fit.counts.used, "validation": 0, "holdout": 0 if held is None else held.counts.used},
         (),
         of_fit,
         proof,
-        messages(notes),
+        messages((*names, *notes, *_of_identity(request, fit, rule, reading))),
         reading,
         acceptance_curves(shown, rule),
     )
@@ -219,9 +185,14 @@ def repair_counts(
     for one in parts:
         for reason, many in one.counts.excluded.items():
             excluded[reason] = excluded.get(reason, 0) + many
-    rows = sum(one.counts.read for one in parts), sum(one.counts.used for one in parts), excluded
-    name, inferred = fit_file[1].name, fit_file[1].inferred
-    return outcome, Counted(content, fit.counts, rows, name, inferred, _identity(reading))
+    rows = rows_struct(sum(one.counts.read for one in parts), sum(one.counts.used for one in parts), excluded)
+    whole = fit_file[1]
+    data = RepairData(
+        **data_fields(whole.name, rows, reading, whole.inferred),
+        fingerprint=fingerprint(fit.counts, pa.schema([])),
+    )
+    base = {"kind": "column", "name": reading.columns.score}
+    return Made(outcome, data, _identity(reading), base, counts=content)
 
 
 # ---------------------------------------------------------------------- what is asked
@@ -470,17 +441,6 @@ def _nothing_proven() -> Caution:
         "and give that file as `holdout`",
         "nothing_proven",
     )
-
-
-def _unproven(report: AuditReport) -> AuditReport:
-    """Return a report on the training rows, on which no check passes."""
-    checks = [
-        replace(one, ruling=Ruling("undecided", "fit_only", f"{FIT_ONLY}, where {one.ruling.reason}"))
-        if one.verdict == "pass"
-        else one
-        for one in report.checks
-    ]
-    return replace(report, checks=tuple(checks))
 
 
 def _of_left_out(fit: CountsPart, held: CountsPart | None) -> Iterator[Caution]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from fairfix.auditing.checks import exit_status
 from fairfix.data.choices import Undecided
 from fairfix.errors import DataError, UsageError
-from fairfix.schema.common import CheckedResult, SavedResult
+from fairfix.schema.common import CheckedResult, Rows, SavedResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fairfix.data.reading import Reading
     from fairfix.report.frames import Gap
     from fairfix.report.picture import Picture
 
@@ -181,3 +183,11 @@ class Result:
         if guarantee is not None and not guarantee.holds:
             verdicts.append("undecided")
         return int(exit_status(verdicts, undecided))
+
+
+def data_fields(source: str, rows: Rows, reading: Reading, inferred: Mapping[str, str]) -> dict[str, Any]:
+    """Return how data were read, as every result has it."""
+    from fairfix.auditing.result_structs import columns_struct
+
+    columns = columns_struct(reading, reading.columns.id)
+    return {"source": source, "rows": rows, "columns": columns, "inferred": dict(inferred)}

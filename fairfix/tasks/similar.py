@@ -1,16 +1,21 @@
-"""People who are similar, in an audit: what becomes of rows that are changed, and of copies of people."""
+"""People who are similar: rows that are changed and copies of people in an audit; pairs and directions in a repair."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from fairfix.auditing.audit import More
+from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.files import Source
-from fairfix.errors import UsageError
-from fairfix.individual.similar import Similar, files_of
+from fairfix.data.names import INDEX_NAME
+from fairfix.data.table import Table
+from fairfix.errors import DataError, UsageError
+from fairfix.individual.counterfactuals import read_counterfactuals
+from fairfix.individual.similar import Similar, SimilarFiles, files_of
 from fairfix.models.trace import Note
 from fairfix.tasks.dataset import Dataset, log
 from fairfix.tasks.request import AuditRequest
@@ -96,3 +101,39 @@ def counterfactuals(request: AuditRequest, data: Dataset, copied: Source, notes:
     notes += left_out(copies)
     judge = judge_of_scores(table.reading) if model is None else judge_of_model(table.reading, model)
     return of_counterfactuals(table, judge, copies, request.confidence)
+
+
+def people_of(files: SimilarFiles, data: Dataset, table: Callable[[], Table]) -> dict[str, Any]:
+    """Return what a problem has of similar people: pairs, directions and copies."""
+    return {
+        "pairs": () if files.pairs is None else _pairs(files.pairs),
+        "subspace": None if files.directions is None else _directions(files.directions),
+        "copies": None
+        if files.copies is None
+        else read_counterfactuals(files.copies, table(), data.source.columns, learned=True),
+    }
+
+
+def _pairs(source: Source) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of people whose difference does not count, as texts."""
+    names = [name for name in source.columns if not INDEX_NAME.fullmatch(name)]
+    batches = (b for p in source.parts(names, dict.fromkeys(names, pa.string())) for b in p.batches())
+    texts = ((texts_of(batch.column(name)).to_pylist() for name in names) for batch in batches)
+    out = tuple(pair for columns in texts for pair in zip(*columns, strict=True))
+    if any(None in pair for pair in out):
+        raise DataError(f"{source.name} has a pair with a missing id; remove it")
+    if not out:
+        raise DataError(f"{source.name} has no pairs; write two ids per row")
+    if same := [a for a, b in out if a == b]:
+        raise DataError(
+            f"{source.name} has a pair of {same[0]!r} with itself, which has no effect; remove it"
+        )
+    return out
+
+
+def _directions(source: Source) -> pa.Table:
+    """Return the directions that do not count, a row each."""
+    batches = [batch for part in source.parts(source.columns, {}) for batch in part.batches()]
+    if not sum(map(len, batches)):
+        raise DataError(f"{source.name} has no directions; write one in each row")
+    return pa.Table.from_batches(batches)

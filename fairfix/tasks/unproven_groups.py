@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from fairfix.auditing.checks import Ruling
 from fairfix.data.names import attribute_name, each_and_crossed, group_name
 from fairfix.data.table import Table
 from fairfix.models.trace import Caution
+from fairfix.schema.common import Check
 from fairfix.tasks.before_after import BeforeAfter
 
 Levels = Callable[[tuple[str, ...]], Sequence[tuple[str, ...]]]
@@ -69,18 +69,18 @@ def without_rule(protected: tuple[str, ...], lost: Levels, why: str) -> list[Gap
 
 def without_passes(proof: BeforeAfter, gaps: Sequence[Gap]) -> BeforeAfter:
     """Return a proof in which no check passes that is about a group with a gap."""
-    checks = []
-    for one in proof.after.checks:
-        asked, why = one.check.comparison.group, ""
-        for gap in gaps:
-            if gap.columns == one.columns and (not asked or not gap.groups or asked in gap.groups):
-                why = why or gap.why
-        if one.verdict == "pass" and why:
-            reason = f"not evaluated for all groups: {why}; for the others {one.ruling.reason}"
-            checks.append(replace(one, ruling=Ruling("undecided", "not_proven", reason)))
-        else:
-            checks.append(one)
-    return replace(proof, after=replace(proof.after, checks=tuple(checks)))
+
+    def why(check: Check) -> str:
+        of_it = (
+            gap.why
+            for gap in gaps
+            if gap.columns == check.columns
+            and (not check.group or not gap.groups or check.group in gap.groups)
+        )
+        reason = next(of_it, "")
+        return reason and f"not evaluated for all groups: {reason}; for the others {check.reason}"
+
+    return proof.without_passes("not_proven", why)
 
 
 NAMED = 3

@@ -44,6 +44,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
+from fairfix.schema.repair import EvaluationRow
 from fairfix.stats.estimates import Areas, Means, powers, simultaneous_limits
 from fairfix.tasks.messages import of_decisions, of_direction
 from fairfix.tasks.repaired_rows import RepairedRows
@@ -194,11 +195,14 @@ def of_slack(asked: ConstraintTarget, reached: float) -> Iterator[Caution]:
         )
 
 
-def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution]:
+def of_selection(row: EvaluationRow) -> Iterator[Caution]:
     """Yield that many more or fewer are selected, where all of the interval of the change is beyond :data:`MOVED`."""
+    before, after, change = row.before.value, row.after.value, row.change
+    if before is None or after is None or change is None or change.low is None or change.high is None:
+        return
     if change.low > MOVED or change.high < -MOVED:
         yield Caution(
-            f"the selection rate changes from {before.value:.1%} to {after.value:.1%} on held-out rows. A "
+            f"the selection rate changes from {before:.1%} to {after:.1%} on held-out rows. A "
             "repair limits differences between groups or their losses, not the number of people selected",
             "selection_moved",
         )

@@ -367,7 +367,7 @@ def test_copies_of_the_fit_prove_nothing() -> None:
     assert split is not None
     assert proof.holdout is not None
     for part, rows in ((proof.holdout, split.holdout), (proof.fit, split.fit)):
-        row = next(row for row in part.table if row.id == "decision_flips.under_counterfactuals")
+        row = next(row for row in part.shown.table if row.id == "decision_flips.under_counterfactuals")
         assert row.after.reason == f"{2 * rows.size:,} copies of {rows.size:,} people"
 
 

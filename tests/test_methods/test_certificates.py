@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 
 import jsonschema
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +20,7 @@ from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Certificate, FitTrace, Quantity
 from fairfix.report.repairs import solution_facts
 from fairfix.schema import json_schema
-from fairfix.schema.repair import Solution
+from fairfix.schema.written import to_json
 
 
 def test_a_trace_comes_back_from_its_json() -> None:
@@ -29,13 +28,12 @@ def test_a_trace_comes_back_from_its_json() -> None:
     proven = Certificate("mean square loss", 0.5, 0.4, "linear models within the bounds")
     price = Quantity("multiplier", 0.25, "saving in the objective per unit", "a")
     trace = FitTrace(False, 12, 0.5, 0.1, ("a note",), certificates=(proven,), quantities=(price,))
-    state = json.loads(json.dumps(trace.state(), allow_nan=False))
-    again = FitTrace.from_state(state)
+    again = FitTrace.from_saved(json.loads(to_json(trace.solution)))
 
     assert again.certificates == (proven,)
     assert again.quantities == (price,)
     assert (again.converged, again.iterations, again.objective, again.gap) == (False, 12, 0.5, 0.1)
-    assert FitTrace(True, 0, math.nan).state()["objective"] is None
+    assert FitTrace(True, 0, math.nan).solution.objective is None
 
 
 @pytest.mark.parametrize(
@@ -50,7 +48,7 @@ def test_a_certificate_says_what_it_bounds(value: float, says: str) -> None:
     assert proven.sentence.startswith(
         f"the mean square loss, {value}, is {says} linear models, on the training"
     )
-    solution = msgspec.convert(FitTrace(True, 1, 0.5, certificates=(proven,)).state(), Solution)
+    solution = FitTrace(True, 1, 0.5, certificates=(proven,)).solution
     assert proven.sentence in list(solution_facts(solution))[1]
 
 

@@ -515,7 +515,7 @@ def test_what_is_expected_of_a_group_of_one_row_is_within_the_slack() -> None:
     data = pa.table({"group": group, "y": score + rng.normal(size=group.size), "score": score})
     table = read_table(data, Reading(Columns(("group",), label="y", score="score"), task="regression"))
     outcome = repair_table(table, FairRegression(slack=0.05, group="used"))
-    row = next(row for row in outcome.fit.table if row.id == "ks.to_overall")
+    row = next(row for row in outcome.fit.shown.table if row.id == "ks.to_overall")
 
     assert row.expected == pytest.approx(0.05, abs=5e-5)
     assert row.after.value > 0.1, "one draw of a single row is far off"

@@ -27,8 +27,8 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.score_models import TruncatedLogit
 from fairfix.models.trace import Caution
+from fairfix.schema.repair import Evaluation
 from fairfix.solvers.robust_log_loss import truncated
-from fairfix.tasks.before_after import BeforeAfter
 from fairfix.tasks.fit_and_evaluate import Outcome, repair_table
 from fairfix.tasks.warnings import Blindness, of_blindness
 from sklearn.linear_model import Ridge
@@ -74,7 +74,7 @@ def rates(chance: np.ndarray, table: Table, label: int | None) -> np.ndarray:
     return np.bincount(codes[inside], chance[inside]) / np.bincount(codes[inside])
 
 
-def changes(proof: BeforeAfter) -> dict[str, float]:
+def changes(proof: Evaluation) -> dict[str, float]:
     """Return name -> value after the repair."""
     return {row.name: row.after.value for row in proof.table}
 
@@ -224,10 +224,11 @@ def outcome(repairer: LogLoss, **more: Any) -> Outcome:
 
 def test_each_reading_has_a_table_of_its_own() -> None:
     """Expected and rounded numbers stand apart, whichever is in force, and say the same of the same reading."""
-    drawn, rounded = (outcome(LogLoss(decisions=how)).holdout for how in ("randomized", "deterministic"))
+    drawn, rounded = (
+        outcome(LogLoss(decisions=how)).holdout.shown for how in ("randomized", "deterministic")
+    )
 
-    assert drawn.drawn
-    assert not rounded.drawn
+    assert (drawn.reading, rounded.reading) == ("drawn", "rounded")
     for proof, other in ((drawn, rounded), (rounded, drawn)):
         assert {row.name: row.after.value for row in proof.other if PARITY in row.name} == {
             name: value for name, value in changes(other).items() if PARITY in name
@@ -249,7 +250,7 @@ def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
     held = table_of(frame(many=3000)).take(found.split.holdout)
     decided = (found.predictor.predict(held) >= 0.5).astype(float)
     assert "before they are rounded" in str(found.predictor.trace.certificates[0])
-    shown = changes(found.holdout)
+    shown = changes(found.holdout.shown)
 
     assert shown["accuracy"] == pytest.approx(np.mean(decided == held.rows.label))
     assert shown[f"{PARITY} [race]"] == pytest.approx(np.ptp(rates(decided, held, None)))

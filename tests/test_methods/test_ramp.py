@@ -399,7 +399,7 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
 
     assert set(np.unique(chance)) <= {0.0, 1.0}
     assert not outcome.predictor.randomized
-    assert outcome.holdout.randomized == 0
+    assert outcome.holdout.shown.randomized == 0
     assert not outcome.predictor.trace.certificates, "what is proven is of the rule before it was rounded"
     assert np.isnan(outcome.predictor.trace.gap)
     note = next(str(n) for n in outcome.messages if str(n).startswith("without randomization"))
@@ -565,11 +565,11 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
             repair_stream(open_source(str(tmp_path / f"{size}.parquet")), reading, Ramp(solver="stream"))
         )
     (one, counts), (other, _) = outcomes
-    gap_after = {row.name: row.after.value for row in one.holdout.table}
+    gap_after = {row.name: row.after.value for row in one.holdout.shown.table}
 
     assert one.sizes["fit"] + one.sizes["holdout"] == counts.counts.used == 20_000
     assert one.sizes["holdout"] == pytest.approx(6_000, abs=300)
-    assert one.holdout.rows == one.sizes["holdout"]
+    assert one.holdout.shown.rows == one.sizes["holdout"]
     np.testing.assert_allclose(one.predictor.offsets, other.predictor.offsets, atol=1e-6)
     assert gap_after["selection_rate.difference.between_groups [race]"] < 0.05
     with pytest.raises(UsageError, match="does not learn from a stream"):

@@ -842,7 +842,7 @@ def test_proof_shows_flips_of_the_plain_model_beside() -> None:
         Sensei(solver="regularizer", rho=30.0, group="used"),
         features=NAMES,
     )
-    rows = {row.name: row for row in found.holdout.table}
+    rows = {row.name: row for row in found.holdout.shown.table}
     flips = rows["decision_flips.under_flips [sex x race]"]
 
     assert flips.before.value > 0.1

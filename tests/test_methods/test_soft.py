@@ -303,11 +303,11 @@ def test_soft_groups_stand_in_a_comparison() -> None:
     data["likely"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
     given = {"protected": "likely", "noise": SOFT, "methods": "ramp", "slacks": 0.05}
     found = fairfix.compare(data, **given, seed=3)
-    points = {one.title: one for one in found.outcome.points}
+    points = {one.title: one for one in found.content.points}
     for title in ("ramp, soft groups", "ramp, soft groups, equal opportunity"):
         point = points[title]
         assert not point.failure
-        assert point.needs_protected
+        assert point.protected_at_predict
         assert any("worst_case" in name for name in point.gaps)
     table = read_table(
         data,
@@ -326,7 +326,7 @@ def test_soft_groups_stand_in_a_comparison() -> None:
         data.rename(columns={"p_a": "p,a"}),
         **{**given, "noise": {"membership": {"a": "p,a", "b": "p_b", "c": "p_c"}}},
     )
-    (same,) = (one for one in odd.outcome.points if one.title == "ramp, soft groups")
+    (same,) = (one for one in odd.content.points if one.title == "ramp, soft groups")
     assert not same.failure
     was = points["ramp, soft groups"].qualities["accuracy"].value
     assert same.qualities["accuracy"].value == pytest.approx(was, abs=0.05)  # other names, other draws

@@ -159,9 +159,9 @@ def test_selection_and_chance_are_columns_of_every_form() -> None:
         assert all(heading in text for heading in ("selected, %", "by group, %", "randomized"))
     ramp = points[points.method == "ramp"]
     assert (ramp.randomized > 0).all()
-    table = result.outcome.points[2]
-    assert table.selected is not None
-    assert ramp.selection_rate_after.iloc[0] == table.selected[1].value
+    table = result.content.points[2]
+    assert table.selection_rate is not None
+    assert ramp.selection_rate_after.iloc[0] == table.selection_rate.after.value
     of_group = whom[(whom.method == "ramp") & (whom.metric == "selection_rate")]
     assert of_group.group.tolist() == ["a", "b", "c"]
     assert (of_group.before_value.between(0, 1) & of_group.after_value.between(0, 1)).all()

@@ -72,7 +72,7 @@ def test_the_bound_is_the_gap_on_the_rows_of_the_fit_and_how_far_any_rule_may_be
     result = made(rows()[lambda one: one["race"] != "c"], slack=0.2)
     one = result.to_dict()["guarantee"]
     fit, group = result.outcome.fit, {r["group"]: r["rows"] for r in one["rows"]}
-    gap = next(r.after.value for r in fit.table if r.id == one["criterion"])
+    gap = next(r.after.value for r in fit.shown.table if r.id == one["criterion"])
 
     assert one["measured"] == pytest.approx(gap, abs=1e-12)
     assert one["bound"] == pytest.approx(gap + pair_reach(group["a"], group["b"], 0.04), abs=1e-3)
@@ -136,7 +136,7 @@ def test_strata_are_compared_within() -> None:
     assert gap(across) == pytest.approx(0.5)
     result = made(slack=0.25, strata="town")
     (shown,) = (
-        row for row in result.outcome.fit.table if row.id == "selection_rate.difference.within_strata"
+        row for row in result.outcome.fit.shown.table if row.id == "selection_rate.difference.within_strata"
     )
     assert result.to_dict()["guarantee"]["measured"] == pytest.approx(shown.after.value, abs=1e-12)
     assert {one["group"] for one in result.to_dict()["guarantee"]["rows"]} == {
@@ -330,7 +330,7 @@ def test_equal_rates_are_promised_of_the_groups_of_each_column_and_not_of_their_
     asked = {"method": "sensei", "solver": "equal-rates", "features": "p", "protected": ["race", "town"]}
     result = made(data, slack=0.4, **asked)
     one, proof = result.to_dict()["guarantee"], result.outcome.judged
-    far = {row.attribute: row.after.value for row in proof.table if row.id == one["criterion"]}
+    far = {row.attribute: row.after.value for row in proof.shown.table if row.id == one["criterion"]}
 
     assert one["attribute"] == "race and town, each alone"
     assert one["measured"] == pytest.approx(max(far["race"], far["town"]), abs=1e-9)
@@ -426,7 +426,7 @@ def test_values_are_promised_as_they_are_expected_over_their_draws() -> None:
     asked = {"method": "fair-regression", "group": "used", "features": "score", "slack": 0.1}
     result = made(rows().assign(score=lambda frame: frame["score"].round(1).clip(0.1, 0.9)), **asked)
     one = result.to_dict()["guarantee"]
-    (shown,) = (row for row in result.outcome.fit.table if row.id == "ks.to_overall")
+    (shown,) = (row for row in result.outcome.fit.shown.table if row.id == "ks.to_overall")
 
     assert one["way"] == "uniform"
     assert shown.expected is not None
