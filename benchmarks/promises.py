@@ -10,8 +10,6 @@ Worlds are numbered by seeds, so two runs whose seeds do not meet can be added.
 from __future__ import annotations
 
 import argparse
-import importlib
-import pkgutil
 import sys
 import tempfile
 from pathlib import Path
@@ -20,21 +18,12 @@ import joblib
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import tests.promises
-from tests.promises.harness import NOT_SAID, PROMISES, Promise, Tried, judged, upper_limit
+from tests.promises.harness import NOT_SAID, Promise, Tried, judged, promises, upper_limit
 
 FIRST = 1_000
 """First seed: none of the worlds of the test suite is tried again."""
 AT_ONCE = 10
 """Worlds that a process tries before it reports."""
-
-
-def promises() -> list[Promise]:
-    """Return all promises."""
-    for module in pkgutil.iter_modules(tests.promises.__path__):
-        if module.name.startswith("of_"):
-            importlib.import_module(f"tests.promises.{module.name}")
-    return PROMISES
 
 
 def tried(name: str, seeds: range) -> Tried:

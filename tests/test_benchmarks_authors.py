@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import ModuleType
 
 import numpy as np
 import pytest
 from fairfix.solvers.ramp import Cell, ramp, solve
 
-from tests.scripts import ROOT, script
+from tests.scripts import script
 
 Draw = tuple[np.ndarray, np.ndarray]
 
@@ -63,11 +62,9 @@ def test_both_ways_of_predicting_agree(authors: ModuleType, smooth: Draw) -> Non
 
 
 @pytest.fixture(scope="module")
-def algorithm(authors: ModuleType) -> Iterator[ModuleType]:
-    """Algorithm 1 of the paper; scripts of the benchmarks import each other by their names."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield script("benchmarks/ramp_algorithm1.py")
+def algorithm(authors: ModuleType) -> ModuleType:
+    """Algorithm 1 of the paper."""
+    return script("benchmarks/ramp_algorithm1.py")
 
 
 @pytest.mark.parametrize("slack", [0.0, 0.1])

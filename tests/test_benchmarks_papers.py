@@ -17,16 +17,8 @@ import pytest
 from tests.scripts import ROOT, script
 
 
-@pytest.fixture(scope="module", autouse=True)
-def beside() -> Any:
-    """Scripts of the benchmarks import each other by their names."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield
-
-
 @pytest.fixture
-def loaders(beside: Any) -> ModuleType:
+def loaders() -> ModuleType:
     """The loaders."""
     return script("benchmarks/loaders.py")
 
@@ -140,7 +132,7 @@ def test_what_differs_from_the_published_file_is_refused(
 
 
 @pytest.fixture
-def run(beside: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The command, with two pages of stand-ins for scripts: a table, a failure, and one whose data are not there."""
     module = script("benchmarks/run.py")
     docs, here = tmp_path / "project" / "docs", tmp_path / "project" / "benchmarks"
@@ -184,9 +176,7 @@ def test_one_missing_file_stops_nothing(run: ModuleType, tmp_path: Path, capsys:
     assert "new" not in page(run, "two")
 
 
-def test_data_sets_that_are_not_there_are_named(
-    beside: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_sets_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "adult.parquet").touch()
     monkeypatch.setenv("FAIRFIX_DATA_DIR", str(tmp_path))
     found, missing = script("benchmarks/tabular.py").present({"Adult": "adult", "Law": "lawschool_bar"})
@@ -258,7 +248,7 @@ def test_every_script_is_there_and_every_data_set_has_a_reader() -> None:
 
 
 @pytest.fixture(scope="module")
-def printed(beside: Any) -> ModuleType:
+def printed() -> ModuleType:
     """The table of published figures."""
     return script("benchmarks/published.py")
 

@@ -10,49 +10,41 @@ import pytest
 from fairfix.solvers.reduction import CostSensitive
 from scipy.optimize import minimize
 
-from tests.scripts import ROOT, script
-
-
-@pytest.fixture(scope="module", autouse=True)
-def beside() -> Any:
-    """Scripts of the benchmarks import each other by their names."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield
+from tests.scripts import script
 
 
 @pytest.fixture(scope="module")
-def logloss(beside: Any) -> ModuleType:
+def logloss() -> ModuleType:
     """The rivals of log loss."""
     return script("benchmarks/logloss_rivals.py")
 
 
 @pytest.fixture(scope="module")
-def regression(beside: Any) -> ModuleType:
+def regression() -> ModuleType:
     """The peers of fair regression."""
     return script("benchmarks/fair_regression_peers.py")
 
 
 @pytest.fixture(scope="module")
-def fronts(beside: Any) -> ModuleType:
+def fronts() -> ModuleType:
     """Its fronts."""
     return script("benchmarks/fair_regression_fronts.py")
 
 
 @pytest.fixture(scope="module")
-def repair(beside: Any) -> ModuleType:
+def repair() -> ModuleType:
     """Repairs under noise."""
     return script("benchmarks/noisy_repair.py")
 
 
 @pytest.fixture(scope="module")
-def ideal(beside: Any) -> ModuleType:
+def ideal() -> ModuleType:
     """The game of the ideal algorithm."""
     return script("benchmarks/noisy_ideal.py")
 
 
 @pytest.fixture(scope="module")
-def algorithms(beside: Any) -> ModuleType:
+def algorithms() -> ModuleType:
     """Algorithms 2 and 4 of the paper on noisy groups."""
     return script("benchmarks/noisy_algorithms.py")
 

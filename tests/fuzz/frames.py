@@ -365,31 +365,18 @@ def frame(draw: random.Random) -> Frame:
         chosen = kinds[0] if draw.random() < 0.5 else draw.choice(kinds)
         return kinds[0] if kinds is SCORE_TYPES and chosen == "string" and draw.random() < 0.7 else chosen
 
-    add("group", "race", gapped(_typed(race, kind(GROUP_TYPES), draw)))
-    add("group", "sex", gapped(_typed([draw.randrange(2) for _ in range(rows)], kind(GROUP_TYPES), draw)))
-    label_kind = kind(LABEL_TYPES)
-    add("label", "label", gapped(_typed(label, label_kind, draw)))
-    add("score", "score", gapped(_typed(score, kind(SCORE_TYPES), draw)))
-    add(
-        "score",
-        "old",
-        gapped(_typed([min(1.0, max(0.0, s + draw.gauss(0, 0.1))) for s in score], kind(SCORE_TYPES), draw)),
-    )
-    add("prediction", "yes", gapped(_typed([int(s >= 0.5) for s in score], kind(LABEL_TYPES), draw)))
-    add(
-        "probability", "p_yes", gapped(_typed([round(draw.random(), 3) for _ in range(rows)], "double", draw))
-    )
-    add(
-        "weight",
-        "weight",
-        gapped(
-            _typed(
-                [draw.choice((1, 2, 0.5, 3)) for _ in range(rows)],
-                kind(("double", "int", "half", "decimal")),
-                draw,
-            )
-        ),
-    )
+    def typed(part: str, name: str, values: list[Any], kinds: tuple[str, ...]) -> None:
+        add(part, name, gapped(_typed(values, kind(kinds) if kinds[1:] else kinds[0], draw)))
+
+    typed("group", "race", race, GROUP_TYPES)
+    typed("group", "sex", [draw.randrange(2) for _ in range(rows)], GROUP_TYPES)
+    typed("label", "label", label, LABEL_TYPES)
+    typed("score", "score", score, SCORE_TYPES)
+    typed("score", "old", [min(1.0, max(0.0, s + draw.gauss(0, 0.1))) for s in score], SCORE_TYPES)
+    typed("prediction", "yes", [int(s >= 0.5) for s in score], LABEL_TYPES)
+    typed("probability", "p_yes", [round(draw.random(), 3) for _ in range(rows)], ("double",))
+    weights = [draw.choice((1, 2, 0.5, 3)) for _ in range(rows)]
+    typed("weight", "weight", weights, ("double", "int", "half", "decimal"))
     ids = (
         list(range(rows)) if draw.random() < 0.8 else [draw.randrange(max(rows // 2, 1)) for _ in range(rows)]
     )
@@ -400,19 +387,10 @@ def frame(draw: random.Random) -> Frame:
         if draw.random() < 0.5
         else pa.array([f"p{i}" for i in ids], pa.string()),
     )
-    add("stratum", "town", gapped(_typed([draw.randrange(2) for _ in range(rows)], kind(GROUP_TYPES), draw)))
-    add(
-        "number",
-        "age",
-        gapped(
-            _typed(
-                [draw.randint(18, 90) for _ in range(rows)],
-                kind(("int", "double", "half", "decimal", "uint64")),
-                draw,
-            )
-        ),
-    )
-    add("number", "real", gapped(_typed([draw.gauss(3, 2) for _ in range(rows)], "double", draw)))
+    typed("stratum", "town", [draw.randrange(2) for _ in range(rows)], GROUP_TYPES)
+    ages = [draw.randint(18, 90) for _ in range(rows)]
+    typed("number", "age", ages, ("int", "double", "half", "decimal", "uint64"))
+    typed("number", "real", [draw.gauss(3, 2) for _ in range(rows)], ("double",))
     for k in range(groups):
         many = (
             [1.0 / groups] * rows

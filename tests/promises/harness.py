@@ -11,6 +11,7 @@ Each file of this folder declares promises with :func:`promise`. Pytest tries ea
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -215,7 +216,14 @@ def quiet_settings() -> Iterator[None]:
 
 
 PROMISES: list[Promise] = []
-"""All promises, in the order of their files."""
+"""All promises, in the order of their files; :func:`promises` fills it."""
+
+
+def promises() -> list[Promise]:
+    """Return all promises."""
+    for path in sorted(Path(__file__).parent.glob("of_*.py")):
+        importlib.import_module(f"tests.promises.{path.stem}")
+    return PROMISES
 
 
 def promise(

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from pathlib import Path
 
 import pytest
 
-import tests.promises
-from tests.promises.harness import PROMISES, SURE_OF_FEW, Promise, Tried
-
-for _module in pkgutil.iter_modules(tests.promises.__path__):
-    if _module.name.startswith("of_"):
-        importlib.import_module(f"tests.promises.{_module.name}")
+from tests.promises.harness import SURE_OF_FEW, Promise, Tried, promises
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
+@pytest.mark.parametrize("promise", promises(), ids=lambda promise: promise.name)
 def test_the_promise_holds(promise: Promise, tmp_path: Path) -> None:
     found = promise.in_worlds(range(promise.worlds), tmp_path)
 

@@ -1,28 +1,21 @@
-"""Forty first guesses of new users: each leads on if it runs, or if its answer has one line that runs when pasted.
-
-``python -m tests.real.first_guesses out.json`` measures.
-"""
+"""Forty first guesses of new users: each leads on if it runs, or if its answer has one line that runs when pasted."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from contextlib import chdir, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import click
 import pandas as pd
 
-from tests.real.first_lines import CODE, next_line, proposed, ran
+from tests.real.first_lines import CODE, proposed, ran
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 CALL = re.compile(r"fairfix\.(?:audit|repair|predict|compare|explore|count)\(.*\)")
@@ -74,12 +67,6 @@ GUESSES = [
 ]
 """What is typed, and a pattern of what a line or its report has if it does what was meant."""
 
-KNOWS = {
-    "protected": ("race",),
-    "label": ("class", "label", "class=good"),
-    "score": ("score",),
-}
-"""What the person fills in where an answer names an option only."""
 
 PREAMBLE = """
 import fairfix, pandas as pd, polars
@@ -93,23 +80,6 @@ shaped = make_column_transformer((OneHotEncoder(), ['sex']), remainder='passthro
 clf = make_pipeline(shaped, DecisionTreeClassifier(max_depth=3)).fit(X, y)
 polars_frame = polars.from_pandas(df)
 """
-
-
-@dataclass
-class Answer:
-    """How a guess ended."""
-
-    runs: bool
-    pasted: str
-    """The proposed line that ran; empty where there is none, or the guess ran itself."""
-    said: str
-    named: str = ""
-    """Else the line with the one option or name that the answer names, where it runs."""
-
-    @property
-    def leads_on(self) -> bool:
-        """Whether the person has a report after this line or the next."""
-        return self.runs or bool(self.pasted)
 
 
 def files(folder: Path) -> None:
@@ -174,47 +144,13 @@ def lines_in(line: str, said: str) -> list[str]:
     return [re.sub(r"\(data\b", f"({data}", call) for call in CALL.findall(said) if "..." not in call]
 
 
-def answered(line: str, means: str) -> Answer:
-    """Type a guess in the working folder, and what its answer proposes."""
+def leads_on(line: str, means: str) -> bool:
+    """Return whether a guess in the working folder, or a line that its answer proposes, does what is meant."""
     runs, out, said = tried(line)
     if runs and re.search(means, f"{line}\n{out}"):
-        return Answer(True, "", said)
+        return True
     for pasted in dict.fromkeys(lines_in(line, said)[:3]):
         runs, out, _ = tried(pasted)
         if runs and re.search(means, f"{pasted}\n{out}"):
-            return Answer(False, pasted, said)
-    named = next_line(line, CODE.sub("", said), KNOWS) if line.startswith("fairfix ") and said else None
-    if named:
-        runs, out, _ = tried(named)
-        named = named if runs and re.search(means, f"{named}\n{out}") else None
-    return Answer(False, "", said or "it ran, and did not do what was meant", named or "")
-
-
-def main(file: str | None = None) -> None:
-    """Print how each guess ends and how many lead on; write the answers to a file."""
-    results = {}
-    with tempfile.TemporaryDirectory() as folder:
-        files(Path(folder))
-        with chdir(folder):
-            for line, means in GUESSES:
-                one = answered(line, means)
-                results[line] = vars(one) | {"leads_on": one.leads_on}
-                shown = (
-                    "runs"
-                    if one.runs
-                    else one.pasted
-                    or (one.named and f"named: {one.named}")
-                    or one.said.strip().replace("\n", " / ")[:140]
-                )
-                click.echo(f"{'+' if one.leads_on else '-'} {line}\n      {shown}")
-    count = sum(bool(one["leads_on"]) for one in results.values())
-    named = sum(bool(one["named"]) for one in results.values())
-    click.echo(f"{count} of {len(results)} lead on; of {named} more, the answer names what to change")
-    if file:
-        Path(file).write_text(
-            json.dumps({"lead on": count, "named": named, "guesses": results}, indent=1), encoding="utf-8"
-        )
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+            return True
+    return False

@@ -1,7 +1,7 @@
 """Tries from a file to the first report: a person's first line, then nothing but what fairfix answers.
 
 The person pastes a command that fairfix proposes; else takes the name after "did you mean"; else adds the one option
-that the message names, with the value that this person knows. ``python -m tests.real.first_lines out.json`` measures.
+that the message names, with the value that this person knows.
 """
 
 from __future__ import annotations
@@ -11,10 +11,6 @@ import json
 import os
 import re
 import shlex
-import statistics
-import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -230,34 +226,3 @@ def measured(real: Real, task: str, folder: Path) -> Walk:
                 done.wrong = "" if rows == real.rows else f"{rows} rows predicted of {real.rows}"
             done.tries = STUCK if done.wrong else done.tries
         return done
-
-
-def summary(tries: list[int]) -> dict[str, Any]:
-    """Return the median, the worst and how many need at most one and two."""
-    counts = {f"within {most}": sum(one <= most for one in tries) for most in (1, 2)}
-    return {"cases": len(tries), "median": statistics.median(tries), "worst": max(tries), **counts}
-
-
-def main(file: str | None = None) -> None:
-    """Print the tries of every case and their summary; write all lines and answers to a file."""
-    results = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, real, task in cases():
-            start = time.monotonic()
-            done = measured(real, task, Path(folder))
-            results[name] = vars(done) | {"seconds": round(time.monotonic() - start, 2)}
-            shown = done.wrong[-150:] or (done.answers[-1][-150:] if done.tries == STUCK else "")
-            click.echo(f"{done.tries:3} {name:40} {shown!r}")
-    for task in ("audit", "repair"):
-        chosen = [
-            one["tries"] for name, one in results.items() if name.endswith("audit") == (task == "audit")
-        ]
-        click.echo(f"{task}: {summary(chosen)}")
-    whole = summary([one["tries"] for one in results.values()])
-    click.echo(f"all: {whole}")
-    if file:
-        Path(file).write_text(json.dumps({"summary": whole, "cases": results}, indent=1), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.real.files import FILES, Real, names_of
-from tests.real.first_guesses import GUESSES, answered, files
+from tests.real.first_guesses import GUESSES, files, leads_on
 from tests.real.first_lines import cases, fault, measured, next_line, proposed
 
 LAW = 2
@@ -38,7 +38,7 @@ def test_first_guesses_lead_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         pytest.importorskip(library, reason="makes what is guessed")
     files(tmp_path)
     monkeypatch.chdir(tmp_path)
-    stuck = [line for line, means in GUESSES if not answered(line, means).leads_on]
+    stuck = [line for line, means in GUESSES if not leads_on(line, means)]
 
     assert len(GUESSES) == 40
     assert len(GUESSES) - len(stuck) >= LEADING_ON, "\n".join(stuck)
