@@ -71,7 +71,7 @@ def call(call: Call, tmp_path: Path) -> Call:
 @pytest.fixture(scope="module")
 def table() -> Table:
     """The frame, read."""
-    return read_table(frame(400), READING)
+    return read_table(frame(), READING)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_every_method_is_compared_on_one_split(table: Table, outcome: Comparison
     assert {name: titles.count(name) for name in available()} == {
         name: 1 if method().shared_slack is None else len(SLACKS) for name, method in available().items()
     }
-    assert outcome.split.holdout == 120
+    assert outcome.split.holdout == 240
     assert not any(point.failure for point in outcome.points)
     last = Contender(outcome.points[-1].title, available()[outcome.points[-1].title]())
     alone = compare_table(table, [last], slacks=SLACKS[-1:], noise=Noise(NONE)).points[-1]
