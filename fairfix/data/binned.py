@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fairfix.data.counts import Counts, Floats, Grid, Ints, code_of, groups_of_cells
 
 if TYPE_CHECKING:
-    from fairfix.data.encoder import Rows
+    from fairfix.data.encoder import EntryRows
     from fairfix.data.reading import Reading
 
 
@@ -64,9 +64,9 @@ def of_columns(counts: Counts, keys: tuple[str, ...]) -> Counts:
     return replace(counts.fold(group, len(levels)), keys=keys, cells=levels)
 
 
-def entries_of(counts: Counts, reading: Reading) -> Rows:
+def entries_of(counts: Counts, reading: Reading) -> EntryRows:
     """Return the rows that stand for counts, which have a score and rows, in the order of the table."""
-    from fairfix.data.encoder import Rows
+    from fairfix.data.encoder import EntryRows
 
     assert counts.grid is not None
     cell, label, place = np.nonzero(counts.rows)
@@ -74,7 +74,7 @@ def entries_of(counts: Counts, reading: Reading) -> Rows:
     entries = Entries(
         counts.grid, place, counts.rows[at], counts.square_weights[at], counts.weighted, counts.sums
     )
-    return Rows(
+    return EntryRows(
         cell,
         counts.cells,
         label.astype(np.uint8) if counts.has_labels else None,
@@ -87,15 +87,13 @@ def entries_of(counts: Counts, reading: Reading) -> Rows:
     )
 
 
-def divided(rows: Rows, entry: Ints, chance: Floats) -> Rows:
+def divided(rows: EntryRows, entry: Ints, chance: Floats) -> EntryRows:
     """Return entries in parts, such as by draws of their rows: the entry of each part, and its fraction of it, (m,).
 
     The parts of an entry are behind one another and add up to it. Weights are divided as they are; the numbers of rows
     are rounded to whole ones, so that they add up too.
     """
     own, weight = rows.entries, rows.weight
-    assert own is not None
-    assert weight is not None
     if entry.size == len(rows):
         return rows
     first = np.flatnonzero(np.diff(entry, prepend=-1))
@@ -118,12 +116,9 @@ def divided(rows: Rows, entry: Ints, chance: Floats) -> Rows:
     return replace(whole, weight=weight[entry] * chance, entries=entries)
 
 
-def rebinned(rows: Rows, grid: Grid, quantities: Iterable[tuple[str, Floats]], labels: int) -> Rows:
+def rebinned(rows: EntryRows, grid: Grid, quantities: Iterable[tuple[str, Floats]], labels: int) -> EntryRows:
     """Return entries whose scores are exact, with the bins of these scores and the sums of what is known of each."""
     own, weight, many = rows.entries, rows.weight, len(rows.cells)
-    assert own is not None
-    assert weight is not None
-    assert rows.score is not None
     code = code_of(rows.cell, rows.label, labels)
     weights = (weight, own.square_weight) if own.weighted else (weight,)
     sums: dict[str, Floats] = {}
@@ -133,11 +128,9 @@ def rebinned(rows: Rows, grid: Grid, quantities: Iterable[tuple[str, Floats]], l
     return replace(rows, entries=replace(own, grid=grid, place=grid.index(rows.score), sums=sums))
 
 
-def counts_of(rows: Rows, keys: tuple[str, ...], labels: int) -> Counts:
+def counts_of(rows: EntryRows, keys: tuple[str, ...], labels: int) -> Counts:
     """Return the counts that rows stand for, with the decisions of these rows."""
     own, weight = rows.entries, rows.weight
-    assert own is not None
-    assert weight is not None
     many, size = len(rows.cells), own.grid.size
     code = code_of(rows.cell, rows.label, labels)
     place = code * size + own.place

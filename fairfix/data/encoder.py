@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -74,13 +74,22 @@ class Rows:
     def __len__(self) -> int:
         return int(self.cell.size)
 
-    def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Rows:
+    def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Self:
         """Return the rows with every array changed."""
         arrays = {name: getattr(self, name) for name in COLUMNS}
         changed: dict[str, Any] = {name: change(array) for name, array in arrays.items() if array is not None}
         if self.entries is not None:
             changed["entries"] = self.entries.mapped(change)
         return replace(self, **changed)
+
+
+@dataclass(frozen=True)
+class EntryRows(Rows):
+    """Rows that each stand for an entry of counts, which has a score and a weight."""
+
+    score: Floats
+    weight: Floats
+    entries: Entries = field(kw_only=True)
 
 
 class Encoder:

@@ -35,6 +35,7 @@ from fairfix.data.counts import (
 )
 from fairfix.data.encoder import (
     Encoder,
+    EntryRows,
     Rows,
     check_excluded,
     check_positive,
@@ -166,14 +167,11 @@ class Scan:
     def __add__(self, other: Scan) -> Scan:
         """Return the scan of both pieces of the data, in this order."""
         counts = self.counts + other.counts
-        few = self.kept is not None and other.kept is not None and counts.used <= KEEP_ROWS
-        kept = KeptRows.joined([self._kept_in(counts), other._kept_in(counts)]) if few else None
+        if self.kept is None or other.kept is None or counts.used > KEEP_ROWS:
+            return Scan(counts, None, self.reading)
+        both = (self.kept, self.counts.cells), (other.kept, other.counts.cells)
+        kept = KeptRows.joined([rows.in_cells(counts.keys, cells, counts.cells) for rows, cells in both])
         return Scan(counts, kept, self.reading)
-
-    def _kept_in(self, counts: Counts) -> KeptRows:
-        """Return the kept rows with the cells of other counts."""
-        assert self.kept is not None
-        return self.kept.in_cells(counts.keys, self.counts.cells, counts.cells)
 
 
 class Tally:
@@ -206,7 +204,7 @@ class Tally:
             return
         self.used += len(rows)
         if self.kept is not None:
-            self._keep(rows)
+            self._keep(self.kept, rows)
         code = code_of(rows.cell, rows.label, self.labels)
         self._count_bins(rows, code)
         w = 1.0 if rows.weight is None else rows.weight
@@ -221,13 +219,12 @@ class Tally:
                     parts = (value * w, value * w * w)
                     self._add_sums(name, code, *(of for once in parts for of in (once, once * value)))
 
-    def _keep(self, rows: Rows) -> None:
-        assert self.kept is not None
+    def _keep(self, kept: list[KeptRows], rows: Rows) -> None:
         if self.used > KEEP_ROWS or rows.score is None:
             self.kept = None
             return
         label = rows.label if self.labels == 2 else None
-        self.kept.append(KeptRows(rows.score, rows.cell.astype(np.int32), label, rows.weight))
+        kept.append(KeptRows(rows.score, rows.cell.astype(np.int32), label, rows.weight))
 
     def _count_bins(self, rows: Rows, code: Ints) -> None:
         if rows.score is None:
@@ -555,9 +552,9 @@ def _numbers(source: Source, name: str) -> Iterator[Floats]:
 
 def count_table(table: Table, *, exact: bool = False) -> Scan:
     """Count a table in memory, decisions and losses included; ``exact`` as in :func:`scan`."""
-    if table.rows.entries is not None:
-        return _count_entries(table)
     rows = table.rows
+    if isinstance(rows, EntryRows):
+        return _count_entries(table, rows)
     bins, room = fineness(len(rows), exact=exact)
     tally = Tally(table.reading, bins, room=room)
     if rows.score is not None and not tally.fixed:
@@ -571,14 +568,12 @@ def count_table(table: Table, *, exact: bool = False) -> Scan:
     return tally.scan()
 
 
-def _count_entries(table: Table) -> Scan:
+def _count_entries(table: Table, rows: EntryRows) -> Scan:
     """Count entries of counts, whose scores are middles of bins, or exact."""
-    rows, reading = table.rows, table.reading
+    reading = table.reading
     keys, labels = reading.columns.cell_keys, 2 if reading.binary else 1
-    assert rows.entries is not None
     if not rows.entries.exact:
         return Scan(counts_of(rows, keys, labels), None, reading)
-    assert rows.score is not None
     grid = fixed_grid(reading, BINS)
     if grid is None:
         ends = float(rows.score.min()), float(rows.score.max())

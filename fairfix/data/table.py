@@ -27,6 +27,7 @@ from fairfix.data.counts import (
 from fairfix.data.encoder import (
     COLUMNS,
     Encoder,
+    EntryRows,
     Rows,
     arrow_array,
     check_excluded,
@@ -204,6 +205,7 @@ class Table:
 
     def divided(self, entry: Ints, chance: Floats) -> Table:
         """Return entries of counts in parts: each part's entry and its fraction of it, (m,); see :mod:`.binned`."""
+        assert isinstance(self.rows, EntryRows)
         return replace(self, rows=divided(self.rows, entry, chance), draw=None)
 
     def with_decision(self, decision: Floats) -> Table:
