@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 import click
 
 from fairfix import __version__
-from fairfix.cli.failure_report import Asked
+from fairfix.cli.failure_report import RequestedReports
 from fairfix.cli.lazy_imports import load_unused_later
 from fairfix.data.names import nearest
 from fairfix.data.signals import STOPPING
@@ -131,7 +131,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     log.handlers, log.propagate = [_Talk()], False
     log.setLevel(logging.INFO)
     line = list(sys.argv[1:] if arguments is None else arguments)
-    debug, asked = os.environ.get("FAIRFIX_DEBUG", "0") not in ("", "0"), Asked(line)
+    debug, asked = os.environ.get("FAIRFIX_DEBUG", "0") not in ("", "0"), RequestedReports(line)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", FairfixWarning)
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes the rest as *_

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
-from fairfix.cli.failure_report import asked_of
+from fairfix.cli.failure_report import reports_of
 from fairfix.cli.help import complete_methods, completion
 from fairfix.data.choices import Undecided
 from fairfix.data.names import nearest, split_names
@@ -270,7 +270,7 @@ def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
     if issubclass(kind, GateRequest):
         more |= _waivers(ctx)
     if issubclass(kind, ReportRequest) and (record := ctx.meta.get("fairfix.record")):
-        more["record"] = {**record, "command": asked_of(ctx).line or ctx.command_path}
+        more["record"] = {**record, "command": reports_of(ctx).line or ctx.command_path}
     return kind(**{name: ctx.params[name] for name in names} | more, explicit=explicit, configured=configured)
 
 
@@ -411,7 +411,7 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
     fitting = {
         str(params[name].name): _fitting(params[name], content, path) for name, content in settings.items()
     }
-    asked_of(ctx).configured({name: one for name, one in fitting.items() if name not in beyond})
+    reports_of(ctx).configured = {name: one for name, one in fitting.items() if name not in beyond}
     ctx.default_map = fitting
     ctx.meta["fairfix.found"] = None if value else path
     ctx.meta["fairfix.methods"] = {

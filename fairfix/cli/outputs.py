@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from fairfix.cli.config import PATHS, WRITTEN, names_file
-from fairfix.cli.failure_report import append_summary, asked_of
+from fairfix.cli.failure_report import append_summary, reports_of
 from fairfix.data.noise_spec import file_of
 from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import DataError, UsageError
@@ -40,7 +40,7 @@ def publishing() -> Iterator[None]:
     """Let all files of a run that has reports take their places at the end of the block, or none of them."""
     from fairfix.data.atomic_write import together
 
-    with together(asked_of(click.get_current_context()).written):
+    with together(reports_of(click.get_current_context()).written):
         yield
 
 
@@ -112,7 +112,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
             raise UsageError(f"{text}: this file is also used by `{of}`; name another one")
         seen[place] = text
     if "out" in given:
-        asked = asked_of(click.get_current_context())
+        asked = reports_of(click.get_current_context())
         asked.checked(given["format_"], list(map(_format_and_file, given["out"])))
 
 
