@@ -31,7 +31,7 @@ from fairfix.cli.failure_report import RequestedReports
 from fairfix.cli.lazy_imports import load_unused_later
 from fairfix.data.names import nearest
 from fairfix.data.signals import STOPPING
-from fairfix.data.urls import hidden
+from fairfix.data.urls import closing_connections, hidden
 from fairfix.errors import ExitStatus, FairfixError, FairfixWarning, UnsentError
 from fairfix.report.words import as_options, harmless, visible
 from fairfix.tasks.glossary import STATUSES
@@ -160,7 +160,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if short := _short_of_memory():
         return ended(ExitStatus.DID_NOT_RUN, "memory", short)
     try:
-        status = cli.main(line, prog_name="fairfix", standalone_mode=False, obj=asked)
+        with closing_connections():
+            status = cli.main(line, prog_name="fairfix", standalone_mode=False, obj=asked)
         sys.stdout.flush()
         return int(status or 0)
     except click.exceptions.Exit as stop:

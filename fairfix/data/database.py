@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import re
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +36,7 @@ from fairfix.data.embedded import (
 from fairfix.data.engines import EngineSource
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
-from fairfix.data.urls import BACKENDS, QUERY, is_dry, scheme_of, shown_url
+from fairfix.data.urls import BACKENDS, QUERY, close_later, is_dry, scheme_of, shown_url
 from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
 
 SHOWN_SIGNS = 300
@@ -81,8 +81,10 @@ REMEDIES = {
 class DatabaseSource(EngineSource):
     """A table of Ibis; in a dry run, its database is asked for the columns alone."""
 
-    def __init__(self, table: Any, name: str, secrets: Sequence[str] = ()) -> None:
-        self._secrets, self._connected = tuple(secrets), table
+    def __init__(
+        self, table: Any, name: str, secrets: Sequence[str] = (), close: Callable[[], object] | None = None
+    ) -> None:
+        self._secrets, self._connected, self._close = tuple(secrets), table, close
         with asking(name, secrets):
             self._database = table._find_backend(use_default=True)
             kinds = table.schema()
@@ -112,8 +114,9 @@ class DatabaseSource(EngineSource):
         return super().counted(reading, exact=exact, losses=losses)
 
     def close(self) -> None:
-        """Close the connection."""
-        self._database.disconnect()
+        """Close the connection, unless it is the user's."""
+        if self._close is not None:
+            self._close()
 
     def _unsent(self, statements: Mapping[str, Frame]) -> UnsentError:
         """Return the end of a dry run: statements as SQL, each with its purpose."""
@@ -232,13 +235,16 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
     secrets = secrets_of(url)
     with asking(shown, secrets, "cannot connect to {}"):
         backend = _connected(url, shown)
+    connection = ExitStack()  # which closes once, whoever asks for it
+    connection.callback(backend.disconnect)
+    close_later(connection.close)
     with asking(shown, secrets):
         if table is None and query is None:
             table = only_table(backend, path_of(url))
         expression = _table(backend, str(table), shown) if query is None else _query(backend, str(query))
     name = f"{table} of {shown}" if query is None else f"the query of {shown}"
-    weakref.finalize(expression, backend.disconnect)  # which copies of the source share
-    return DatabaseSource(expression, name, secrets)
+    weakref.finalize(expression, connection.close)  # which copies of the source share
+    return DatabaseSource(expression, name, secrets, connection.close)
 
 
 def _name_of(table: Any) -> str:

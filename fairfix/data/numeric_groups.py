@@ -74,7 +74,7 @@ def parse_bands(bands: str | Iterable[str] | Mapping[str, Any]) -> dict[str, Edg
         ]
     for text in [bands] if isinstance(bands, str) else bands:
         name, sign, rule = (part.strip() for part in text.rpartition("="))
-        name = unquoted(name)
+        name, rule = unquoted(name), unquoted(rule).strip()
         if not (sign and name and rule):
             raise UsageError(f"`bands={text}`: write COLUMN=NUMBER,NUMBER,... or COLUMN=quartiles")
         if name in out:

@@ -6,8 +6,8 @@ Secret are a user and a password before the ``@``, and all that a query holds: s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -163,3 +163,23 @@ def dry_run() -> Iterator[None]:
         yield
     finally:
         _DRY.reset(token)
+
+
+_CONNECTIONS: ContextVar[ExitStack | None] = ContextVar("_CONNECTIONS", default=None)
+
+
+@contextmanager
+def closing_connections() -> Iterator[None]:
+    """Close the databases that fairfix has connected to in the block at its end, whatever ends it."""
+    with ExitStack() as stack:
+        token = _CONNECTIONS.set(stack)
+        try:
+            yield
+        finally:
+            _CONNECTIONS.reset(token)
+
+
+def close_later(close: Callable[[], object]) -> None:
+    """Close a connection at the end of the block of :func:`closing_connections`, if there is one."""
+    if (stack := _CONNECTIONS.get()) is not None:
+        stack.callback(close)

@@ -7,7 +7,6 @@ first rows.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import chain, islice
@@ -27,13 +26,13 @@ from fairfix.data.names import (
     nearest,
     of_column,
     quoted_name,
-    split_names,
     with_values,
 )
 from fairfix.data.reading import LABELS, SCORES, part_of_output, usual_name
-from fairfix.data.urls import STANDARD, hidden, is_dry, shown_argument
+from fairfix.data.urls import is_dry
 from fairfix.errors import FairfixError
-from fairfix.report.words import as_options, option_words, plain
+from fairfix.report.words import plain
+from fairfix.tasks.command import Name, to_copy
 from fairfix.tasks.request import WRITTEN, AuditRequest, DataRequest, parameters_of
 
 GROUPS = frozenset(
@@ -223,7 +222,7 @@ def _settings(
     """Return what was asked for and what is guessed, by parameter, as the command line takes it."""
     domains = parameters_of(type(request))
     settings: dict[str, Any] = {
-        role: joined_names(names) if domains[role][1].listed else names[0] for role, names in given.items()
+        role: names if domains[role][1].listed else names[0] for role, names in given.items()
     }
     for role in VALUED:
         if role in given:
@@ -233,7 +232,7 @@ def _settings(
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
         texts = [n for n in roles["protected"] if n not in numbers]
         if guessed_names := texts or roles["protected"][:1]:
-            settings["protected"] = joined_names(guessed_names)
+            settings["protected"] = guessed_names
     labels = () if "label" in given else [name for name in roles["label"] if usual_name(name) in LABELS]
     if len(labels) > 1:  # a word in a name makes no label: it may be a feature
         settings["label"] = labels[0]
@@ -243,10 +242,10 @@ def _settings(
     for name, (_, domain) in domains.items():
         value = getattr(request, name)
         if name in request.explicit and name not in ROLES and not domain.positional and request.has(name):
-            many = isinstance(value, tuple)
             if name in OF_COLUMNS and isinstance(request.data, str):
-                value = tuple(_with_near(str(one), source.columns) for one in value)
-            settings[name] = joined_names(map(str, value)) if many and domain.listed else value
+                value = [_with_near(str(one), source.columns) for one in value]
+            value = list(value) if isinstance(value, tuple) else value
+            settings[name] = value if isinstance(value, (str, int, float, list)) else Name(name)
     defaults = _usual(getattr(request, "method", None))
     for name, value in getattr(request, "parameters", {}).items():
         if value is not None and str(value) != defaults.get(name):
@@ -268,12 +267,8 @@ def _command(
 ) -> str:
     """Return the command, or the call for data in memory; empty where it does not run, or cannot be copied."""
     asked: dict[str, Any] = {one.name: settings.get(one.name) for one in fields(request) if one.name in ROLES}
-    for role in ("protected", "strata"):
-        asked[role] = tuple(split_names(asked[role])) if asked[role] else ()
-    for name in {*OF_COLUMNS} & {*settings}:
-        asked[name] = (
-            tuple(split_names(settings[name])) if isinstance(settings[name], str) else settings[name]
-        )
+    asked |= {name: settings[name] for name in {*OF_COLUMNS} & {*settings}}
+    asked |= {role: settings.get(role, ()) for role in ("protected", "strata")}
     runs_here = runs(source, lambda rows: attempt(replace(request, **asked, **UNREAD, data=rows)))
     return _line(request, settings) if runs_here else ""
 
@@ -281,8 +276,6 @@ def _command(
 def _line(request: DataRequest, settings: Mapping[str, Any]) -> str:
     """Return a command with its parameters, or the call for data in memory; empty where it cannot be copied."""
     task = type(request).__name__.removesuffix("Request").lower()
-    if not isinstance(request.data, str):
-        return f"fairfix.{task}({', '.join(('data', *_arguments(settings)))})"
     return to_copy(task, request.data, settings)
 
 
@@ -311,24 +304,6 @@ def first_rows(source: Source) -> pa.Table | None:
         return pa.Table.from_batches(batches)
     except (FairfixError, StopIteration, ValueError):  # ValueError: no batch
         return None
-
-
-def to_copy(task: str, data: str, settings: Mapping[str, Any]) -> str:
-    """Return a command with its parameters marked; empty where a shell would not take it as it is shown."""
-    shown = f"./{data}" if data.startswith("-") and data != STANDARD else data
-    line = " ".join((f"fairfix {task} {shlex.quote(shown)}", *_options(settings)))
-    words = ["fairfix", task, shown]
-    for name, value in settings.items():
-        for one in value if isinstance(value, tuple) else (value,):
-            words += option_words(name, one if isinstance(one, bool) else str(one))
-    printed = as_options(line)
-    sound = (
-        shown_argument(data) == data
-        and hidden(printed) == printed
-        and printed.isprintable()
-        and shlex.split(printed) == words
-    )
-    return line if sound else ""
 
 
 def alternatives(request: DataRequest, source: Source, choices: Sequence[Mapping[str, str]]) -> list[str]:
@@ -373,19 +348,3 @@ def _usual(method: str | None) -> dict[str, str]:
     from fairfix.methods import available  # an audit does without
 
     return {name: str(spec.default) for name, spec in available()[method].specs().items()} if method else {}
-
-
-def _options(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield parameters, which the command line shows as options."""
-    for name, value in settings.items():
-        for one in value if isinstance(value, tuple) else (value,):
-            yield f"`{name}`" if one is True else f"`{name}={one}`"
-
-
-def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in settings.items():
-        several = name in ("protected", "strata", "features") and isinstance(value, str)
-        names = split_names(value) if several else []
-        plain = isinstance(value, (str, int, float, list, tuple))  # what is in memory has no text
-        given = (names[0] if len(names) == 1 else names) if names else value
-        yield f"{name}={given!r}" if plain else f"{name}={name}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fairfix.data.names import joined_names, shell_line
-from fairfix.data.urls import shown_argument
-from fairfix.report.words import option_words
-from fairfix.tasks.request import CompareRequest, RepairRequest, Request, parameters_of
+from fairfix.data.urls import STANDARD, shown_argument
+from fairfix.report.words import as_options, option_words
+from fairfix.tasks.request import AuditRequest, CompareRequest, RepairRequest, Request, parameters_of
 
 if TYPE_CHECKING:
     from fairfix.methods.base import Repairer
@@ -56,29 +56,45 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
 def settings_for(kind: type[Request], request: Request, refused: Collection[str] = ()) -> dict[str, Any]:
     """Return the parameters set by a request that another kind of request has too, as written; without ``refused``."""
     own, settings = parameters_of(kind), dict[str, Any]()
-    in_shell = not in_memory(getattr(request, "data", None))
     for name, (default, domain) in parameters_of(type(request)).items():
         value = getattr(request, name)
         if name not in own or name in refused or value is None or value == default:
             continue
-        settings[name] = list(value) if isinstance(value, tuple) else value
-        if isinstance(value, tuple) and domain.listed and in_shell:
-            settings[name] = joined_names(map(str, value))
-        elif domain.kind is object and not all(map(_is_text, value if domain.many else [value])):
-            settings[name] = Name(name)
+        texts = domain.kind is not object or all(map(_is_text, value if domain.many else [value]))
+        settings[name] = (list(value) if isinstance(value, tuple) else value) if texts else Name(name)
     return settings
+
+
+LISTED = frozenset(
+    name
+    for kind in (AuditRequest, RepairRequest, CompareRequest)
+    for name, (_, domain) in parameters_of(kind).items()
+    if domain.listed
+)
+"""Parameters whose names the command line separates by commas."""
 
 
 def command_of(task: str, data: Any, settings: Mapping[str, Any]) -> str:
     """Return the command line of a task with these settings, or the call of the library where data is in memory."""
+    if not in_memory(data):
+        return shell_line(map(shown_argument, _words_of(task, data, settings)))
+    calls = dict[str, Any]()
+    for name, value in settings.items():
+        alone = name in LISTED and isinstance(value, list) and len(value) == 1
+        calls[name] = value[0] if alone else "inf" if value == math.inf else value
+    return f"fairfix.{task}({', '.join(('data', *(f'{name}={value!r}' for name, value in calls.items())))})"
+
+
+def to_copy(task: str, data: Any, settings: Mapping[str, Any]) -> str:
+    """Return what :func:`command_of` does; empty where a shell would not take it as it is shown."""
+    line = command_of(task, data, settings)
     if in_memory(data):
-        calls = {name: "inf" if value == math.inf else value for name, value in settings.items()}
-        return (
-            f"fairfix.{task}({', '.join(('data', *(f'{name}={value!r}' for name, value in calls.items())))})"
-        )
-    named = (data,) if isinstance(data, str) else data
-    return " ".join(
-        ("fairfix", task, *(shlex.quote(shown_argument(one)) for one in named), *_options(settings))
+        return line
+    whole = shlex.split(line) == _words_of(task, data, settings) and as_options(line) == line
+    return (
+        line
+        if whole and line.isprintable() and not any(isinstance(v, Name) for v in settings.values())
+        else ""
     )
 
 
@@ -93,12 +109,21 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, Mapping) and all(map(_is_text, value.values())))
 
 
-def _options(settings: Mapping[str, Any]) -> Iterator[str]:
+def _words_of(task: str, data: Any, settings: Mapping[str, Any]) -> list[str]:
+    """Return the words of a command line."""
+    named = (data,) if isinstance(data, str) else data
+    words = [
+        "fairfix",
+        task,
+        *(f"./{one}" if one.startswith("-") and one != STANDARD else one for one in named),
+    ]
     for name, value in settings.items():
+        if name in LISTED and isinstance(value, list):
+            words += option_words(name, joined_names(map(str, value)))
+            continue
         for one in value if isinstance(value, list) else (value,):
-            yield shell_line(
-                option_words(name, one if isinstance(one, bool) else shown_argument(str(_shortest(one))))
-            )
+            words += option_words(name, one if isinstance(one, bool) else str(_shortest(one)))
+    return words
 
 
 def _shortest(value: Any) -> Any:

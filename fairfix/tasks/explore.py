@@ -11,13 +11,13 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import RATES
 from fairfix.auditing.suppression import withholding
 from fairfix.data.binned import of_columns
-from fairfix.data.names import attribute_name, joined_names, key_and_rest, shell_line
+from fairfix.data.names import attribute_name, key_and_rest, shell_line
 from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.data.scan import check_whole
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.report.words import plain
-from fairfix.tasks.command import command_of, in_memory, settings_for
+from fairfix.tasks.command import command_of, settings_for
 from fairfix.tasks.count import check_agreement, check_bands, counts_of, model_of
 from fairfix.tasks.dataset import explaining, open_data, said_of_unused
 from fairfix.tasks.request import (
@@ -205,8 +205,7 @@ def _repair(request: ExploreRequest, columns: tuple[str, ...]) -> dict[str, str]
         gone = set(request.protected) - set(columns)
         settings[name] = [one for one in settings.get(name, ()) if key_and_rest(one)[0] not in gone]
     settings = {name: value for name, value in settings.items() if value != []}
-    listed = list(columns) if in_memory(request.data) else joined_names(columns)
-    settings = {"protected": listed, **settings, "method": "ramp", "gamma": 0, "calibrate": "isotonic"}
+    settings = {"protected": list(columns), **settings, "method": "ramp", "gamma": 0, "calibrate": "isotonic"}
     return {"repair": plain(command_of("repair", request.data, settings).removesuffix(")"))}
 
 

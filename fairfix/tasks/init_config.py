@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fairfix.data.column_summary import MANY, SHOWN, Survey
 from fairfix.data.files import Source, open_source
-from fairfix.data.names import joined_names, quoted_name, with_values
+from fairfix.data.names import quoted_name, with_values
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading, infer_columns
 from fairfix.data.scan import scan
 from fairfix.errors import ColumnError, UsageError
@@ -102,7 +102,8 @@ def first_configuration(
 
 def _guide(source: Source, typed: str, columns: Columns, positive: tuple[str, ...], threshold: str) -> str:
     """Return what columns may be, and the command with the guesses if it runs on the first rows."""
-    from fairfix.tasks.column_suggestions import decided_by, guessed, listing, runs, to_copy
+    from fairfix.tasks.column_suggestions import decided_by, guessed, listing, runs
+    from fairfix.tasks.command import to_copy
 
     parts: dict[str, Any] = {
         name: getattr(columns, name) for name in ("protected", "label", "score", "prediction")
@@ -116,7 +117,7 @@ def _guide(source: Source, typed: str, columns: Columns, positive: tuple[str, ..
     own: dict[str, Any] = {} if "score" in given else decided_by(source, roles["score"])
     filled = replace(columns, **own)
     settings: dict[str, Any] = {
-        part: joined_names(names) if part == "protected" else names[0] for part, names in given.items()
+        part: names if part == "protected" else names[0] for part, names in given.items()
     }
     settings |= own
     if positive:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fairfix.auditing.comparisons import Comparison, written
 from fairfix.auditing.metrics import METRICS
-from fairfix.data.names import joined_names, shell_line
+from fairfix.data.names import shell_line
 from fairfix.errors import UsageError
 from fairfix.report.answer import HEADLINE, leading_check, rows_to_decide
 from fairfix.schema.audit import Audit
@@ -81,9 +81,9 @@ def _to_repair(request: AuditRequest, result: Audit, check: Check) -> NextStep |
         except UsageError:
             continue
         if holds:
-            more = {"method": name, "constraint": condition}
+            more: dict[str, Any] = {"method": name, "constraint": condition}
             if others:
-                more["protected"] = joined_names(block.columns)
+                more["protected"] = list(block.columns)
             return _step(
                 "To fit a repair with this limit:",
                 "repair",

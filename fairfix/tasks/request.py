@@ -34,6 +34,7 @@ from fairfix.data.choices import (
 )
 from fairfix.data.names import did_you_mean, joined_names, quoted_name, with_values
 from fairfix.data.noise_spec import NoiseSpec
+from fairfix.data.urls import closing_connections
 from fairfix.errors import UsageError
 from fairfix.tasks.quality import FORMS as QUALITIES
 from fairfix.tasks.quality import Quality
@@ -147,11 +148,15 @@ def _is_iterable(value: Any) -> bool:
 def _entries(value: Any) -> list[Any]:
     """Return the entries of a parameter with several values; those of a mapping as ``name=value`` or ``name=a,b``."""
     if isinstance(value, Mapping):
-        return [
-            f"{quoted_name(str(k), '=')}={v if isinstance(v, (str, int, float)) else joined_names(map(str, v))}"
-            for k, v in value.items()
-        ]
+        return [f"{quoted_name(str(key), '=')}={_listed(own)}" for key, own in value.items()]
     return [value] if isinstance(value, (str, int, float)) else list(value)
+
+
+def _listed(value: Any) -> str:
+    """Return a value of a mapping as text: a text as it is, unless it has blanks at its ends; others as a list."""
+    if isinstance(value, str) and value == value.strip():
+        return value
+    return joined_names(map(str, [value] if isinstance(value, (str, int, float)) else value))
 
 
 def parameter(default: Any, help: str, metavar: str = "", **domain: Any) -> Any:  # noqa: A002  as click has it
@@ -936,7 +941,8 @@ def function_of(
                         f"`{one}` takes no {type(value).__name__}; give a value, a name or a list of them"
                     )
         try:
-            return run(make(**given, explicit=explicit))
+            with closing_connections():
+                return run(make(**given, explicit=explicit))
         except UsageError as error:
             added = dict(new.split("=", 1) for old, new in error.instead[:1] if not old)
             if call := _call(name, {**kwargs, **added}) if added and len(args) < 2 else "":

@@ -33,7 +33,6 @@ from fairfix.data.scan import count_table, read_table
 from fairfix.data.slice_levels import HALF, conjunction, levels_of
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.models.scored_source import MODEL_SCORE
-from fairfix.report.words import as_options
 from fairfix.schema import common
 from fairfix.schema import slices as of_slices
 from fairfix.schema.audit import Audit
@@ -336,11 +335,9 @@ def _command(asked: SliceRequest, data: Dataset, where: str) -> str:
         unset["bands"] = asked.rest.bands
     plain = replace(request, **unset, explicit=request.explicit | {"slices"})
     lines = alternatives(plain, data.source, [{"where": where}])
-    if not lines:
-        return ""
-    if isinstance(request.data, str):
-        return str(as_options(lines[0]))
-    return lines[0] if request.protected else lines[0].replace("fairfix.audit(", "fairfix.slices(", 1)
+    line = lines[0] if lines else ""
+    called = not request.protected and not isinstance(request.data, str)
+    return line.replace("fairfix.audit(", "fairfix.slices(", 1) if called else line
 
 
 def _judged(

@@ -821,3 +821,19 @@ def test_a_table_that_changes_between_the_questions_is_refused(
 
     with pytest.raises(DataError, match="changed while it was read"):
         fairfix.audit(connection.table("loans"), protected="race")
+
+
+def test_connections_end_with_their_task(tmp_path: Path) -> None:
+    """An error that is kept holds no database open, nor does a result."""
+    base = tmp_path / "loans.duckdb"
+    with duckdb.connect(str(base)) as connection:
+        connection.register("rows", make_frame(300))
+        connection.execute("CREATE TABLE loans AS SELECT * FROM rows")
+    with pytest.raises(FairfixError) as refused:
+        fairfix.audit(f"duckdb:///{base}#loans", protected="nobody")
+    result = fairfix.audit(f"duckdb:///{base}#loans", protected="race")
+
+    with duckdb.connect(str(base)) as connection:  # to write, as no other connection of the process lets it
+        connection.execute("DROP TABLE loans")
+    assert refused.value.code == "column"
+    assert result.report.rows_used == 300
