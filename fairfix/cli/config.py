@@ -75,6 +75,22 @@ def names_file(name: str, value: Any) -> bool:
         return True
 
 
+READ = ("result", *sorted(PATHS.difference(WRITTEN)), "noise", "similar")
+"""Options that may name what is read."""
+
+
+def files_named(name: str, setting: Any) -> list[str]:
+    """Return the files that an option of :data:`READ`, or one to write, names by its value."""
+    texts = list(map(str, setting)) if isinstance(setting, (list, tuple)) else [str(setting)]
+    if name == "noise":
+        return list(filter(None, (file_of(text)[0] for text in texts)))
+    if name == "similar":
+        from fairfix.tasks.similar import files_in
+
+        return files_in(texts)
+    return texts if name == "result" or names_file(name, setting) else []
+
+
 WAIVERS = "waivers"
 """Key of the tables of waivers."""
 
@@ -151,26 +167,20 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
     """Yield (option, why) of what a file that was found cannot say; ``settings`` are those of the command that runs."""
     folder = path.resolve().parent
     for name, setting in settings.items():
-        texts = list(map(str, setting)) if isinstance(setting, (list, tuple)) else [str(setting)]
+        outs = [text.partition("=") for text in setting] if name == "out" else []
+        places = [place for _, _, place in outs] or files_named(name, setting)
         if name in NAMED:
             yield name, NAMED[name]
-        elif names_file(name, setting) or name in ("out", "noise", "similar"):
-            kinds = [text.partition("=")[0] if name == "out" else command for text in texts]
-            places = [text.partition("=")[2] if name == "out" else text for text in texts]
-            places = list(filter(None, (file_of(text)[0] for text in texts))) if name == "noise" else places
-            if name == "similar":
-                from fairfix.tasks.similar import files_in
-
-                places = files_in(texts)
-            if any(map(scheme_of, places)):
-                yield name, "a URL is requested with your permissions"
-            elif name in WRITTEN or name == "out":
-                each = zip(kinds, places, strict=True)
-                refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
-                if why := next(filter(None, refusals), ""):
-                    yield name, why
-            elif outside := next((one for one in places if not _is_below(folder, one)), None):
-                yield name, f"{outside!r} is outside {folder}, after following links"
+        elif any(map(scheme_of, places)):
+            yield name, "a URL is requested with your permissions"
+        elif name in WRITTEN or outs:
+            kinds = [kind for kind, _, _ in outs] or [command] * len(places)
+            each = zip(kinds, places, strict=True)
+            refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
+            if why := next(filter(None, refusals), ""):
+                yield name, why
+        elif outside := next((one for one in places if not _is_below(folder, one)), None):
+            yield name, f"{outside!r} is outside {folder}, after following links"
 
 
 def _is_there(folder: Path, text: str) -> bool:

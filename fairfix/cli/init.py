@@ -48,37 +48,25 @@ def command(data: str, **given: Any) -> int:
     fairfix init loans.parquet
     fairfix init loans.csv --protected race --label repaid=yes
     """
-    from fairfix.data.files import open_source, write_text
-    from fairfix.data.names import column_and_threshold, column_and_values
-    from fairfix.data.people import PeopleSource
-    from fairfix.data.reading import Columns
+    from fairfix.data.files import write_text
     from fairfix.data.streams import is_stream
-    from fairfix.tasks.init_config import first_configuration
+    from fairfix.tasks.init_config import InitRequest, first_configuration
 
     target = Path(given["output"])
     check_outputs({**given, "data": data})
     streamed = is_stream(given["output"])
     if target.exists() and not given["force"] and not streamed:
         raise UsageError(f"{target} exists already; --force overwrites it, --output writes another file")
-    source = open_source(data)
-    roles = {name: given[name] for name in ("label", "score", "prediction", "count")}
-    positive, compared = tuple[str, ...](), None
-    if given["label"]:
-        roles["label"], positive = column_and_values(given["label"], source.columns, "label")
-        compared = column_and_threshold(given["label"], source.columns)
-    columns = Columns(given["protected"], **roles)
-    if given["count"]:
-        source = PeopleSource(source, given["count"])
     local = data != STANDARD and not scheme_of(data) and not Path(data).is_absolute()
     folder = Path() if streamed else target.parent
     named = os.path.relpath(data, folder) if local else shown_argument(data)
     held = str(folder / named) if local else named
     finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}, "audit"))
     line = "fairfix audit" if finds else f"fairfix audit --config {shlex.quote(str(target))}"
-    threshold = compared[1] if compared else ""
-    text = first_configuration(
-        source, named, columns, positive_label=positive, label_threshold=threshold, line=line, typed=data
-    )
+    roles = {
+        name: given[name] for name in ("protected", "label", "score", "prediction", "count") if given[name]
+    }
+    text = first_configuration(InitRequest(data=data, **roles, explicit=frozenset(roles)), named, line)
     write_text(target, harmless(text, as_escape))
     if not streamed:
         talk(f"wrote {target}: read it, correct it, then run '{line}'")

@@ -20,7 +20,6 @@ from fairfix.cli.failure_report import reports_of
 from fairfix.cli.help import complete_methods, completion
 from fairfix.data.choices import Undecided
 from fairfix.data.names import nearest, split_names
-from fairfix.data.noise_spec import file_of
 from fairfix.data.urls import STANDARD, dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import SETTINGS, as_json, as_options, plain
@@ -478,9 +477,6 @@ run_options = stacked(
 
 HIDDEN_SETTINGS = frozenset({"config", "dry_run"})
 
-READ = ("data", "baseline", "unlabelled", "noise", "similar")
-"""Options that name what is read, which may be a database."""
-
 
 def known_options(*, methods: bool = False) -> dict[str, frozenset[str]]:
     """Return the option names of every command that reads the configuration.
@@ -556,11 +552,10 @@ def settle(ctx: click.Context) -> None:
 
 def _names_database(given: Mapping[str, Any]) -> bool:
     """Tell whether anything that a command reads is a database."""
+    from fairfix.cli.config import READ, files_named
     from fairfix.data.opening import names_database
 
-    named = [given.get(name) or () for name in READ]
-    texts = [text for one in named for text in ((one,) if isinstance(one, str) else one)]
-    return any(map(names_database, (*texts, *(file_of(text)[0] for text in given.get("noise") or ()))))
+    return any(names_database(one) for name in READ for one in files_named(name, given.get(name) or ()))
 
 
 def _toml(value: Any) -> str:

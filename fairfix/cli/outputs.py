@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from fairfix.cli.config import PATHS, WRITTEN, names_file
+from fairfix.cli.config import READ, WRITTEN, files_named
 from fairfix.cli.failure_report import append_summary, reports_of
-from fairfix.data.noise_spec import file_of
 from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import DataError, UsageError
 from fairfix.report.words import as_options
@@ -77,20 +76,13 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     from fairfix.data.files import descriptor, is_special
     from fairfix.data.targets import check_links
     from fairfix.report import NO_CHECKS, is_gated
-    from fairfix.tasks.similar import files_in
 
     for name in _formats(given):
         if not gated and is_gated(name):
             raise UsageError(NO_CHECKS.format(name=name))
     written = [(f"--out {text}", _format_and_file(text)[1]) for text in given.get("out", ())]
     written += [(as_options(f"`{name}={given[name]}`"), given[name]) for name in WRITTEN if given.get(name)]
-    read: list[tuple[str, str]] = []
-    for name in ("result", *sorted(PATHS)):
-        if name not in WRITTEN and given.get(name) and (name == "result" or names_file(name, given[name])):
-            several = given[name] if isinstance(given[name], tuple) else (given[name],)
-            read += [(name, one) for one in several]
-    read += [("noise", file) for file, _ in map(file_of, given.get("noise", ())) if file]
-    read += [("similar", file) for file in files_in(given.get("similar", ()))]
+    read = [(name, one) for name in READ for one in files_named(name, given.get(name) or ())]
     seen = {Path(one).resolve(): as_options(f"`{name}`") for name, one in read}
     for text, path in written:
         if scheme_of(path):

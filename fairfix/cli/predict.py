@@ -23,7 +23,7 @@ from fairfix.cli.options import (
 )
 from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
-from fairfix.data.urls import STANDARD, is_database, is_folder, shown_argument
+from fairfix.data.urls import STANDARD, close_connections, is_database, is_folder, shown_argument
 from fairfix.errors import FairfixError, UsageError
 from fairfix.tasks.request import PredictRequest
 
@@ -121,7 +121,7 @@ def _appending(output: str | None, predictions: Predictions) -> Iterator[Write]:
     if output is not None and is_database(output):
         from fairfix.data.new_table import new_table
 
-        with new_table(output, predictions.schema, predictions.close) as write:
+        with new_table(output, predictions.schema, close_connections) as write:
             yield write
         return
     from fairfix.data.files import atomic_output, table_writer

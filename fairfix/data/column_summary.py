@@ -33,17 +33,19 @@ SHOWN = 6
 
 @dataclass
 class Survey:
-    """Summary of one column: number of missing values, counts of values if they are few, least and largest value."""
+    """Summary of one column: missing values, counts of values if they are few, least and largest value, and rows."""
 
     missing: int = 0
     counts: Counter[str] | None = field(default_factory=Counter)
     low: float = math.inf
     high: float = -math.inf
+    rows: int = 0
 
     def add(self, column: pa.Array) -> None:
         """Look at some more values."""
         import pyarrow.compute as pc
 
+        self.rows += len(column)
         missing = column.is_null(nan_is_null=True)
         self.missing += missing.true_count
         column = column.filter(pc.invert(missing))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -81,10 +81,8 @@ REMEDIES = {
 class DatabaseSource(EngineSource):
     """A table of Ibis; in a dry run, its database is asked for the columns alone."""
 
-    def __init__(
-        self, table: Any, name: str, secrets: Sequence[str] = (), close: Callable[[], object] | None = None
-    ) -> None:
-        self._secrets, self._connected, self._close = tuple(secrets), table, close
+    def __init__(self, table: Any, name: str, secrets: Sequence[str] = ()) -> None:
+        self._secrets, self._connected = tuple(secrets), table
         with asking(name, secrets):
             self._database = table._find_backend(use_default=True)
             kinds = table.schema()
@@ -112,11 +110,6 @@ class DatabaseSource(EngineSource):
             queries = self.queries(reading, losses=losses)
             raise self._unsent(planned(queries, self.selected(reading.columns.counted), exact=exact))
         return super().counted(reading, exact=exact, losses=losses)
-
-    def close(self) -> None:
-        """Close the connection, unless it is the user's."""
-        if self._close is not None:
-            self._close()
 
     def _unsent(self, statements: Mapping[str, Frame]) -> UnsentError:
         """Return the end of a dry run: statements as SQL, each with its purpose."""
@@ -244,7 +237,7 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
         expression = _table(backend, str(table), shown) if query is None else _query(backend, str(query))
     name = f"{table} of {shown}" if query is None else f"the query of {shown}"
     weakref.finalize(expression, connection.close)  # which copies of the source share
-    return DatabaseSource(expression, name, secrets, connection.close)
+    return DatabaseSource(expression, name, secrets)
 
 
 def _name_of(table: Any) -> str:

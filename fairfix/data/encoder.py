@@ -24,7 +24,7 @@ from fairfix.data.arrow_normalize import entries_of
 from fairfix.data.binned import Entries
 from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints, check_cells
-from fairfix.data.merging import MISSING, SIGNS, UNKNOWN, plain_form, written_merge
+from fairfix.data.merging import MISSING, SIGNS, UNKNOWN, plain_form
 from fairfix.data.names import quoted_name, with_values
 from fairfix.data.numeric_groups import (
     MOST_NUMBERS,
@@ -288,11 +288,11 @@ class Encoder:
     def _refuse_alike(self, part: str, name: str, level: str, positive: str, here: Bools) -> None:
         """Raise where rows have what is the positive value but for case or blanks, and no name of its own."""
         if here.any() and level not in self.reading.merge.get(name, ()):
-            row, merge = int(np.argmax(here)), written_merge(name, (positive, level))
+            row, merge = int(np.argmax(here)), with_values(name, (positive, level))
             raise DataError(
                 f"{part} column {name!r} holds {level!r} at {self._at(row)}, which differs from the positive value "
                 f"{positive!r} only in case or blanks; if both mean the same, add `merge={merge}`; otherwise add "
-                f"`merge={written_merge(name, (level,))}`"
+                f"`merge={with_values(name, (level,))}`"
             )
 
     def _binary_numbers(self, array: pa.Array, name: str, part: str, drop: dict[str, Bools]) -> Ints:

@@ -145,9 +145,6 @@ class Source(ABC):
         """
         raise NotImplementedError(f"{self.name} is read")
 
-    def close(self) -> None:  # noqa: B027  most sources hold nothing open
-        """Let go of what the source holds open; nothing is read of it after that."""
-
     def spells(self, name: str) -> bool:
         """Tell whether numbers of a column have signs whose meaning only the source knows."""
         return self.text and (name in self.doubtful or pa.types.is_floating(self.schema.field(name).type))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairfix.data.canonical import canonical_text
-from fairfix.data.names import key_and_rest, split_names, with_values
+from fairfix.data.names import key_and_rest, split_names
 from fairfix.errors import UsageError
 
 MISSING = "(missing)"
@@ -55,11 +55,6 @@ def parse_merge(parts: Iterable[str]) -> dict[str, dict[str, str]]:
                     "of them in one list"
                 )
     return out
-
-
-def written_merge(column: str, names: Iterable[str]) -> str:
-    """Return what :func:`parse_merge` reads."""
-    return with_values(column, names)
 
 
 def plain_form(name: str) -> str:

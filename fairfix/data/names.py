@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairfix.data.canonical import canonical_text
 from fairfix.errors import UsageError
@@ -75,33 +75,45 @@ def key_and_rest(text: str) -> tuple[str, str, str]:
     return unquoted(match[1]), match[2], text[match.end() :]
 
 
-def column_and_values(text: str, columns: Sequence[str], parameter: str) -> tuple[str, tuple[str, ...]]:
-    """Return the column that ``class=good`` names, and its positive values; none where the text is a column's name.
+class ValuedColumn(NamedTuple):
+    """A column, and which of its entries are positive: some values, or numbers that meet a comparison; else 1."""
 
-    A value with a comma or blanks at its ends is in double quotes. A UsageError where the values are left out.
-    """
-    if compared := column_and_threshold(text, columns):
-        return compared[0], ()
-    places = [at for at, sign in enumerate(text) if sign == "="]
-    if text in columns:
-        return text, ()
-    at = next((at for at in reversed(places) if text[:at].strip() in columns), -1)
-    column, sign, listed = (text[:at].strip(), "=", text[at + 1 :]) if at >= 0 else key_and_rest(text)
-    if not sign:
-        return column if text.lstrip().startswith('"') else text, ()
-    names = [canonical_text(value) for value in split_names(listed)]
-    if not listed.strip() or not column:
-        raise UsageError(f"`{parameter}={text}`: write COLUMN=VALUE, such as {column or 'class'}=yes")
-    return column, tuple(dict.fromkeys(names))
+    column: str
+    positive: tuple[str, ...] = ()
+    threshold: str = ""
+    """Comparison such as ``>=50000``."""
+
+    @classmethod
+    def parse(cls, text: str, columns: Sequence[str], parameter: str) -> ValuedColumn:
+        """Read ``class``, ``class=good,fair`` or ``income>=50000``; a text that is the name of a column is the column.
+
+        A value with a comma or blanks at its ends is in double quotes. A UsageError where the values are left out.
+        """
+        if text in columns:
+            return cls(text)
+        if compared := _compared(text, columns):
+            return cls(compared[0], (), compared[1])
+        places = [at for at, sign in enumerate(text) if sign == "="]
+        at = next((at for at in reversed(places) if text[:at].strip() in columns), -1)
+        column, sign, listed = (text[:at].strip(), "=", text[at + 1 :]) if at >= 0 else key_and_rest(text)
+        if not sign:
+            return cls(column if text.lstrip().startswith('"') else text)
+        names = [canonical_text(value) for value in split_names(listed)]
+        if not listed.strip() or not column:
+            raise UsageError(f"`{parameter}={text}`: write COLUMN=VALUE, such as {column or 'class'}=yes")
+        return cls(column, tuple(dict.fromkeys(names)))
+
+    def __str__(self) -> str:
+        """Return the text that :meth:`parse` reads."""
+        return with_values(self.column, self.positive) if self.positive else self.column + self.threshold
 
 
-def column_and_threshold(text: str, columns: Sequence[str]) -> tuple[str, str] | None:
+def _compared(text: str, columns: Sequence[str]) -> tuple[str, str] | None:
     """Return the column and the comparison of ``income>=50000``, such as ``>=50000``; None where there is none.
 
     ``band=>50`` names the value ``>50``.
     """
-    match = THRESHOLD.fullmatch(text)
-    if text in columns or match is None:
+    if (match := THRESHOLD.fullmatch(text)) is None:
         return None
     column, sign, number = match.groups()
     name = unquoted(column)
@@ -110,7 +122,7 @@ def column_and_threshold(text: str, columns: Sequence[str]) -> tuple[str, str] |
 
 def kept_threshold(text: str) -> str:
     """Return a comparison as it was saved, or an empty text; a ValueError where it is neither."""
-    if text and column_and_threshold(f"label{text}", ()) != ("label", text):
+    if text and _compared(f"label{text}", ()) != ("label", text):
         raise ValueError(f"{text!r} is no threshold of a label")
     return text
 
@@ -120,16 +132,8 @@ def threshold_sign(text: str) -> str:
     return text.rstrip("+-.eE0123456789")
 
 
-def of_column(text: str, columns: Sequence[str], column: str, parameter: str) -> str:
-    """Return a text of :func:`column_and_values` or :func:`column_and_threshold` with another column."""
-    if compared := column_and_threshold(text, columns):
-        return column + compared[1]
-    levels = column_and_values(text, columns, parameter)[1]
-    return with_values(column, levels) if levels else column
-
-
 def with_values(column: str, levels: Iterable[str]) -> str:
-    """Return what :func:`column_and_values` reads: ``class=good``."""
+    """Return what :meth:`ValuedColumn.parse` reads: ``class=good``."""
     return f"{quoted_name(column, '=')}={joined_names(levels)}"
 
 

@@ -170,7 +170,10 @@ _CONNECTIONS: ContextVar[ExitStack | None] = ContextVar("_CONNECTIONS", default=
 
 @contextmanager
 def closing_connections() -> Iterator[None]:
-    """Close the databases that fairfix has connected to in the block at its end, whatever ends it."""
+    """Close the databases that fairfix has connected to in the block at its end, whatever ends it.
+
+    Those that users have connected to are theirs.
+    """
     with ExitStack() as stack:
         token = _CONNECTIONS.set(stack)
         try:
@@ -183,3 +186,9 @@ def close_later(close: Callable[[], object]) -> None:
     """Close a connection at the end of the block of :func:`closing_connections`, if there is one."""
     if (stack := _CONNECTIONS.get()) is not None:
         stack.callback(close)
+
+
+def close_connections() -> None:
+    """Close at once what the block of :func:`closing_connections` would close at its end."""
+    if (stack := _CONNECTIONS.get()) is not None:
+        stack.close()

@@ -20,11 +20,10 @@ from fairfix.data.column_summary import survey
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import (
-    column_and_values,
+    ValuedColumn,
     joined_names,
     key_and_rest,
     nearest,
-    of_column,
     quoted_name,
     with_values,
 )
@@ -174,7 +173,7 @@ def _named(request: DataRequest, role: str, columns: Sequence[str]) -> list[str]
     value = getattr(request, role, None) or ()
     names = [value] if isinstance(value, str) else list(value)
     if role in VALUED:
-        names = [column_and_values(name, columns, role)[0] for name in names]
+        names = [ValuedColumn.parse(name, columns, role).column for name in names]
     near = [[name] if name in columns else nearest(name, columns) for name in names]
     return list(dict.fromkeys(chain.from_iterable(near)))
 
@@ -226,7 +225,8 @@ def _settings(
     }
     for role in VALUED:
         if role in given:
-            settings[role] = of_column(getattr(request, role), source.columns, given[role][0], role)
+            asked = ValuedColumn.parse(getattr(request, role), source.columns, role)
+            settings[role] = str(asked._replace(column=given[role][0]))
     if "protected" not in given and not _of_numbers(request):
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]

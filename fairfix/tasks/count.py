@@ -20,7 +20,7 @@ from fairfix.data.container import NAME, kind_of
 from fairfix.data.counts import SavedCounts
 from fairfix.data.hash_split import Share
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_threshold, column_and_values, with_values
+from fairfix.data.names import ValuedColumn
 from fairfix.data.numeric_groups import PARTS, parse_bands, written
 from fairfix.data.opening import paths_of
 from fairfix.data.reading import Reading
@@ -93,20 +93,30 @@ def _budget(epsilon: float) -> Fraction:
 
 def _counted(request: CountRequest) -> CountFile:
     """Return the counts of rows."""
-    from fairfix.auditing.countfile import count
-    from fairfix.auditing.disclosure import count_shown
-
     check_bands(request)
     said_of_unused(request)
     data = open_data(request if request.part else replace(request, id=None))
-    about: dict[str, Any] = {"inferred": data.inferred, "model": model_of(data)}
+    share = None
     if request.part is not None:
-        data, about["share"] = _shared(request, data, request.part)
-    with explaining(data), workers_of(request.cluster, request.threads) as workers:
+        data, share = _shared(request, data, request.part)
+    return counted(data, request.suppress_below, request.cluster, request.threads, share)
+
+
+def counted(
+    data: Dataset, least: int = 0, cluster: Any = None, threads: int | None = None, share: Share | None = None
+) -> CountFile:
+    """Return the counts of opened data, without groups of fewer rows than ``least``."""
+    from fairfix.auditing.countfile import count
+    from fairfix.auditing.disclosure import count_shown
+
+    about: dict[str, Any] = {"inferred": data.inferred, "model": model_of(data), "share": share}
+    with explaining(data), workers_of(cluster, threads) as workers:
         source = data.source.read_by(workers)
-        if request.suppress_below:
-            return count_shown(source, data.reading, request.suppress_below, **about)
-        return count(source, data.reading, **about)
+        return (
+            count_shown(source, data.reading, least, **about)
+            if least
+            else count(source, data.reading, **about)
+        )
 
 
 def check_bands(request: AuditRequest | CountRequest | ExploreRequest) -> None:
@@ -242,24 +252,19 @@ def _of_counts(place: FileLocation, path: str | None = None) -> bool:
 
 def check_agreement(request: DataRequest, reading: Reading) -> None:
     """Raise where a parameter says something else than the counts were taken with."""
-    cuts, cut = (
-        reading.thresholds,
-        request.threshold,
-    )  # that of the counts was rounded to the type of the scores
+    cuts, cut = reading.thresholds, request.threshold
+    # that of the counts was rounded to the type of the scores
     same = cut is not None and bool(cuts) and math.isclose(cuts[0], cut, rel_tol=1e-3, abs_tol=1e-7)
     held = {name: getattr(reading.columns, name) for name in (*COLUMNS, "probability")}
     held |= {name: getattr(reading, name) for name in READ_AS}
     for part in VALUED:
         if (text := getattr(request, part)) is not None:
-            name, levels = column_and_values(text, tuple(filter(None, (held[part],))), part)
-            own = getattr(reading, f"positive_{part}")
-            agrees = name == held[part] and levels in ((), own)
-            held[part] = text if agrees else with_values(str(held[part]), own or ("1",))
-            if part == "label" and (kept := reading.label_threshold):
-                same_label = column_and_threshold(text, (str(reading.columns.label),)) == (name, kept)
-                held[part] = text if same_label or text == name else f"{reading.columns.label}{kept}"
-            elif part == "label" and column_and_threshold(text, ()):
-                held[part] = with_values(str(reading.columns.label), own or ("1",))
+            compared = reading.label_threshold if part == "label" else ""
+            levels = getattr(reading, f"positive_{part}")
+            counted = ValuedColumn(str(held[part]), levels, compared)
+            asked = ValuedColumn.parse(text, [counted.column], part)
+            whole = counted if levels or compared else counted._replace(positive=("1",))
+            held[part] = text if asked in (counted, ValuedColumn(counted.column)) else str(whole)
     held |= {"threshold": cut if same else cuts}
     if request.missing and any(
         getattr(reading, name) != value for name, value in missing_as(request.missing).items()
@@ -284,9 +289,9 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
             f"`where`: the counts are of {reading.where or 'all rows'}; leave it out, or count the data again"
         )
     for name, value in held.items():
-        asked = getattr(request, name, None)
-        if (name in request.explicit or request.has(name)) and asked != value:
-            shown, taken = (",".join(map(str, v)) if isinstance(v, tuple) else v for v in (asked, value))
+        wanted = getattr(request, name, None)
+        if (name in request.explicit or request.has(name)) and wanted != value:
+            shown, taken = (",".join(map(str, v)) if isinstance(v, tuple) else v for v in (wanted, value))
             raise UsageError(
                 f"`{name}` is {shown}, but the counts were made with {taken or 'none'}; leave it out, or count the "
                 "data again"

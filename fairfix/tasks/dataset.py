@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_threshold, column_and_values, did_you_mean, quoted_name, unquoted
+from fairfix.data.names import ValuedColumn, did_you_mean, quoted_name, unquoted
 from fairfix.data.numeric_groups import EACH, PARTS, NumbersAsGroupsError, band_names, parse_bands
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
@@ -80,26 +81,35 @@ class Dataset:
         return self.model.feature_names if self.model else ()
 
 
-def open_data(
+@dataclass(frozen=True)
+class Assigned:
+    """A source and which of its columns plays which part, by the request or by a usual name (``inferred``)."""
+
+    source: Source
+    raw: Source
+    """The source without the scores of a model."""
+    columns: Columns
+    valued: Mapping[str, ValuedColumn]
+    """Part -> what the request says of its positive entries."""
+    inferred: Mapping[str, str]
+    model: ScoringModel | None
+
+
+def assigned(
     request: DataRequest,
     *,
     score_needed: bool = True,
     protected_needed: bool = True,
     label_needed: bool = False,
-    guides: bool = True,
-) -> Dataset:
-    """Open the data of a request; what a request names no column for is looked for by its usual name.
+    attempt: Callable[[DataRequest], object] | None = None,
+) -> Assigned:
+    """Open the source of a request; what it names no column for is looked for by its usual name.
 
-    An error about columns ``guides`` to a command that runs; a label that is needed is asked of that alone.
+    An error about columns proposes a command for which an ``attempt`` raises nothing; without one, it proposes none.
     """
     if request.data is None:
         raise UsageError("name the `data`: a file, a folder, a pattern, a data frame or an Arrow table")
     many = request.task == MULTICLASS
-    if many and not isinstance(request, (AuditRequest, RepairRequest)):
-        raise UsageError(
-            f"`task={MULTICLASS}` is for audits and repairs; `compare` needs two classes: name one with "
-            "`label=COLUMN=VALUE`, and all others will be negative"
-        )
     columns = Columns(
         **{name: getattr(request, name) for name in COLUMNS if name not in VALUED},
         probability=getattr(request, "probability", None),
@@ -109,28 +119,26 @@ def open_data(
         whole = replace(columns, label=request.label, prediction=request.prediction)
         Reading(whole).check(protected=False)  # the source has the column no more
     source, model = opened(request, request.data), None
-    raw, positive = source, dict[str, tuple[str, ...]]()
-    for part in VALUED:
-        if (text := getattr(request, part)) is not None:
-            name, positive[part] = column_and_values(text, source.columns, part)
-            columns = replace(columns, **{part: name})  # type: ignore[arg-type]  # a part of one name
-    compared = column_and_threshold(request.prediction or "", source.columns)
-    if compared:
-        cut = compared[1].lstrip("<>=")
+    raw, texts = source, {part: getattr(request, part) for part in VALUED}
+    valued = {
+        part: ValuedColumn.parse(text, source.columns, part)
+        for part, text in texts.items()
+        if text is not None
+    }
+    columns = replace(columns, **{part: one.column for part, one in valued.items()})  # type: ignore[arg-type]  # parts of one name
+    if "prediction" in valued and (cut := valued["prediction"].threshold.lstrip("<>=")):
         raise UsageError(
             f"`prediction={request.prediction}`: a prediction is a decision; name the score with "
-            f"`score={compared[0]}` and its `threshold={cut}`"
+            f"`score={columns.prediction}` and its `threshold={cut}`"
         )
-    compared = column_and_threshold(request.label or "", source.columns)
-    if many and (compared or any(positive.values())):
+    if many and any(one != ValuedColumn(one.column) for one in valued.values()):
         raise UsageError(
             f"`task={MULTICLASS}`: leave out the values of `label` and `prediction`, since every class is compared "
             "with the rest"
         )
 
     def guide() -> str:
-        needed = {"score_needed": score_needed, "protected_needed": protected_needed}
-        return f"\n{_guide(request, raw, needed, label_needed=label_needed)}" if guides else ""
+        return f"\n{_guide(request, raw, attempt)}" if attempt else ""
 
     if protected_needed and not request.protected:
         text = "name the protected column with `protected=COLUMN`"
@@ -138,7 +146,7 @@ def open_data(
         error.quotes = bool(source.examples)
         raise error
     if request.model is not None:
-        model = _model_of(request, source, columns, positive.get("label", ()))
+        model = _model_of(request, source, columns, valued["label"].positive if "label" in valued else ())
         source = ScoredSource(source, model)
         part = "prediction" if model.score_scale == "decision" else "score"
         columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]  # a part of one name
@@ -153,17 +161,36 @@ def open_data(
         )
         source.require(columns.roles)
     except AmbiguousError as error:
-        lines = _to_choose(request, raw, error.choices) if guides else ""
+        lines = _to_choose(request, raw, error.choices) if attempt else ""
         raise ColumnError(error.text, lines or error.listing) from error
     except ColumnError as error:
         raise ColumnError(error.text, guide()) from error
-    if label_needed and columns.label is None and guides:
+    if label_needed and columns.label is None:
         raise ColumnError("this needs labels; name the column with `label=COLUMN`", guide())
     own = of_predict(source.schema)
     for part, name in inferred.items():
         log.info(
             "%s is column %r (%s)", part, name, "of 'fairfix predict'" if name in own else "found by name"
         )
+    return Assigned(source, raw, columns, valued, inferred, model)
+
+
+def open_data(
+    request: DataRequest, *, protected_needed: bool = True, guides: bool = True, **needs: bool
+) -> Dataset:
+    """Open the data of a request: its columns as :func:`assigned` finds them, and how their entries are read.
+
+    An error about columns ``guides`` to a command that runs.
+    """
+    needs["protected_needed"] = protected_needed
+    many = request.task == MULTICLASS
+    if many and not isinstance(request, (AuditRequest, RepairRequest)):
+        raise UsageError(
+            f"`task={MULTICLASS}` is for audits and repairs; `compare` needs two classes: name one with "
+            "`label=COLUMN=VALUE`, and all others will be negative"
+        )
+    whole = assigned(request, **needs, attempt=partial(_attempt, needs) if guides else None)
+    source, columns, valued, model = whole.source, whole.columns, whole.valued, whole.model
     options: dict[str, Any] = {name: getattr(request, name) for name in READ_AS}
     if many:
         options["task"] = "classification"  # of each class and the rest
@@ -176,10 +203,11 @@ def open_data(
             f"`threshold={request.threshold:g}` applies to a score, and {decided!r} has decisions; leave it out, "
             "or name the scores with `score`"
         )
-    options |= {f"positive_{part}": levels for part, levels in positive.items()}
-    options["label_threshold"] = compared[1] if compared else ""
-    if columns.prediction and positive.get("label") and not positive.get("prediction"):
-        options["positive_prediction"] = _decided(request, source, columns.prediction, positive["label"])
+    options |= {f"positive_{part}": one.positive for part, one in valued.items()}
+    options["label_threshold"] = valued["label"].threshold if "label" in valued else ""
+    labels = options.get("positive_label", ())
+    if columns.prediction and labels and not options.get("positive_prediction"):
+        options["positive_prediction"] = _decided(request, source, columns.prediction, labels)
     rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
     if both := [name for name in merge if rules.get(name, EACH) != EACH]:
         raise UsageError(f"`merge={both[0]}`: its numbers are cut into bands; leave out `merge`, or `bands`")
@@ -198,12 +226,12 @@ def open_data(
     for name, rule in rules.items():
         if rule in PARTS:
             log.info("%s is cut into %s: %s", name, rule, ", ".join(band_names(bands[name])))
-    data = Dataset(source, replace(reading, bands=bands).with_threshold(), inferred, model, request)
+    data = Dataset(source, replace(reading, bands=bands).with_threshold(), whole.inferred, model, request)
     if not is_dry():
         source.notes = (*source.notes, *_absent(source, reading))
-    if isinstance(raw, PeopleSource) and not is_dry():
+    if isinstance(whole.raw, PeopleSource) and not is_dry():
         with explaining(data):
-            check_entries(raw.source, of_classes(data.reading) if many else data.reading)
+            check_entries(whole.raw.source, of_classes(data.reading) if many else data.reading)
     return data
 
 
@@ -275,29 +303,25 @@ def said_of_unused(request: DataRequest) -> list[Note]:
     return notes
 
 
-def _guide(
-    request: DataRequest,
-    source: Source,
-    needed: Mapping[str, bool],
-    *,
-    label_needed: bool,
-    listed: bool = True,
-) -> str:
-    """Return what the columns look like, if ``listed``, and commands to go on with, which run on the first rows."""
+def _attempt(needs: Mapping[str, bool], asked: DataRequest) -> None:
+    """Open and count data as a task with these needs does, but for what the task makes of it."""
     from fairfix.data.scan import scan
-    from fairfix.tasks.column_suggestions import guide
     from fairfix.tasks.feature_choice import learned_features
 
-    def attempt(asked: DataRequest) -> None:
-        data = open_data(asked, **needed, guides=False)
-        columns = data.reading.columns
-        if label_needed and columns.label is None:
-            raise ColumnError("no label", "")
-        if isinstance(asked, CompareRequest) and columns.prediction:
-            raise ColumnError("no score", "")
-        if not (columns.score or columns.prediction or columns.probability):
-            learned_features(asked, data)
-        scan(data.source, data.reading, exact=False, losses=False)
+    data = open_data(asked, **needs, guides=False)
+    columns = data.reading.columns
+    if isinstance(asked, CompareRequest) and columns.prediction:
+        raise ColumnError("no score", "")
+    if not (columns.score or columns.prediction or columns.probability):
+        learned_features(asked, data)
+    scan(data.source, data.reading, exact=False, losses=False)
+
+
+def _guide(
+    request: DataRequest, source: Source, attempt: Callable[[DataRequest], object], *, listed: bool = True
+) -> str:
+    """Return what the columns look like, if ``listed``, and commands to go on with, which run on the first rows."""
+    from fairfix.tasks.column_suggestions import guide
 
     talks, log.disabled = log.disabled, True  # nobody has asked for it yet
     try:
@@ -385,7 +409,7 @@ def _with_bands(data: Dataset, column: str) -> str:
     )
     needed = {"score_needed": isinstance(request, AuditRequest), "protected_needed": True}
     source = data.source.source if isinstance(data.source, ScoredSource) else data.source
-    return _guide(cut, source, needed, label_needed=False, listed=False)
+    return _guide(cut, source, partial(_attempt, needed), listed=False)
 
 
 @contextmanager

@@ -14,12 +14,11 @@ from fairfix.data.binned import of_columns
 from fairfix.data.names import attribute_name, key_and_rest, shell_line
 from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.data.scan import check_whole
-from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.report.words import plain
 from fairfix.tasks.command import command_of, settings_for
-from fairfix.tasks.count import check_agreement, check_bands, counts_of, model_of
-from fairfix.tasks.dataset import explaining, open_data, said_of_unused
+from fairfix.tasks.count import check_agreement, check_bands, counted, counts_of
+from fairfix.tasks.dataset import open_data, said_of_unused
 from fairfix.tasks.request import (
     MULTICLASS,
     AuditRequest,
@@ -91,16 +90,17 @@ def run_explore(request: ExploreRequest) -> Explored:
         raise UsageError("`strata`: the page compares groups over all rows; leave it out")
     with withholding(request.suppress_below, request.data):
         given = counts_of(request.data)
-        counted = _counted(request) if given is None else _shown(request := of_counts(request), given)
-        reading, protected = counted.reading, tuple(request.protected) or counted.reading.columns.protected
-        counts = of_columns(counted.counts(), protected)
-        check_whole(counts, reading, counted.name)
+        file = _counted(request) if given is None else _shown(request := of_counts(request), given)
+        reading = file.reading
+        protected = tuple(request.protected) or reading.columns.protected
+        counts = of_columns(file.counts(), protected)
+        check_whole(counts, reading, file.name)
         attributes = attributes_of(protected, counts)
         content = content_of(counts, reading, attributes)
     audit, called, commands = _commands(request, attributes)
     content["attributes"] = [one | own for one, own in zip(content["attributes"], commands, strict=True)]
     content |= {
-        "source": plain(counted.name),
+        "source": plain(file.name),
         "confidence": request.confidence,
         "constraints": CONSTRAINTS,
         "hidden": request.suppress_below,
@@ -131,9 +131,6 @@ def _checked(reading: Reading) -> Reading:
 
 def _counted(request: ExploreRequest) -> CountFile:
     """Return the counts of rows, cut at the thresholds of the page."""
-    from fairfix.auditing.countfile import count
-    from fairfix.auditing.disclosure import count_shown
-
     check_bands(request)
     said_of_unused(request)
     data = open_data(request)
@@ -141,12 +138,7 @@ def _counted(request: ExploreRequest) -> CountFile:
     low, high = SCORE_RANGE.get(reading.score_scale, (0.0, 0.0))
     cuts = [float(f"{low + (high - low) * part:.12g}") for part in CUTS] if high > low else []
     reading = replace(reading, thresholds=(*reading.thresholds[:1], *cuts))
-    about: dict[str, Any] = {"inferred": data.inferred, "model": model_of(data)}
-    with explaining(data), workers_of(None) as workers:
-        source = data.source.read_by(workers)
-        if request.suppress_below:
-            return count_shown(source, reading, request.suppress_below, **about)
-        return count(source, reading, **about)
+    return counted(replace(data, reading=reading), request.suppress_below)
 
 
 def _shown(request: ExploreRequest, counts: CountFile) -> CountFile:

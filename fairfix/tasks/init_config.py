@@ -10,17 +10,22 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.column_summary import MANY, SHOWN, Survey
-from fairfix.data.files import Source, open_source
-from fairfix.data.names import quoted_name, with_values
-from fairfix.data.reading import SCORE_RANGE, Columns, Reading, infer_columns
+from fairfix.data.column_summary import MANY, SHOWN, Survey, survey
+from fairfix.data.encoder import truth
+from fairfix.data.files import Source
+from fairfix.data.names import ValuedColumn, quoted_name, with_values
+from fairfix.data.reading import SCORE_RANGE, Columns, Reading, usual_name
 from fairfix.data.scan import scan
 from fairfix.errors import ColumnError, UsageError
+from fairfix.tasks.column_suggestions import IDENTITY
+from fairfix.tasks.dataset import assigned
+from fairfix.tasks.request import AuditRequest
 
 USUAL = (
     *("race", "ethnicity", "sex", "gender", "age_group", "age_band", "religion", "disability"),
@@ -30,9 +35,6 @@ USUAL = (
 
 FEW = 20
 """Largest number of values that look like groups."""
-
-TRUTHS = frozenset({"0", "1", "0.0", "1.0", "true", "false"})
-INDEX = re.compile(r"(^|_)(id|uuid|key)$")
 
 
 @dataclass(frozen=True)
@@ -45,48 +47,42 @@ class Draft:
     identity: str
     seen: Mapping[str, Survey]
     guessed: bool
+    count: str | None
 
 
 PAIR = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}", re.IGNORECASE)
 """The two escapes that JSON has for a character beyond 16 bits."""
 
 
-def first_configuration(
-    source: Source,
-    data: str,
-    columns: Columns,
-    *,
-    positive_label: tuple[str, ...] = (),
-    label_threshold: str = "",
-    line: str = "fairfix audit",
-    typed: str = "",
-) -> str:
-    """Return the text of a configuration with which an audit of the data runs; ``data`` is how it names the source.
+@dataclass(frozen=True, kw_only=True)
+class InitRequest(AuditRequest):
+    """The parameters of ``init``: the columns of an audit that are known."""
 
-    ``line`` is what is typed to run it, ``typed`` how the source was named. Columns that are not named are inferred.
+
+def first_configuration(
+    request: InitRequest, data: str, line: str = "fairfix audit", *, guides: bool = True
+) -> str:
+    """Return the text of a configuration with which an audit runs that is typed as ``line``.
+
+    ``data`` is how it names the data of the request. Columns that are not named are inferred; an error about them
+    ``guides`` to a command that runs.
 
     Raises
     ------
     UsageError, DataError
         Something that has to be known cannot be inferred, or an audit would not run; names the parameter.
     """
-    try:
-        columns, _ = infer_columns(columns, source.schema, repaired=True)
-    except ColumnError as error:
-        if not typed:
-            raise
-        raise ColumnError(
-            error.text, f"\n{_guide(source, typed, columns, positive_label, label_threshold)}"
-        ) from error
-    source.require(columns.roles)
-    seen, rows = _surveyed(source)
+    attempt = partial(first_configuration, data=data, guides=False) if guides else None
+    whole = assigned(request, protected_needed=False, attempt=attempt)
+    source, columns = whole.source, replace(whole.columns, count=None)
+    seen = survey(source, source.usable, dict.fromkeys(source.doubtful, pa.string()))
     usual, others = _candidates(source, columns, seen)
     chosen = columns.protected or usual or others[:1]
     if not chosen:
         raise UsageError(
             f"no column of {source.name} looks like a group (2 to {FEW} values); name one with `protected=COLUMN`"
         )
-    reading = _reading(replace(columns, protected=chosen), seen, positive_label, label_threshold)
+    reading = _reading(replace(columns, protected=chosen), seen, whole.valued.get("label"))
     counts = scan(source, reading, exact=False, losses=False).counts
     for i, name in enumerate(chosen):
         levels = {cell[i] for cell in counts.cells}
@@ -94,54 +90,12 @@ def first_configuration(
             raise ColumnError(
                 f"column {name!r} has only the group {min(levels)!r}; an audit compares at least two"
             )
-    ids = [name for name in source.columns if INDEX.search(name.lower()) and name not in columns.roles]
-    draft = Draft(reading, usual, others, [*ids, "COLUMN"][0], seen, not columns.protected and not usual)
-    many = f"{rows:,} people" if columns.count else f"{rows:,} rows"
+    ids = [name for name in source.columns if IDENTITY.search(name.lower()) and name not in columns.roles]
+    guessed = not columns.protected and not usual
+    draft = Draft(reading, usual, others, [*ids, "COLUMN"][0], seen, guessed, request.count)
+    rows = max((one.rows for one in seen.values()), default=0)
+    many = f"{rows:,} people" if request.count else f"{rows:,} rows"
     return _text(draft, f"{_plain(source.name)} ({many})", data, line)
-
-
-def _guide(source: Source, typed: str, columns: Columns, positive: tuple[str, ...], threshold: str) -> str:
-    """Return what columns may be, and the command with the guesses if it runs on the first rows."""
-    from fairfix.tasks.column_suggestions import decided_by, guessed, listing, runs
-    from fairfix.tasks.command import to_copy
-
-    parts: dict[str, Any] = {
-        name: getattr(columns, name) for name in ("protected", "label", "score", "prediction")
-    }
-    given = {
-        part: [names] if isinstance(names, str) else list(names) for part, names in parts.items() if names
-    }
-    taken = {name for names in given.values() for name in names}
-    free = [name for name in source.columns if name not in taken]
-    roles = {**guessed(source, free, made=bool(columns.score or columns.prediction)), **given}
-    own: dict[str, Any] = {} if "score" in given else decided_by(source, roles["score"])
-    filled = replace(columns, **own)
-    settings: dict[str, Any] = {
-        part: names if part == "protected" else names[0] for part, names in given.items()
-    }
-    settings |= own
-    if positive:
-        settings["label"] = with_values(given["label"][0], positive)
-    elif threshold:
-        settings["label"] += threshold
-
-    def attempt(rows: pa.Table) -> None:
-        first_configuration(open_source(rows), "", filled, positive_label=positive, label_threshold=threshold)
-
-    command = to_copy("init", typed, settings) if runs(source, attempt) else ""
-    return listing(source, given, roles, [command] if command else [])
-
-
-def _surveyed(source: Source) -> tuple[dict[str, Survey], int]:
-    """Return what is seen of each column, and the number of rows."""
-    seen = {name: Survey() for name in source.usable}
-    rows = 0
-    for part in source.parts(list(seen), dict.fromkeys(source.doubtful, pa.string())):
-        for batch in part.batches():
-            rows += batch.num_rows
-            for name in seen:
-                seen[name].add(batch.column(batch.schema.get_field_index(name)))
-    return seen, rows
 
 
 def _candidates(
@@ -154,22 +108,21 @@ def _candidates(
         if column.name in taken or counts is None or not 2 <= len(counts) <= FEW:
             continue
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if re.sub(r"[\s-]+", "_", column.name.strip().lower()) in USUAL:
+        if usual_name(column.name) in USUAL:
             usual.append(column.name)
         elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_boolean(kind):
             others.append(column.name)
     return tuple(usual), tuple(others)
 
 
-def _reading(
-    columns: Columns, seen: Mapping[str, Survey], positive_label: tuple[str, ...], label_threshold: str
-) -> Reading:
+def _reading(columns: Columns, seen: Mapping[str, Survey], asked: ValuedColumn | None) -> Reading:
     """Return how the data has to be read for an audit to run."""
     label = seen[columns.label] if columns.label else None
     task: Any = "classification"
     few = None if label is None else label.counts
-    binary = few is not None and {text.strip().lower() for text in few} <= TRUTHS
-    if label is not None and not (positive_label or label_threshold or binary):
+    positive, threshold = (asked.positive, asked.threshold) if asked else ((), "")
+    binary = few is not None and all(truth(text) is not None for text in few)
+    if label is not None and not (positive or threshold or binary):
         if not np.isfinite(label.low):
             shown = ", ".join(map(repr, sorted(few)[:SHOWN])) if few else "many values"
             raise UsageError(
@@ -188,8 +141,8 @@ def _reading(
         columns,
         task=task,
         score_scale=scale,
-        positive_label=positive_label,
-        label_threshold=label_threshold,
+        positive_label=positive,
+        label_threshold=threshold,
         missing_rows="drop" if gaps else "error",
         missing_of=dict.fromkeys(groups, "group"),
     )
@@ -246,8 +199,8 @@ def _of_groups(draft: Draft) -> Iterator[str]:
             yield f"# {title}:"
             yield from (f"#   {_plain(name)}: {_content(draft.seen[name])}" for name in names)
     yield f"protected = [{', '.join(_toml(quoted_name(name)) for name in chosen)}]"
-    if count := draft.reading.columns.count:
-        yield f"\n# The number of people in a row.\ncount = {_toml(count)}"
+    if draft.count:
+        yield f"\n# The number of people in a row.\ncount = {_toml(draft.count)}"
 
 
 def _of_label(draft: Draft) -> Iterator[str]:
@@ -258,8 +211,7 @@ def _of_label(draft: Draft) -> Iterator[str]:
         yield '# label = "COLUMN"   # the observed outcome, 0/1'
         return
     yield f"# The observed outcome: {_content(draft.seen[label])}."
-    positive = reading.positive_label
-    yield f"label = {_toml(with_values(label, positive) if positive else label + reading.label_threshold)}"
+    yield f"label = {_toml(str(ValuedColumn(label, reading.positive_label, reading.label_threshold)))}"
     if reading.task == "regression":
         yield 'task = "regression"   # the label is a number, not 0/1'
 

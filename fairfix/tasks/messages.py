@@ -19,7 +19,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.auditing.results import AuditReport, Value
 from fairfix.data.files import Source
-from fairfix.data.merging import MISSING, look_alikes, marks_in, written_merge
+from fairfix.data.merging import MISSING, look_alikes, marks_in
 from fairfix.data.names import quoted_name, threshold_sign, with_values
 from fairfix.data.reading import Reading
 from fairfix.models.scored_source import MODEL_SCORE
@@ -169,21 +169,21 @@ def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Itera
             yield Caution(f"no row of {column!r} has a name that `merge` maps to {name!r}", "merged_nothing")
         for names in look_alikes(own, stated):
             first = max(names, key=lambda name: own[name])
-            merge = written_merge(column, (first, *(name for name in names if name != first)))
+            merge = with_values(column, (first, *(name for name in names if name != first)))
             yield Caution(
                 f"{len(names)} groups of {column!r} differ only in case or blanks: {_with_rows(names, own)}. They are "
                 f"separate groups here. To make them one, add `merge={merge}`; to keep them apart, name each alone, as "
-                f"in `merge={written_merge(column, names[:1])}`",
+                f"in `merge={with_values(column, names[:1])}`",
                 "alike_groups",
             )
         if marks := marks_in(own, stated):
-            merge = written_merge(column, (MISSING, *marks))
+            merge = with_values(column, (MISSING, *marks))
             many = len(marks) > 1
             yield Caution(
                 f"{_with_rows(marks, own)} of {column!r} look{'' if many else 's'} like missing values, but "
                 f"{'are groups' if many else 'is a group'} here. To make them missing, add `merge={merge}` and "
                 f"`missing={quoted_name(column, '=')}=drop`; to keep one as a group, name it alone: "
-                f"`merge={written_merge(column, marks[:1])}`",
+                f"`merge={with_values(column, marks[:1])}`",
                 "missing_marks",
             )
 

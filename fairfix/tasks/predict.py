@@ -30,15 +30,11 @@ from fairfix.tasks.result import Result, load_result
 
 @dataclass(frozen=True)
 class Predictions:
-    """Rows with their predictions, made a batch at a time.
-
-    ``rows`` is their number, where it is known; ``close`` lets go of what they are made of.
-    """
+    """Rows with their predictions, made a batch at a time; ``rows`` is their number, where it is known."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     rows: int | None
-    close: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ def _of_source(
         ):
             say(note)
 
-    return Predictions(repaired.output_schema(source), batches(), source.rows, source.close)
+    return Predictions(repaired.output_schema(source), batches(), source.rows)
 
 
 def repaired_of(artifact: Any) -> Repaired:

@@ -26,8 +26,8 @@ from fairfix.auditing.result_structs import (
     rows_struct,
 )
 from fairfix.auditing.results import CheckResult, Value
-from fairfix.data.names import did_you_mean, quoted_name
-from fairfix.data.numeric_groups import Edges, parse_bands, written
+from fairfix.data.names import did_you_mean
+from fairfix.data.numeric_groups import Edges, parse_bands
 from fairfix.data.row_filter import parse_condition
 from fairfix.data.scan import count_table, read_table
 from fairfix.data.slice_levels import HALF, conjunction, levels_of
@@ -132,15 +132,10 @@ def without_slices(request: AuditRequest) -> SliceRequest:
     checks = tuple(_check(text) for text in own)
     rules = parse_bands(request.bands)
     grouped = {*request.protected, *request.strata}
-    kept = {name: rule for name, rule in rules.items() if name in grouped}
-    texts = tuple(
-        f"{quoted_name(name, '=')}={rule if isinstance(rule, str) else ','.join(map(written, rule)) or 'values'}"
-        for name, rule in kept.items()
-    )
     rest = replace(
         request,
         check=tuple(text for text in map(str, request.check) if text not in own),
-        bands=texts,
+        bands=tuple(text for text in request.bands if grouped.issuperset(parse_bands([text]))),
         id=request.id if request.validation or request.similar or request.baseline is not None else None,
     )
     return SliceRequest(request, rest, checks, rules)

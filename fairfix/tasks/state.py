@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from fairfix.auditing.batches import Batch
-from fairfix.auditing.countfile import CountFile, Piece, count, packed, require_alike
+from fairfix.auditing.countfile import CountFile, Piece, packed, require_alike
 from fairfix.data.atomic_write import check_writable
 from fairfix.data.container import COUNTS, fingerprint, write_over
 from fairfix.data.files import Source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.row_hash import hashes_of
 from fairfix.data.urls import is_dry, scheme_of, shown_url
-from fairfix.data.workers import workers_of
 from fairfix.errors import DataError, UsageError
 from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
 from fairfix.models.scored_source import ScoredSource
-from fairfix.tasks.count import model_of
+from fairfix.tasks.count import counted
 from fairfix.tasks.dataset import explaining, log, open_data
 from fairfix.tasks.request import OF_ROWS, AuditRequest
 
@@ -118,14 +117,12 @@ def _path_of(state: Any) -> Path:
 def _counted(request: AuditRequest) -> tuple[CountFile, str]:
     """Return the counts of rows, and the hash of these."""
     data = open_data(replace(request, id=None))
-    about: dict[str, Any] = {"inferred": data.inferred, "model": model_of(data)}
-    with explaining(data), workers_of(request.cluster, request.threads) as workers:
-        counted = count(data.source.read_by(workers), data.reading, **about)
+    counts = counted(data, cluster=request.cluster, threads=request.threads)
     source = data.source.source if isinstance(data.source, ScoredSource) else data.source
     if request.id is not None:
         source.require([request.id])
     with explaining(data):
-        return counted, fingerprint_of(source, request.id)
+        return counts, fingerprint_of(source, request.id)
 
 
 def fingerprint_of(source: Source, id_: str | None = None) -> str:

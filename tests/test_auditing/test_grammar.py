@@ -16,7 +16,7 @@ from fairfix.auditing.comparisons import Comparison, written
 from fairfix.auditing.grammar import read, turned
 from fairfix.cli import run
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_values, joined_names, key_and_rest, quoted_name, split_names
+from fairfix.data.names import ValuedColumn, joined_names, key_and_rest, quoted_name, split_names
 from fairfix.data.numeric_groups import parse_bands
 from fairfix.errors import UsageError
 from hypothesis import given, settings
@@ -54,7 +54,8 @@ def test_keys_and_lists_read_what_is_quoted_in_them(name: str, others: list[str]
     ((column, merged),) = parse_merge([f"{key}={joined_names(others)}"]).items()
     assert (column, [*merged]) == (name, others)
     quoted = '"' + name.replace('"', '""') + '"'
-    assert column_and_values(f"{quoted}={joined_names(others)}", (name,), "label") == (name, tuple(others))
+    valued = ValuedColumn.parse(f"{quoted}={joined_names(others)}", (name,), "label")
+    assert valued == (name, tuple(others), "")
 
 
 @settings(max_examples=15, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shlex
 from itertools import pairwise
@@ -99,7 +98,6 @@ def copied(err: str) -> list[str]:
 def test_a_command_to_copy_runs(world: tuple[dict[str, list[Any]], str, list[str]], call: Call) -> None:
     """In a shell, as it is printed, whatever columns and files are called; it is on the same data."""
     columns, file, first = world
-    gc.collect()  # an error may hold the connection to a database, whose file is made anew
     for left in Path().iterdir():
         left.unlink()
     data = named(file, columns)

@@ -25,6 +25,7 @@ from fairfix.data.row_filter import (
     filtered,
     parse_condition,
 )
+from fairfix.data.urls import closing_connections
 from fairfix.errors import DataError, FairfixError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,7 +160,7 @@ def test_a_condition_keeps_the_rows_that_pandas_keeps(kind: str, rows: list[Any]
     text, mask = condition
     frame = frame_of(rows)
     wanted = frame[mask(frame)]["row"].tolist()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, closing_connections():
         source = sources_of(frame, Path(folder), kind)
         try:
             chosen = filtered(source, parse_condition(text))
@@ -173,7 +174,6 @@ def test_a_condition_keeps_the_rows_that_pandas_keeps(kind: str, rows: list[Any]
         assert sorted(kept(chosen)) == wanted
         assert chosen.left_out == len(frame) - len(wanted)
         assert chosen.rows == len(wanted)
-        source.close()
 
 
 def trees() -> st.SearchStrategy[Condition]:
@@ -279,7 +279,8 @@ CONDITION = "year==2024 and product=='car'"
 def test_an_audit_is_that_of_rows_filtered_before(kind: str, frame: pd.DataFrame, tmp_path: Path) -> None:
     """All numbers are the same; the rows left out are accounted for by their reason."""
     before = frame[(frame["year"] == 2024) & (frame["product"] == "car")]
-    sources_of(frame, tmp_path, kind).close()
+    with closing_connections():
+        sources_of(frame, tmp_path, kind)
     data = {"frame": frame, "duckdb": f"duckdb:///{tmp_path / 'd.duckdb'}#d"}.get(
         kind, str(tmp_path / f"d.{kind}")
     )

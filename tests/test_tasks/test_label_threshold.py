@@ -14,7 +14,7 @@ import fairfix
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix.data.names import column_and_threshold, column_and_values, of_column
+from fairfix.data.names import ValuedColumn
 from fairfix.errors import FairfixError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,9 +154,9 @@ def test_a_threshold_is_kept_when_another_column_is_proposed() -> None:
 def test_the_grammar_of_thresholds(sign: str, number: float, blank: str) -> None:
     text = f"x{blank}{sign}{blank}{number}"
 
-    assert column_and_threshold(text, ["x", "y"]) == ("x", f"{sign}{number}")
-    assert column_and_values(text, ["x", "y"], "label") == ("x", ())
-    assert of_column(text, ["x", "y"], "y", "label") == f"y{sign}{number}"
-    assert column_and_threshold(text, [text]) is None  # a column with that very name
-    assert column_and_threshold(f"x={sign}{number}", ["x"]) is None  # a value that looks like one
-    assert column_and_threshold(f"x{sign}{number}K", ["x"]) is None
+    read = ValuedColumn.parse(text, ["x", "y"], "label")
+    assert read == ("x", (), f"{sign}{number}")
+    assert str(read) == f"x{sign}{number}"
+    assert not ValuedColumn.parse(text, [text], "label").threshold  # a column with that very name
+    for other in (f"x={sign}{number}", f"x{sign}{number}K"):  # values that look like one
+        assert not ValuedColumn.parse(other, ["x"], "label").threshold
