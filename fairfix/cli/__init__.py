@@ -167,9 +167,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as stop:
         return int(stop.exit_code)
     except click.UsageError as error:
-        from fairfix.cli.proposals import gone, instead_of
+        from fairfix.cli.proposals import instead_of
 
-        message = gone(error) or error.format_message()
+        message = error.format_message()
         lines = [f"\n  {one}" for one in instead_of(line, cli)]
         hint = f"Try '{error.ctx.command_path} --help' for help." if error.ctx and not lines else ""
         return ended(ExitStatus.DID_NOT_RUN, "usage", message + "".join(lines), hint)

@@ -23,28 +23,12 @@ OF_TABLES = ("--table", "--table-name", "--sheet", "--sheet-name")
 UNNEEDED = ("--metrics", "--metric", "--one-pass")
 """Options of other tools without a meaning here: a report has all metrics."""
 
-GONE = {
-    "--no-config": ("--config", "none"),
-    "--show-settings": ("--dry-run", None),
-    "--debug": ("FAIRFIX_DEBUG=1", None),
-}
-"""Options of earlier versions -> what says the same now."""
-
 MODELS = (".pkl", ".pickle", ".joblib", ".skops", ".onnx", ".ubj", ".cbm")
 MOST = 3
 """Lines that an answer proposes at most."""
 
 ALIKE = 0.8
 """Likeness of an option that is taken for a slip."""
-
-
-def gone(error: click.UsageError) -> str:
-    """Return what to use in place of an option of earlier versions that a line has; empty for any other error."""
-    name = error.option_name if isinstance(error, click.NoSuchOption) else ""
-    if name not in GONE:
-        return ""
-    where = "" if GONE[name][0].startswith("--") else " in the environment"
-    return f"no option {name}: use {' '.join(filter(None, GONE[name]))}{where}"
 
 
 class _Line:
@@ -93,8 +77,6 @@ def instead_of(arguments: Sequence[str], group: click.Group) -> list[str]:
     names = group.list_commands(context)
     if not words:
         return []
-    if words[0] == "audit" and "--counts-out" in words:
-        words = ["count", *("-o" if one == "--counts-out" else one for one in words[1:])]
     if words[0] not in names:
         words = _with_command(words, names)
     command = group.get_command(context, words[0]) if words else None
@@ -105,7 +87,7 @@ def instead_of(arguments: Sequence[str], group: click.Group) -> list[str]:
         name for one in params if getattr(one, "is_flag", False) for name in (*one.opts, *one.secondary_opts)
     )
     offered = {name for one in params for name in (*one.opts, *one.secondary_opts) if name.startswith("-")}
-    line = _Line(words[1:], flags | {"-h", "--help", "--sum", *GONE})
+    line = _Line(words[1:], flags | {"-h", "--help"})
     if not (_rename(line, offered | {"-h", "--help"}) and _place(line, offered)):
         return []
     if words[0] == "repair" and "--method" not in {name for name, _ in line.options}:
@@ -139,11 +121,7 @@ def _rename(line: _Line, offered: set[str]) -> bool:
         plain = name.lower().replace("_", "-")
         own = our_names.get(plain, "")
         option = "--" + own.partition("=")[0].replace("_", "-")
-        if plain in GONE:
-            if GONE[plain][0] not in offered:
-                return False
-            line.options.append(GONE[plain])
-        elif value and plain in OF_OUTPUTS and "--out" in offered and (format_ := format_of(value)):
+        if value and plain in OF_OUTPUTS and "--out" in offered and (format_ := format_of(value)):
             line.options.append(("--out", f"{format_}={value}"))
         elif name in offered:
             line.options.append((name, value))
@@ -156,8 +134,6 @@ def _rename(line: _Line, offered: set[str]) -> bool:
             line.options.append(("--out", f"{plain[2:]}={file}"))
         elif plain in UNNEEDED:
             continue
-        elif plain in ("--fail-on", "--require") and value is not None and "--check" in offered:
-            line.options.append(("--check", value if plain == "--require" else _opposite(value)))
         elif (form := own.partition("=")[2]) and not form.startswith("COLUMN"):
             if option not in offered or (value is None and "NUMBER" in form):
                 return False
@@ -192,12 +168,6 @@ def _output(option: str, value: str | None) -> str:
 
     named = usual_name(value or "")
     return "--score" if option == "--prediction" and named in SCORES and named not in DECISIONS else option
-
-
-def _opposite(text: str) -> str:
-    """Return the condition that holds where another one does not, such as ``ks<=0.1`` for ``ks>0.1``."""
-    signs = {">=": "<", "<=": ">", ">": "<=", "<": ">="}
-    return re.sub(">=|<=|>|<", lambda match: signs[match[0]], text, count=1)
 
 
 def _place(line: _Line, offered: set[str]) -> bool:

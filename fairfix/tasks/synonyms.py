@@ -49,7 +49,7 @@ PARAMETERS: Mapping[str, str] = {
     "label=COLUMN=VALUE": "positive_label pos_label favorable_label favorable_classes",
     "prediction=COLUMN=VALUE": "positive_prediction",
     "reference": ("ref_groups_dict privileged_groups reference_group privileged baseline_group"),
-    "check": "limits limit fail_on require checks",
+    "check": "limits limit require checks",
     "method": "mitigator algorithm technique approach",
     "constraint": "constraints criterion fairness_constraint",
     "constraint=dp.ratio>=NUMBER": "ratio_bound min_ratio",

@@ -133,26 +133,6 @@ def test_status_70_for_a_bug(call: Call, data: str, monkeypatch: pytest.MonkeyPa
     assert "Traceback" in call(AUDIT)[2]
 
 
-@pytest.mark.parametrize(
-    ("option", "answer"),
-    [
-        ("--no-config", "use --config none"),
-        ("--show-settings", "use --dry-run"),
-        ("--debug", "use FAIRFIX_DEBUG=1 in the environment"),
-    ],
-)
-def test_an_option_of_earlier_versions_is_told_what_says_the_same(
-    call: Call, data: str, option: str, answer: str
-) -> None:
-    """With the line to type, where it is one."""
-    status, _, err = call("audit", option, data, "--protected", "race")
-
-    assert status == 2
-    assert f"no option {option}: {answer} [usage]" in err
-    line = f"fairfix audit {data} {answer.removeprefix('use ')} --protected race"
-    assert (f"\n  {line}\n" in err) == (option != "--debug")
-
-
 REPAIR = "repair data.parquet --protected race --method ramp"
 AUDIT = "audit data.parquet --protected race"
 BAD_CALLS = {

@@ -77,8 +77,6 @@ def test_the_tables_have_no_word_twice() -> None:
          "audit x.csv --protected race --label class=good --score score"),
         ("repair x.csv --method ramp --protected race --label class=good --min-ratio 0.8",
          "repair x.csv --method ramp --protected race --label class=good --constraint 'dp.ratio>=0.8'"),
-        ("audit x.csv --protected race --label class=good --fail-on 'dp.difference>0.9'",
-         "audit x.csv --protected race --label class=good --check 'dp.difference<=0.9'"),
         ("audit x.csv --protected race --label class=good --metrics tpr,fpr",
          "audit x.csv --protected race --label class=good"),
         ("fix x.csv --protected race --label class=good",
