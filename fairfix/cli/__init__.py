@@ -243,13 +243,12 @@ class _Stop:
             os.set_blocking(wake, False)
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
             with suppress(RuntimeError):  # no memory for a thread, of which the run says more
-                threading.Thread(target=self._watch, daemon=True).start()
+                threading.Thread(target=self._watch, args=(self._woken,), daemon=True).start()
             self._die_while_loading()
 
-    def _watch(self) -> None:
+    def _watch(self, woken: int) -> None:
         """End the process where a signal came and no line of Python ran since: a library does not come back."""
-        assert self._woken is not None
-        while byte := os.read(self._woken, 1):
+        while byte := os.read(woken, 1):
             number, until = byte[0], time.monotonic() + DEAF
             while self.error is None and (who := signal.getsignal(number)) not in (
                 signal.SIG_DFL,

@@ -211,8 +211,8 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> Any:
     fairfix help audit --help-all
     fairfix help four-fifths rule
     """
-    group = ctx.find_root().command
-    assert isinstance(group, click.Group)
+    from fairfix.cli import cli as group
+
     own = [ours(COMMANDS).get(word, word) for word in words[:1]]
     is_of_command = not own or own[0] in group.list_commands(ctx)
     line = [*own, *words[1:], "--help"] if is_of_command else ["explain", *words]

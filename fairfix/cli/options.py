@@ -197,31 +197,19 @@ def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
     return stacked(*made)
 
 
-class Number(click.types.FloatParamType):
-    """A number, as the parameter of the request reads it."""
+class Number(click.FloatRange):
+    """A number, as the parameter of the request reads it; the help shows its range, if it has a least number."""
 
     def __init__(self, domain: Domain) -> None:
+        super().__init__(domain.at_least, domain.below, max_open=domain.below is not None)
         self.domain = domain
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number; a :class:`~fairfix.errors.UsageError` where it is none, or out of range."""
         return self.domain.one_of(str(param.name) if param else "", value)
 
-
-class NumberInRange(Number, click.FloatRange):
-    """One whose range stands in the help."""
-
-    def __init__(self, domain: Domain) -> None:
-        click.FloatRange.__init__(self, domain.at_least, domain.below, max_open=domain.below is not None)
-        Number.__init__(self, domain)
-
-
-class WholeInRange(Number, click.IntRange):  # type: ignore[misc]  # of floats and of whole numbers, for the help alone
-    """A whole one."""
-
-    def __init__(self, domain: Domain) -> None:
-        click.IntRange.__init__(self, None if domain.at_least is None else int(domain.at_least))
-        Number.__init__(self, domain)
+    def _describe_range(self) -> str:
+        return "" if self.min is None else super()._describe_range()
 
 
 class Conditions(click.types.StringParamType):
@@ -251,11 +239,7 @@ def _type(domain: Domain) -> Any:
         if domain.many:
             return Specification()
         return click.Path() if domain.metavar != "FRACTION|DATA" else FractionOrPath()
-    if domain.kind not in (int, float) or domain.many:
-        return None
-    if domain.kind is int:
-        return WholeInRange(domain)
-    return Number(domain) if domain.at_least is None else NumberInRange(domain)
+    return Number(domain) if domain.kind in (int, float) and not domain.many else None
 
 
 def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:

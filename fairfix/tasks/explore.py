@@ -85,7 +85,8 @@ def run_explore(request: ExploreRequest) -> Explored:
     from fairfix.interactive.page import attributes_of, content_of, page
 
     if request.task != "classification":
-        raise UsageError(f"`task={request.task}`: the page needs scores of two classes" + _two(request.task))
+        more = "; name the positive class with `label=COLUMN=VALUE`" if request.task == MULTICLASS else ""
+        raise UsageError(f"`task={request.task}`: the page needs scores of two classes{more}")
     if request.strata:
         raise UsageError("`strata`: the page compares groups over all rows; leave it out")
     with withholding(request.suppress_below, request.data):
@@ -109,10 +110,6 @@ def run_explore(request: ExploreRequest) -> Explored:
         "call": called,
     }
     return Explored(page(content))
-
-
-def _two(task: str) -> str:
-    return "; name the positive class with `label=COLUMN=VALUE`" if task == MULTICLASS else ""
 
 
 def _checked(reading: Reading) -> Reading:
