@@ -56,7 +56,7 @@ class RequestedReports:
         self.command = next((one for one in arguments if not one.startswith("-")), "")
         self.line = shlex.join(["fairfix", *map(shown_argument, arguments)]) if arguments else ""
         self.configured: Mapping[str, Any] | None = None
-        """What the configuration says, once it is read."""
+        """Settings of the configuration, once it is read."""
         self._arguments = list(arguments)
         self._checked: tuple[str, list[tuple[str, str]]] | None = None
 

@@ -19,14 +19,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.choices import ROLES, SEVERAL
 from fairfix.data.files import DerivedSource, Part, Source, open_source
 from fairfix.data.frames import convertible
 from fairfix.data.urls import is_database
 from fairfix.errors import DataError, UsageError
-
-ONE = ("label", "score", "prediction", "probability", "weight", "count", "id")
-SEVERAL = ("protected", "strata")
-"""Parameters that take the values of one column, or of several, in place of names."""
 
 
 class BesideSource(DerivedSource):
@@ -99,7 +96,7 @@ def with_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
     data, out = given.get("data"), dict(given)
     arrays = {
         role: columns
-        for role in (*SEVERAL, *ONE)
+        for role in ROLES
         if (columns := _arrays(role, given.get(role), _names_of(data))) is not None
     }
     if not arrays:
@@ -164,7 +161,7 @@ def _arrays(role: str, value: Any, columns: frozenset[str]) -> list[tuple[str, A
     if hasattr(value, "columns") and _is_array(value):
         names = getattr(value, "column_names", value.columns)  # of Arrow, whose columns are arrays
         many = [(one if isinstance(one, str) else "", value[one]) for one in names]
-        if role in ONE and len(many) != 1:
+        if role not in SEVERAL and len(many) != 1:
             raise UsageError(f"`{role}` takes one column, and this {type(value).__name__} has {len(many)}")
         return many
     if _is_array(value):
@@ -177,7 +174,7 @@ def _arrays(role: str, value: Any, columns: frozenset[str]) -> list[tuple[str, A
         return [(name if isinstance(name, str) else "", value)]
     if not isinstance(value, (list, tuple)) or not value:
         return None
-    if role in ONE:
+    if role not in SEVERAL:
         return [("", value)]
     if all(isinstance(one, str) for one in value):
         return None

@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+SEVERAL = ("protected", "strata")
+ROLES = (*SEVERAL, "label", "score", "prediction", "probability", "weight", "count", "id")
+"""Roles that a user gives to columns, those of several columns first; a column has one role."""
+
+VALUED = ("label", "prediction")
+"""Roles of columns whose positive values may be named."""
+
 Task = Literal["classification", "regression"]
 Asked = Literal[Task, "multiclass"]
 ScoreScale = Literal["probability", "percent", "margin", "logit", "raw"]

@@ -303,10 +303,6 @@ class DerivedSource(Source):
         for name in ("name", "remark", "workers", "text", "schema", "doubtful", "unreadable", "examples"):
             setattr(self, name, getattr(source, name))
 
-    def close(self) -> None:
-        """Let go of what the source holds open."""
-        self.source.close()
-
 
 class PlainSource(DerivedSource):
     """Another source whose columns have the types of :func:`fairfix.data.arrow_normalize.plain_type`."""

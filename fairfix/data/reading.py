@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
+from fairfix.data.choices import ROLES, MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
 from fairfix.data.merging import Merges
 from fairfix.data.names import threshold_sign
@@ -75,10 +75,6 @@ OWN = {
     ("prediction", "randomized"): {"score": "prediction"},
 }
 """Columns that ``fairfix predict`` adds side by side -> part -> the one that plays it."""
-
-
-ROLES = ("strata", "protected", "label", "score", "prediction", "probability", "weight", "count", "id")
-"""Roles that a user gives to columns; a column has one role."""
 
 
 @dataclass(frozen=True)

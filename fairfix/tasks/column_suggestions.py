@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from fairfix.auditing.grammar import of_numbers
+from fairfix.data.choices import VALUED
 from fairfix.data.column_summary import survey
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
@@ -74,7 +75,6 @@ SHOWN, SHOWN_LINES = 40, 6
 TRIED = 1000
 """Rows that a command is tried on."""
 
-VALUED = ("label", "prediction")
 ROLES = ("protected", "label", "score", "prediction", "probability", "weight", "strata", "id")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairfix.auditing.suppression import withholding
+from fairfix.data.choices import VALUED
 from fairfix.data.container import NAME, kind_of
 from fairfix.data.counts import SavedCounts
 from fairfix.data.hash_split import Share
@@ -36,7 +37,6 @@ from fairfix.stats.geometric_noise import budget_of
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,
-    VALUED,
     Dataset,
     explaining,
     file_name,

@@ -15,7 +15,7 @@ from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
-from fairfix.data.choices import MissingGroup, MissingRows
+from fairfix.data.choices import VALUED, MissingGroup, MissingRows
 from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
@@ -54,9 +54,6 @@ log = logging.getLogger("fairfix")
 
 COLUMNS = ("protected", "label", "score", "prediction", "weight", "count", "strata")
 """Parameters that name the columns of all data."""
-
-VALUED = ("label", "prediction")
-"""Parameters that name a column and perhaps its positive values."""
 
 READ_AS = ("task", "score_scale")
 """Parameters that say how the columns are read, by the names that a reading has for them."""

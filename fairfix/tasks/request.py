@@ -21,6 +21,8 @@ from typing import Any, ClassVar, TypeVar, get_args
 
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import (
+    ROLES,
+    SEVERAL,
     Asked,
     Database,
     Duplicates,
@@ -881,13 +883,9 @@ def _call(name: str, given: Mapping[str, Any]) -> str:
     )
 
 
-ROLES = ("protected", "strata", "label", "score", "prediction", "probability", "weight", "count", "id")
-"""Parameters that take values for the rows in place of the name of a column."""
-
-
 def _holds_values(role: str, value: Any) -> bool:
     """Tell whether a parameter holds anything but the name of a column, or a list of names where it takes several."""
-    several = role in ("protected", "strata") and isinstance(value, (list, tuple))
+    several = role in SEVERAL and isinstance(value, (list, tuple))
     return not (
         value is None or isinstance(value, str) or (several and all(isinstance(one, str) for one in value))
     )
