@@ -269,8 +269,13 @@ def _command(
     asked: dict[str, Any] = {one.name: settings.get(one.name) for one in fields(request) if one.name in ROLES}
     asked |= {name: settings[name] for name in {*OF_COLUMNS} & {*settings}}
     asked |= {role: settings.get(role, ()) for role in ("protected", "strata")}
-    runs_here = runs(source, lambda rows: attempt(replace(request, **asked, **UNREAD, data=rows)))
-    return _line(request, settings) if runs_here else ""
+    if (rows := first_rows(source)) is None:
+        return ""
+    try:
+        attempt(replace(request, **asked, **UNREAD, data=rows))
+    except FairfixError:
+        return ""
+    return _line(request, settings)
 
 
 def _line(request: DataRequest, settings: Mapping[str, Any]) -> str:
@@ -279,19 +284,8 @@ def _line(request: DataRequest, settings: Mapping[str, Any]) -> str:
     return to_copy(task, request.data, settings)
 
 
-UNREAD: dict[str, Any] = dict.fromkeys(("sql", *WRITTEN))
-"""Parameters that say how files are read, which first rows in memory are not."""
-
-
-def runs(source: Source, attempt: Callable[[pa.Table], object]) -> bool:
-    """Tell whether an attempt with the first rows of a source raises no error; never in a dry run."""
-    rows = first_rows(source)
-    try:
-        if rows is not None:
-            attempt(rows)
-    except FairfixError:
-        return False
-    return rows is not None
+UNREAD: dict[str, Any] = dict.fromkeys(("sql", "count", *WRITTEN))
+"""Parameters that say how files are read and repeated, which first rows in memory are already."""
 
 
 def first_rows(source: Source) -> pa.Table | None:
