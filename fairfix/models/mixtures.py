@@ -250,7 +250,7 @@ class BlindRule(OfScorers):
             np.concatenate([part for pair in np.split(mu, cuts, axis=1) for part in pair])
             for mu in held["mu"]
         ]
-        rule = EqualRates(cells, held["prior"], cells, math.nan, math.nan, True)
+        rule = EqualRates(cells, held["prior"], cells)
         mixture = BlindMixture(
             rule, np.array(prices).reshape(shares.size, 2 * sum(sizes)), shares, held["always"]
         )

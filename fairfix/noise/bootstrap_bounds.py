@@ -25,8 +25,8 @@ import numpy as np
 
 from fairfix.noise.added_rows import LOWER, UPPER, with_row
 from fairfix.noise.bounds import Pair, table_bounds
-from fairfix.noise.epsilon import End, cell_parts, sensitivity_ends, sides_of
-from fairfix.noise.rates import CELLS_OF_LABEL, RATIOS, Floats, Ratio
+from fairfix.noise.epsilon import End, cell_parts, sensitivity_ends
+from fairfix.noise.rates import Floats, Ratio
 from fairfix.noise.uncertainty_set import influence, joint_masses, noise_of
 
 NEAR = 1
@@ -53,57 +53,42 @@ class Draws:
         self.by_label = tables.ndim == 4
         self.solved, self.refuted = 0, 0
         """Programs of draws that :meth:`ends` solved, and those without a solution."""
-        parts, which = cell_parts(*data)
+        parts, self.which = cell_parts(*data)
         drawn = np.moveaxis(tables, 1, 0) if self.by_label else tables[None]
+        self.space = joint_masses(parts, eps) if eps < 1 else None
         rest = np.moveaxis(imagined, 1, 0) if self.by_label else imagined[None]
-        self.parts = []
-        for own, (mass, table), C, row in zip(which, parts, drawn, rest, strict=True):
-            more = masses[..., own] - mass, C - table, noise_of(C) - noise_of(table), row
-            self.parts.append((own, joint_masses([(mass, table)], eps) if eps < 1 else None, more))
+        self.more = [
+            (masses[..., own] - mass, C - table, noise_of(C) - noise_of(table), row)
+            for own, (mass, table), C, row in zip(self.which, parts, drawn, rest, strict=True)
+        ]
 
     def ends(self, ratios: Mapping[str, Ratio], level: float) -> dict[str, Pair]:
         """Return both ends of each rate in every draw, shape (R, J), with the quantile at a level held to its program.
 
-        NaN for a group without rows. By label, a rate is made of the true and the false positive rate.
+        NaN for a group without rows.
         """
-        if not self.by_label:
-            return {name: self._solved(ratio, level) for name, ratio in ratios.items()}
-        sizes = [self.tables[:, label].sum(-1) for label in range(2)]
-        shares = [self._solved(RATIOS[name], level) for name in ("false_positive_rate", "true_positive_rate")]
-        out = {}
-        for name, ratio in ratios.items():
-            both = []
-            for side, sign in ((LOWER, 1.0), (UPPER, -1.0)):
-                cells = np.empty((*sizes[0].shape, 4))
-                for label, way in enumerate(sides_of(ratio, sign)):
-                    share = np.nan_to_num(shares[label][LOWER if way > 0 else UPPER])
-                    cells[..., CELLS_OF_LABEL[label]] = (
-                        np.stack([share, 1.0 - share], -1) * sizes[label][..., None]
-                    )
-                both.append(np.fmax(sign * ratio.of(cells), sign * self._widest(ratio, side)) * sign)
-            out[name] = both[0], both[1]
-        return out
+        return {
+            name: (self._end(ratio, LOWER, level), self._end(ratio, UPPER, level))
+            for name, ratio in ratios.items()
+        }
 
     def _widest(self, ratio: Ratio, side: int) -> Floats:
         """Return an end of a rate in every draw for any noise, shape (R, J)."""
         cells = with_row(self.masses, self.imagined, ratio, side, by_label=self.by_label)
         return table_bounds(cells, self.tables, ratio)[side]
 
-    def _solved(self, ratio: Ratio, level: float) -> Pair:
-        """Return both ends of a rate in every draw, shape (R, J)."""
-        return self._end(ratio, LOWER, level), self._end(ratio, UPPER, level)
-
     def _end(self, ratio: Ratio, side: int, level: float) -> Floats:
         """Return an end of a rate in every draw, shape (R, J)."""
         sign = 1.0 if side == LOWER else -1.0
         ends = sign * self._widest(ratio, side)
         for group in range(ends.shape[1]):
-            estimate = self._estimated(ratio, sign, group)
+            end = End(ratio, group, sign)
+            estimate = self._estimated(end)
             if estimate is not None and not np.isnan(ends[:, group]).all():
                 estimate = np.minimum(np.fmax(estimate, ends[:, group]), max(sign, 0.0))
                 order, at = np.argsort(estimate, kind="stable"), int(level * (len(estimate) - 1))
                 off = [
-                    sign * self._program(draw, End(ratio, group, sign)) - estimate[draw]
+                    sign * self._program(draw, end) - estimate[draw]
                     for draw in order[max(at - NEAR, 0) : at + NEAR + 1].tolist()
                 ]
                 estimate += np.fmin.reduce(off, initial=0.0)
@@ -117,22 +102,17 @@ class Draws:
         self.solved, self.refuted = self.solved + 1, self.refuted + math.isnan(rate)
         return float(rate)
 
-    def _estimated(self, ratio: Ratio, sign: float, group: int) -> Floats | None:
+    def _estimated(self, end: End) -> Floats | None:
         """Return the end of a rate times its sign in every draw to first order, shape (R,); None without a program."""
-        (own, space, more) = next(part for part in self.parts if np.array(ratio.rows)[part[0]].any())
-        if space is None:
+        if self.space is None:
             return None
-        top, bottom = (
-            space.placed(group, [np.array(cells, dtype=np.float64)[own]]) for cells in (ratio.a, ratio.rows)
-        )
-        slopes = influence(space, sign * top, bottom)
+        top, bottom = end.placed(self.space, self.which)
+        slopes = influence(self.space, end.sign * top, bottom)
         if slopes is None:
             return None
-        masses, tables, noise, imagined = more
-        out = (
-            slopes.least
-            + np.einsum("kc,rkc->r", slopes.of_cells, masses)
-            + imagined @ slopes.of_cells.min(-1)
-        )
-        out += np.einsum("jk,rjk->r", slopes.of_tables, tables)
-        return np.asarray(out + np.einsum("jk,rjk->r", slopes.of_noise, noise))
+        out = np.full(len(self.masses), slopes.least)
+        every = zip(self.more, slopes.of_cells, slopes.of_tables, slopes.of_noise, strict=True)
+        for (masses, tables, noise, imagined), of_cells, of_tables, of_noise in every:
+            out += np.einsum("kc,rkc->r", of_cells, masses) + imagined @ of_cells.min(-1)
+            out += np.einsum("jk,rjk->r", of_tables, tables) + np.einsum("jk,rjk->r", of_noise, noise)
+        return out

@@ -1,10 +1,7 @@
 """Rates of true groups if noise depends on outcomes by at most eps (N3), as a function of eps, and breakdown points.
 
 Each end of a rate's range is a linear program over :mod:`fairfix.noise.uncertainty_set`; from eps = 1 on there is
-a closed form. A table by label leaves the masses of each label to themselves, and a true group has as many
-rows of a label as the table says: what is open is the share of them that is decided for, and every rate rises or falls
-with each of the two shares. So an end is that of one or two shares, and the rates of a group need eight programs of
-half the size. Bounds become wider with eps, so those at a smaller and at a larger eps enclose those between.
+a closed form. Bounds become wider with eps, so those at a smaller and at a larger eps enclose those between.
 The search for the largest eps at which a limit is kept solves only the ends on which the answer hangs.
 """
 
@@ -24,7 +21,7 @@ from fairfix.noise.comparisons import compared, ends_of, pairs
 from fairfix.noise.confusion_matrix_inversion import invert
 from fairfix.noise.observed_groups import Recorded
 from fairfix.noise.rates import CELLS_OF_LABEL, RATIOS, Floats, Ratio
-from fairfix.noise.uncertainty_set import joint_masses, ratio_ends, smallest_eps
+from fairfix.noise.uncertainty_set import UncertaintySet, joint_masses, ratio_ends, smallest_eps
 
 CURVE = (0.01, 0.02, 0.05, 0.1)
 """Values of eps at which the sensitivity curve is told; 0 would be N4, which has to be asked for."""
@@ -52,6 +49,14 @@ class End:
     ratio: Ratio
     group: int
     sign: float
+
+    def placed(self, space: UncertaintySet, which: Sequence[list[int]]) -> tuple[Floats, Floats]:
+        """Return numerator and denominator over a set whose parts have the cells ``which``."""
+        top, bottom = (
+            space.placed(self.group, [np.array(cells, dtype=np.float64)[own] for own in which])
+            for cells in (self.ratio.a, self.ratio.rows)
+        )
+        return top, bottom
 
 
 def cell_parts(
@@ -93,21 +98,11 @@ def sensitivity_ends(
     A number for each end; NaN where a group has no denominator, and everywhere if the data refute the assumption.
     Where the solver gives up, as it may near the least eps that the data allow, the end is that of any noise: it holds.
     """
-    parts, _ = cell_parts(m, C, imagined)
-    open_ = imagined is not None
-    if eps >= 1:
-        out = np.full(len(ends), np.inf)
-    elif C.ndim == 3:
-        out = _ends_by_label(parts, eps, ends, at_least=open_)
-    else:
-        space = joint_masses(parts, eps, at_least=open_)
-        out = ratio_ends(
-            space,
-            [
-                (space.placed(e.group, [e.ratio.a]), space.placed(e.group, [e.ratio.rows]), e.sign)
-                for e in ends
-            ],
-        )
+    parts, which = cell_parts(m, C, imagined)
+    out = np.full(len(ends), np.inf)
+    if eps < 1:
+        space = joint_masses(parts, eps, at_least=imagined is not None)
+        out = ratio_ends(space, [(*end.placed(space, which), end.sign) for end in ends])
     lost = {i: ends[i] for i in np.flatnonzero(np.isinf(out)).tolist()}
     any_noise = {
         (ratio, side): table_bounds(
@@ -119,58 +114,6 @@ def sensitivity_ends(
     for i, end in lost.items():
         out[i] = any_noise[end.ratio, LOWER if end.sign > 0 else UPPER][end.group]
     return np.asarray(np.clip(out, 0.0, 1.0) + 0.0)  # the solver rounds, and nothing is to be divided by -0.0
-
-
-def _ends_by_label(
-    parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Sequence[End], *, at_least: bool
-) -> Floats:
-    """Return ends of rates, of the masses and the table of each label; see :func:`sensitivity_ends`."""
-    rows = np.array([table.sum(1) for _, table in parts])
-    wanted: dict[tuple[int, int, float], None] = {}
-    for end in ends:
-        about = [label for label, own in enumerate(CELLS_OF_LABEL) if np.array(end.ratio.rows)[own].any()]
-        signs = (1.0, -1.0) if len(about) == 2 else (sides_of(end.ratio, end.sign)[about[0]],)
-        wanted |= dict.fromkeys((y, end.group, s) for y in about for s in signs if rows[y, end.group] > 0)
-    shares: dict[tuple[int, int, float], float] = {}
-    for label, part in enumerate(parts):
-        if own := [one for one in wanted if one[0] == label]:
-            space = joint_masses([part], eps, at_least=at_least)
-            programs = [
-                (space.placed(group, [[1.0, 0.0]]), space.placed(group, [[1.0, 1.0]]), sign)
-                for _, group, sign in own
-            ]
-            shares.update(zip(own, ratio_ends(space, programs).tolist(), strict=True))
-    if any(map(math.isnan, shares.values())):
-        return np.full(len(ends), np.nan)  # refuted
-
-    def rate(end: End, sides: Sequence[float]) -> float:
-        """Return the rate where each label's share is at a side; the solver's 1e-12 is no row decided for."""
-        cells = np.zeros(4)
-        for label, side in enumerate(sides):
-            share = round(shares.get((label, end.group, side), 0.0), 9)
-            cells[CELLS_OF_LABEL[label]] = rows[label, end.group] * np.array([share, 1.0 - share])
-        return math.inf if np.isinf(cells).any() else float(end.ratio.of(cells))
-
-    out = []
-    for end in ends:
-        first, second = sides_of(end.ratio, end.sign)
-        end_rate = rate(end, (first, second))
-        if math.isnan(end_rate):  # nobody is in the denominator there: the rates beside it are the only ones
-            beside = rate(end, (-first, second)), rate(end, (first, -second))
-            worst = min if end.sign > 0 else max
-            end_rate = worst((one for one in beside if not math.isnan(one)), default=math.nan)
-        out.append(end_rate)
-    return np.array(out)
-
-
-def sides_of(ratio: Ratio, sign: float) -> tuple[float, float]:
-    """Return the sides (1: the lowest) of the shares of label 0 and of label 1 decided for that make an end of a rate.
-
-    A rate rises or falls with a share as ``A' B - A B'`` says, where the derivative of ``A`` is 1, 0 or -1, that of
-    ``B`` too, and never both 1 or both -1; with a share that does nothing to it, either side will do.
-    """
-    ways = [np.sign(ratio.a[yes] - ratio.a[no] - ratio.b[yes] + ratio.b[no]) for yes, no in CELLS_OF_LABEL]
-    return sign * (int(ways[0]) or 1), sign * (int(ways[1]) or 1)
 
 
 def sensitivity_bounds(

@@ -350,19 +350,19 @@ class Influence:
     """A least ``top @ x / bottom @ x``, where it is, and by how much it moves with masses, tables and noise."""
 
     least: float
-    of_cells: Floats
-    """Derivatives by the masses of the cells, shape (K, cells)."""
-    of_tables: Floats
-    """Derivatives by the entries of the table, shape (J, K), its noise as it is."""
-    of_noise: Floats
-    """Derivatives by the noise ``T``, shape (J, K)."""
+    of_cells: tuple[Floats, ...]
+    """Derivatives by the masses of the cells of each part, shape (K, cells)."""
+    of_tables: tuple[Floats, ...]
+    """Derivatives by the entries of its table, shape (J, K), its noise as it is."""
+    of_noise: tuple[Floats, ...]
+    """Derivatives by its noise ``T``, shape (J, K)."""
 
 
 def influence(space: UncertaintySet, top: Floats, bottom: Floats) -> Influence | None:
     """Return the least ``top @ x / bottom @ x`` with its derivatives, by duals; None where the solver finds none.
 
-    With ``s`` the scale of the solution and ``y`` the multipliers, a row's right side counts ``s y``. There is one part
-    with a known table, and eps is below 1. Where the optimum is degenerate, derivatives are those of one side.
+    With ``s`` the scale of the solution and ``y`` the multipliers, a row's right side counts ``s y``. All
+    parts have a known table, and eps is below 1. Where the optimum is degenerate, derivatives are those of one side.
     """
     equal, under = space.scaled
     answer: Any = linprog(
@@ -377,9 +377,15 @@ def influence(space: UncertaintySet, top: Floats, bottom: Floats) -> Influence |
     if answer.status != 0:
         return None
     of_equal, of_under = answer.x[-1] * answer.eqlin.marginals, np.append(answer.ineqlin.marginals, 0.0)
-    (places,), (cells,), (table,), (limits,) = space.masses, space.cells, space.tables, space.limits
-    of_noise = np.einsum("jkc,jc->jk", of_under[limits[0]] - of_under[limits[1]], answer.x[places].sum(1))
-    return Influence(float(answer.fun), of_equal[cells], of_equal[table], of_noise)
+    return Influence(
+        float(answer.fun),
+        tuple(of_equal[cells] for cells in space.cells),
+        tuple(of_equal[table] for table in space.tables),
+        tuple(
+            np.einsum("jkc,jc->jk", of_under[high] - of_under[low], answer.x[places].sum(1))
+            for places, (high, low) in zip(space.masses, space.limits, strict=True)
+        ),
+    )
 
 
 def is_empty(space: UncertaintySet) -> bool:

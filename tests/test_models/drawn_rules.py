@@ -265,7 +265,7 @@ def _blind(rng: Rng) -> RepairedPredictor:
     rules = int(rng.integers(0, 3))
     parts = rng.random(rules + 1) + 0.05
     parts /= parts.sum()
-    rule = EqualRates(cells, (0.4, 0.6), cells, np.nan, np.nan, True)
+    rule = EqualRates(cells, (0.4, 0.6), cells)
     mixture = BlindMixture(rule, rng.normal(size=(rules, 2 * sum(sizes))), parts[1:], float(parts[0]))
     return BlindRule(scorer(rng), tuple((scorer(rng, size), scorer(rng, size)) for size in sizes), mixture)
 

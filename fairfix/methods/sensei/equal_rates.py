@@ -30,8 +30,8 @@ from fairfix.models.mixtures import BlindRule, probabilities_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note, Quantity
-from fairfix.solvers.group_blind_rates import EqualRates as RateProblem
-from fairfix.solvers.group_blind_rates import HeldRates, View, WeightedSample, equal_rates, held_rates
+from fairfix.solvers.group_blind_rates import EqualRates as PricedRule
+from fairfix.solvers.group_blind_rates import HeldRates, View, WeightedSample, held_rates
 
 if TYPE_CHECKING:
     from fairfix.methods.sensei import Sensei
@@ -63,15 +63,14 @@ class EqualRates(Solver):
         models = _models_of(problem, method.comparable_values, method.model, method.l2, seed)
         plain, scorers, unseen = models.label, models.groups, models.unseen
         slack = min(method.slack, 1.0)
-        start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
+        free = PricedRule.of(*unseen, table.rows.weight)
         codes = tuple(table.groups([name]).codes for name in models.columns)
         rows = WeightedSample(y, codes, problem.weight / problem.weight.sum())
-        held = self._held_rates(start, probabilities_of(table, plain, scorers), unseen, rows, slack)
+        held = self._held_rates(free, probabilities_of(table, plain, scorers), unseen, rows, slack)
         predictor = BlindRule(plain, scorers, held.mixture)
         own, other = predictor.predict(table), held.mixture.chance(*unseen)
         gap, apart = (float(np.abs(rows.gaps(one)).max()) for one in (own, other))
-        unbound = start.priced(np.zeros(held.mixture.prices.shape[1])).score(*unseen)
-        right, free = rows.balanced(other), rows.balanced((unbound > 0).astype(np.float64))
+        right, most = rows.balanced(other), rows.balanced((free.score(*unseen) > 0).astype(np.float64))
         holds = gap <= method.slack + ROUNDING
         reached = (
             f"true positive and true negative rates of groups are within {gap:.4f} of the overall rates on the "
@@ -79,8 +78,8 @@ class EqualRates(Solver):
             f"rows, as the rule decides them, and within {apart:.4f} by models not fitted to the row; the slack "
             f"is {method.slack:g}"
         )
-        cost = f"balanced accuracy is {right:.4f}, and {free:.4f} without the slack, by the same models"
-        dear = free > 0.5 and right - 0.5 < 0.5 * (free - 0.5)
+        cost = f"balanced accuracy is {right:.4f}, and {most:.4f} without the slack, by the same models"
+        dear = most > 0.5 and right - 0.5 < 0.5 * (most - 0.5)
         notes = (
             Note(reached, "reached") if holds else Caution(f"the rule exceeds the slack: {reached}", "slack"),
             Caution(f"the slack costs most of the information in the features: {cost}", "cost")
@@ -102,21 +101,21 @@ class EqualRates(Solver):
                 Quantity("gap", gap, f"{rates}, as the rule decides the training rows"),
                 Quantity("gap unseen", apart, f"{rates}, {members}"),
                 Quantity("balanced accuracy", right, members),
-                Quantity("balanced accuracy without slack", free, best),
+                Quantity("balanced accuracy without slack", most, best),
             ),
         )
         return replace(predictor, trace=trace)
 
     def _held_rates(
-        self, start: RateProblem, shipped: View, unseen: View, rows: WeightedSample, slack: float
+        self, free: PricedRule, shipped: View, unseen: View, rows: WeightedSample, slack: float
     ) -> HeldRates:
         """Return the mixture that holds the slack on the rows, as the members that ship see them and as others do.
 
         Where both together cost too much, linear members count as they ship, for what they have learned of single rows
         is little, and trees as members that have not seen the rows.
         """
-        both = held_rates(start, (shipped, unseen), rows, slack)
-        one = held_rates(start, (shipped if self.method.model == "linear" else unseen,), rows, slack)
+        both = held_rates(free, (shipped, unseen), rows, slack)
+        one = held_rates(free, (shipped if self.method.model == "linear" else unseen,), rows, slack)
         right = [rows.balanced(each.mixture.chance(*unseen)) for each in (both, one)]
         return both if right[0] >= right[1] - DEAR else one
 
