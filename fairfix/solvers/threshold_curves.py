@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -46,10 +46,6 @@ class Curve:
     """Weight of the points above each threshold, shape (s + 1,)."""
     adds: Floats
     """Sums of the points above each threshold in the means of the rows, shape (l, s + 1)."""
-    gains: Floats
-    """Increase of ``bent`` in each step from one threshold to the next, shape (s,)."""
-    steps: Floats
-    """Increase of the means of the rows in each step, shape (l, s); it keeps digits that ``adds`` has lost."""
 
     @classmethod
     def of(cls, f: Floats, bands: Bands, columns: Any, points: Ints) -> Curve:
@@ -70,10 +66,8 @@ class Curve:
             raise ValueError("points of a cell must be in the same rows")
         steps = np.add.reduceat(columns.data[entries] * (w / bands.mass[rows, None]), starts, axis=1)
         weight, worth = np.add.reduceat(w, starts), np.add.reduceat(w * falls, starts)
-        taken = _summed(weight)
-        gains = worth - TIE * weight * (taken[1:] + taken[:-1]) / taken[-1]
         ends = np.append(starts, order.size)
-        return cls(order, ends, rows.astype(np.int64), _summed(worth), taken, _summed(steps), gains, steps)
+        return cls(order, ends, rows.astype(np.int64), _summed(worth), _summed(weight), _summed(steps))
 
     @cached_property
     def bent(self) -> Floats:
@@ -105,12 +99,9 @@ def mean_of(numbers: Floats, own: Mixture) -> Floats:
     return np.asarray(numbers[..., list(own)] @ np.array(list(own.values())))
 
 
-def between(line: Floats, place: float, side: Literal["left", "right"]) -> Mixture:
-    """Return the two neighbours whose mixture is at a place of a line that does not fall, shape (s + 1,).
-
-    ``side``: of equal places of the line, the one that the place is put behind, as in ``searchsorted``.
-    """
-    at = int(np.clip(np.searchsorted(line, place, side), 1, line.size - 1))
+def _between(line: Floats, place: float) -> Mixture:
+    """Return the two neighbours whose mixture is at a place of a line that does not fall, shape (s + 1,)."""
+    at = int(np.clip(np.searchsorted(line, place, "right"), 1, line.size - 1))
     part = float(np.clip((place - line[at - 1]) / (line[at] - line[at - 1]), 0.0, 1.0))
     return {k: share for k, share in ((at - 1, 1.0 - part), (at, part)) if share > NOTHING}
 
@@ -128,7 +119,7 @@ def nearest(curve: Curve, means: Floats) -> Mixture | None:
     scaled = means / curve.adds[:, -1]
     at, height = float(scaled[one] + scaled[other]), float(scaled[one] - scaled[other])
     if float(np.interp(at, sums, above)) - height <= NOTHING:
-        mixed = between(sums, at, "right")
+        mixed = _between(sums, at)
     else:
         columns, wanted = np.stack([sums, above, np.ones(sums.size)]), np.array([at, height, 1.0])
         square = (curve.taken / curve.taken[-1]) ** 2

@@ -201,22 +201,18 @@ CLOSED: dict[str, Callable[[Degenerate], Bands]] = {
 
 
 @pytest.mark.parametrize("family", CLOSED)
-def test_thresholds_without_a_program_are_those_of_the_program(family: str) -> None:
-    """One band, and two of no width, need no linear program; a band that binds nothing asks for one."""
-    programs = 0
+def test_a_band_that_binds_nothing_changes_no_thresholds(family: str) -> None:
+    """Few distinct scores, single groups of one score, and rates of 0 among them."""
     for seed in range(examples(40)):
         world = Degenerate(seed)
         bands = CLOSED[family](world)
         beside = joined(bands, Bands.of_groups(np.zeros(world.groups.size, dtype=int), 2.0, world.weights))
         best, other = (solve_thresholds(world.scores, own, world.groups) for own in (bands, beside))
-        programs += other.rounds > 0
 
         assert best.converged, (seed, best)
-        assert best.rounds == 0 or (family == "odds" and np.ptp(world.scores) == 0), seed
         assert far(bands, means_of(bands, best.shares), best.centres) <= 1e-9, seed
         assert best.value == pytest.approx(other.value, abs=1e-9), seed
         np.testing.assert_allclose(best.shares, other.shares, atol=1e-6, err_msg=str(seed))
-    assert programs > 0
 
 
 def test_the_nearest_mixture_has_the_least_mean_square() -> None:

@@ -19,7 +19,6 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.methods.cells import CellScores, Points, calibrated, cells_of, points_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
-from fairfix.methods.ramp.threshold_screening import near_thresholds
 from fairfix.solvers.band_ramps import solve_ramps
 from fairfix.solvers.band_thresholds import solve_thresholds
 from fairfix.solvers.bands import Bands
@@ -85,14 +84,10 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
         _require_labels(method, cells, points, groups, levels)
     elif method.gamma and not each and method.goal != "covariance":
         return _parity_ramps(method, problem, stratum, cells, lift)
+    rates = _Rates.of(method, cells, points, groups, lift)
     if method.gamma == 0:
-
-        def solved(chosen: Sequence[Points]) -> tuple[StratumFit, list[Floats]]:
-            return _Rates.of(method, cells, chosen, groups, lift).thresholds()
-
-        plain = method.calibration == "none" and not method.about_labels
-        return (near_thresholds(points, solved) if plain else None) or solved(points)[0]
-    fit, rules = _Rates.of(method, cells, points, groups, lift).ramps()
+        return rates.thresholds()
+    fit, rules = rates.ramps()
     if not each or math.prod(groups.max(axis=0) + 1) > MOST_CROSSED:
         return fit
     seen = set(map(tuple, groups.tolist()))
@@ -208,8 +203,8 @@ class _Rates:
         fit = StratumFit(made, self.mass, best.converged, best.iterations, best.objective, best.gap, rho)
         return fit, rules
 
-    def thresholds(self) -> tuple[StratumFit, list[Floats]]:
-        """Return thresholds with probabilities at their ties, or mixtures of a few, and the share of each point."""
+    def thresholds(self) -> StratumFit:
+        """Return thresholds with probabilities at their ties, or mixtures of a few."""
         sizes = [p.score.size for p in self.points]
         best = solve_thresholds(self.scores, self.bands, np.repeat(np.arange(len(sizes)), sizes))
         shares = np.split(best.shares, np.cumsum(sizes)[:-1])
@@ -217,8 +212,7 @@ class _Rates:
             CellRule(curve=p.curve(own), on_points=True) for p, own in zip(self.points, shares, strict=True)
         )
         rho = self.rho(best.centres)
-        fit = StratumFit(rules, self.mass, best.converged, best.rounds, -best.value, best.gap, rho)
-        return fit, shares
+        return StratumFit(rules, self.mass, best.converged, best.rounds, -best.value, best.gap, rho)
 
 
 def _line(method: Ramp, lift: float, one: float, zero: float) -> CellRule:
