@@ -16,7 +16,7 @@ from scipy.optimize import linprog
 
 from fairfix.solvers.arrays import Floats, Ints
 from fairfix.solvers.bands import PROMISED, Bands
-from fairfix.solvers.threshold_curves import NOTHING, Curve, Mixture, mean_of, nearest
+from fairfix.solvers.threshold_curves import NOTHING, TIE, Curve, Mixture, mean_of, nearest
 
 PLACES = 64
 """Thresholds of a cell that the linear program begins with, and that are added between two neighbours."""
@@ -125,9 +125,11 @@ def _mixtures(curves: list[Curve], bands: Bands) -> tuple[list[Mixture], Floats,
         if left <= PROVEN or rounds == ROUNDS or sum(map(len, more)) == sum(map(len, kept)):
             break
         kept = more
-    mixed = [
-        nearest(curve, mean_of(curve.adds, own)) or own for curve, own in zip(curves, mixed, strict=True)
-    ]
+    for k, (curve, own) in enumerate(zip(curves, mixed, strict=True)):
+        near = nearest(curve, mean_of(curve.adds, own))
+        # points that add nothing to a mean, as of a probability of 0, may have a value
+        if near is not None and mean_of(curve.bent, near) >= mean_of(curve.bent, own) - TIE:
+            mixed[k] = near
     return mixed, centres, proven, rounds
 
 

@@ -102,7 +102,8 @@ def mean_of(numbers: Floats, own: Mixture) -> Floats:
 def _between(line: Floats, place: float) -> Mixture:
     """Return the two neighbours whose mixture is at a place of a line that does not fall, shape (s + 1,)."""
     at = int(np.clip(np.searchsorted(line, place, "right"), 1, line.size - 1))
-    part = float(np.clip((place - line[at - 1]) / (line[at] - line[at - 1]), 0.0, 1.0))
+    span = line[at] - line[at - 1]
+    part = float(np.clip((place - line[at - 1]) / span, 0.0, 1.0)) if span > 0 else 0.0
     return {k: share for k, share in ((at - 1, 1.0 - part), (at, part)) if share > NOTHING}
 
 
