@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from fairfix.data.choices import ROLES, SEVERAL
 from fairfix.data.files import DerivedSource, Part, Source, open_source
-from fairfix.data.frames import convertible
+from fairfix.data.frames import fetched
 from fairfix.data.urls import is_database
 from fairfix.errors import DataError, UsageError
 
@@ -203,7 +203,7 @@ def _array(role: str, entries: Any) -> pa.Array:
             f"`{role}`: an array of shape {entries.shape} has no names for its columns; give one value for each row, "
             "or a data frame"
         )
-    with convertible(f"array of `{role}`"):
+    with fetched(f"array of `{role}`"):
         if hasattr(entries, "to_arrow"):  # of Polars
             entries = entries.to_arrow()
         elif hasattr(entries, "iloc") or isinstance(entries, (list, tuple)):

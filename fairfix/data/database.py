@@ -26,7 +26,6 @@ from fairfix.data import files
 from fairfix.data.count_queries import Frame, framed, planned
 from fairfix.data.counts import Counts
 from fairfix.data.embedded import (
-    SHOWN_TABLES,
     duckdb_tables,
     only_table,
     open_duckdb,
@@ -34,7 +33,7 @@ from fairfix.data.embedded import (
     sqlite_tables,
 )
 from fairfix.data.engines import EngineSource
-from fairfix.data.names import did_you_mean
+from fairfix.data.names import did_you_mean, listed
 from fairfix.data.reading import Reading
 from fairfix.data.urls import BACKENDS, QUERY, close_later, is_dry, scheme_of, shown_url
 from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
@@ -414,8 +413,7 @@ def _table(backend: Any, name: str, shown: str) -> Any:
         if place := _only(name, list(read), shown):
             return read[place]
         tables = sqlite_tables(backend) if backend.name == "sqlite" else list(backend.list_tables())
-    more = ", ".join(sorted(tables)[:SHOWN_TABLES]) + (", ..." if len(tables) > SHOWN_TABLES else "")
-    hint = did_you_mean(name, sorted(tables)) or f"; it has: {more or 'none'}"
+    hint = did_you_mean(name, sorted(tables)) or f"; it has: {listed(sorted(tables)) or 'none'}"
     raise DataError(f"{shown} has no table {name!r} that can be read{hint}")
 
 

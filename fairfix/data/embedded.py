@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from fairfix.data.files import head_of
+from fairfix.data.names import listed
 from fairfix.data.storage import local
 from fairfix.errors import DataError
 
@@ -31,9 +32,6 @@ LOCKED = {"python_enable_replacements": "false", "enable_external_access": "fals
 
 LAST = "lock_configuration"
 """... and the one that ends all setting."""
-
-SHOWN_TABLES = 40
-"""Tables that a message lists."""
 
 FUNCTIONS = ("load_extension", "fts3_tokenizer")
 """Functions of SQLite that load or run what is no SQL."""
@@ -168,9 +166,10 @@ def only_table(backend: Any, path: Path) -> str:
         return names[0]
     if not names:
         raise DataError(f"{path} holds no table")
-    shown = ", ".join(sorted(names)[:SHOWN_TABLES]) + (", ..." if len(names) > SHOWN_TABLES else "")
     proposal = shlex.quote(f"{path}#{min(names)}")
-    raise DataError(f"{path} holds {len(names):,} tables; name one: {proposal}; it has: {shown}")
+    raise DataError(
+        f"{path} holds {len(names):,} tables; name one: {proposal}; it has: {listed(sorted(names))}"
+    )
 
 
 def _literal(text: str) -> str:

@@ -29,7 +29,7 @@ import pyarrow as pa
 from fairfix.data.arrow_normalize import is_plain, plain_batch, plain_field, plain_schema
 from fairfix.data.atomic_write import FULL, check_writable, replacing, written
 from fairfix.data.codec import json_of
-from fairfix.data.names import did_you_mean
+from fairfix.data.names import did_you_mean, listed
 from fairfix.data.storage import FileLocation, content_of, uploaded
 from fairfix.data.targets import OPEN, check_links
 from fairfix.data.urls import EXAMPLE, is_database, name_of, scheme_of, shown_url
@@ -166,12 +166,11 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
         if name in times:
             continue
         hint = did_you_mean(name, columns)
-        shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
         whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
         quotes = f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'" if whole else ""
         raise ColumnError(
             f"{where} has no column {name!r}{hint}{quotes}",
-            f"{'' if hint and not quotes else ';'} it has: {shown}",
+            f"{'' if hint and not quotes else ';'} it has: {listed(columns)}",
         ).without_values()
 
 

@@ -148,13 +148,3 @@ def fetched(kind: str) -> Iterator[None]:
     except Exception as error:  # libraries have errors of their own
         reason = hidden(str(error)).strip() or type(error).__name__
         raise DataError(f"the rows of the {kind} cannot be read: {reason}") from None
-
-
-@contextmanager
-def convertible(kind: str) -> Iterator[None]:
-    """Turn what Arrow says of values it cannot hold into an error of the data."""
-    try:
-        yield
-    except (OverflowError, pa.ArrowException, ValueError, TypeError) as error:
-        reason = "; ".join(map(str, error.args)) or type(error).__name__
-        raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error

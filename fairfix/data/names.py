@@ -187,3 +187,8 @@ def nearest(name: str, names: Sequence[str], most: int = 1) -> list[str]:
     begun = sorted((one for one in plain if one.startswith(folded)), key=len) if len(name) >= BEGUN else []
     near = [*begun, *get_close_matches(folded, plain, most)]
     return [plain[one] for one in dict.fromkeys(near)][:most]
+
+
+def listed(names: Sequence[str], most: int = 40) -> str:
+    """Return names with commas between them, those behind the first few left out."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from fairfix.data.names import did_you_mean
+from fairfix.data.names import did_you_mean, listed
 from fairfix.data.spool import CHUNK, spooled
 from fairfix.data.storage import BLOCK, FileLocation, FileVersion, Store, is_hidden
 from fairfix.errors import DataError, UnreadableError
@@ -34,9 +34,6 @@ ZIP_DIRECTORY = 1 << 24
 
 UNZIPPED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 """Ways of compression in a ZIP that Python undoes."""
-
-SHOWN_MEMBERS = 20
-"""Files of a ZIP that a message lists."""
 
 DAMAGED = (EOFError, OSError, ValueError, RuntimeError, lzma.LZMAError, zipfile.BadZipFile, zlib.error)
 """Errors of Python's unpacking."""
@@ -307,7 +304,7 @@ def _chosen(place: FileLocation, names: list[str], member: str, endings: Sequenc
     if member:
         if member in names:
             return member
-        hint = did_you_mean(member, names) or f"; it has: {_listed(names) or 'none'}"
+        hint = did_you_mean(member, names) or f"; it has: {listed(names) or 'none'}"
         raise DataError(f"{place.name} has no file {member!r}{hint}")
     if len(names) == 1:
         return names[0]
@@ -316,12 +313,8 @@ def _chosen(place: FileLocation, names: list[str], member: str, endings: Sequenc
     if len(tables) == 1:
         return tables[0]
     if not tables:
-        raise DataError(f"{place.name} holds no table; it holds: {_listed(names) or 'nothing'}")
+        raise DataError(f"{place.name} holds no table; it holds: {listed(names) or 'nothing'}")
     raise DataError(
         f"{place.name} holds {len(tables):,} tables; name one of them after #, such as "
-        f"'{place.shown}#{tables[0]}'; it holds: {_listed(tables)}"
+        f"'{place.shown}#{tables[0]}'; it holds: {listed(tables)}"
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN_MEMBERS]) + (", ..." if len(names) > SHOWN_MEMBERS else "")
