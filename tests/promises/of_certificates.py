@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from typing import Any
 
 import cvxpy
@@ -145,18 +146,8 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     frame = frame.assign(group=[f"g{k}" for k in code], town=[f"t{k}" for k in town], label=y)
     l2, slack = float(rng.choice([1e-3, 0.1])), float(rng.choice([0.0, 0.05, 0.3]))
     basis = ("plain", "splines")[int(rng.integers(2))]
-    asked = (
-        "--protected",
-        "group",
-        "--label",
-        "label",
-        "--method",
-        "logloss",
-        "--learner",
-        f"linear(l2={l2},basis={basis})",
-        "--slack",
-        slack,
-    )
+    asked = tuple(shlex.split(f"--protected group --label label --method logloss --slack {slack}"))
+    asked += ("--learner", f"linear(l2={l2},basis={basis})")
     strata = ("town",) if towns > 1 else ()
     asked += ("--strata", "town") if strata else ()
     told = (

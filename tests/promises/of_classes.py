@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -122,17 +123,8 @@ def what_a_repair_of_classes_says(rng: np.random.Generator, shell: Shell) -> Tri
 
     made, slack = str(shell.folder / "made.fairfix"), float(rng.choice([0.02, 0.05, 0.2]))
     frame, whole = people(int(np.exp(rng.uniform(np.log(300), np.log(4000))))), people(20_000)
-    asked = (
-        "--method",
-        "sensei",
-        "--solver",
-        "regularizer",
-        "--task",
-        "multiclass",
-        "--label",
-        "job",
-        "-o",
-        made,
+    asked = tuple(
+        shlex.split(f"--method sensei --solver regularizer --task multiclass --label job -o {made}")
     )
     names = ",".join(name for name in frame if name not in ("sex", "job"))
     more = ("--protected", "sex", "--group", "used", "--features", names, "--slack", slack)

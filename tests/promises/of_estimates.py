@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 import numpy as np
@@ -53,18 +54,7 @@ def cost_without_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = features(rng, int(rng.integers(1200, 3000)), groups, tells)
     world = features(np.random.default_rng(seed), 40_000, groups, tells)
     slack = float(rng.choice([0.02, 0.05]))
-    asked = (
-        "--protected",
-        "race",
-        "--id",
-        "id",
-        "--features",
-        "x1,x2",
-        "--method",
-        "logloss",
-        "--slack",
-        slack,
-    )
+    asked = tuple(shlex.split(f"--protected race --id id --features x1,x2 --method logloss --slack {slack}"))
     line = ("repair", data := shell.write(frame), *asked)
     done = shell.run(*line, "--group", "unused", "-o", "blind.fairfix")
     aware = shell.run(*line, "-o", "aware.fairfix")
@@ -124,28 +114,10 @@ def gaps_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
         frame.loc[frame["town"] == "t1", "race"] = "g0"
     slack, how = float(rng.choice([0.0, 0.05])), ("used", "unused")[int(rng.integers(2))]
     strata = ("town",) if towns > 1 else ()
-    asked = (
-        "--protected",
-        "race",
-        "--id",
-        "id",
-        "--features",
-        "x1,x2",
-        "--learner",
-        f"linear(basis={basis})",
-    )
+    asked = tuple(shlex.split(f"--protected race --id id --features x1,x2 --learner linear(basis={basis})"))
     asked += ("--strata", "town") if strata else ()
-    told = (
-        "--method",
-        "logloss",
-        "--constraint",
-        constraint,
-        "--slack",
-        slack,
-        "--group",
-        how,
-        "-o",
-        "r.fairfix",
+    told = tuple(
+        shlex.split(f"--method logloss --constraint {constraint} --slack {slack} --group {how} -o r.fairfix")
     )
     done = shell.run("repair", data := shell.write(frame), *asked, *told)
     assert done.status == 0, done.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,17 +172,8 @@ def with_copies(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, Copie
     more += ["--similar", shell.write(copies, "copies.parquet")]
     features = ",".join(name for name in frame if name not in ("sex", "label", "person"))
     made = str(shell.folder / "made.fairfix")
-    usual = (
-        "--method",
-        "sensei",
-        "--protected",
-        "sex",
-        "--label",
-        "label",
-        "--features",
-        features,
-        "-o",
-        made,
+    usual = tuple(
+        shlex.split(f"--method sensei --protected sex --label label --features {features} -o {made}")
     )
     done = shell.run("repair", shell.write(frame), *usual, *more)
     assert done.status == 0, done.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -761,15 +762,8 @@ def test_saved_counts_know_all_of_this(call: Call, tmp_path: Path) -> None:
         "sex": rng.choice(["f", "m"], 4000).tolist(),
     }
     pq.write_table(pa.table(table), tmp_path / "d.parquet")
-    first = (
-        "audit",
-        "d.parquet",
-        "--protected",
-        "race,sex",
-        "--prediction",
-        "prediction",
-        "--suppress-below",
-        "20",
+    first = tuple(
+        shlex.split("audit d.parquet --protected race,sex --prediction prediction --suppress-below 20")
     )
     assert call("count", *first[1:], "-o", "d.counts")[0] == 0
     status, _, err = call(*first, "--out", "json=old.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
@@ -249,17 +250,7 @@ def write_pair(worse: float = 0.3, rows: int = 2000) -> None:
     pc.write_csv(old, "old.csv")
 
 
-ARGUMENTS = (
-    "audit",
-    "new.parquet",
-    "--protected",
-    "race",
-    "--prediction",
-    "prediction",
-    "--quiet",
-    "--id",
-    "id",
-)
+ARGUMENTS = tuple(shlex.split("audit new.parquet --protected race --prediction prediction --quiet --id id"))
 GATE = ("--baseline", "old.parquet", "--check", "dp.difference.change<=0.05")
 
 
@@ -292,16 +283,8 @@ def test_what_is_not_paired_is_said(call: Call) -> None:
     score = 0.1 + 0.8 * rng.random(600)  # near 0 and 1 a few rows would make up the change of the log loss
     pq.write_table(pa.table({**base, "score": score}), "old.parquet")
     pq.write_table(pa.table({**base, "score": score * 0.98 + 0.01}), "new.parquet")
-    arguments = (
-        "audit",
-        "new.parquet",
-        "--protected",
-        "race",
-        "--quiet",
-        "--id",
-        "id",
-        "--baseline",
-        "old.parquet",
+    arguments = tuple(
+        shlex.split("audit new.parquet --protected race --quiet --id id --baseline old.parquet")
     )
     gate = ("--check", "change<=0.1", "--undecided", "pass")
     result = json.loads(call(*arguments, *gate, "--format", "json")[1])

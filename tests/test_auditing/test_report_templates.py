@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -257,15 +258,8 @@ def test_profiles_are_rendered_and_judge_nothing(
     """Every table is in every format for people, what fairfix does not do is said, and nothing is gated."""
     monkeypatch.chdir(tmp_path)
     people(a=(60, 40), b=(30, 50)).to_parquet("d.parquet")
-    arguments = (
-        "--protected",
-        "race",
-        "--prediction",
-        "prediction",
-        "--profile",
-        name,
-        "--reference",
-        "race=a",
+    arguments = tuple(
+        shlex.split(f"--protected race --prediction prediction --profile {name} --reference race=a")
     )
     assert run(["audit", "d.parquet", "--config", "none", "--quiet", "--format", format_, *arguments]) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -291,25 +285,8 @@ def test_the_options_of_profiles(
     ):
         assert run([*common, "--profile", wrong]) == 2, wrong
     assert "exclude_small" in capsys.readouterr().err
-    assert (
-        run(
-            [
-                "audit",
-                "d.parquet",
-                "--config",
-                "none",
-                "--protected",
-                "race",
-                "--score",
-                "prediction",
-                "--score-scale",
-                "raw",
-                "--profile",
-                "ugesp",
-            ]
-        )
-        == 2
-    )
+    line = "audit d.parquet --config none --protected race --score prediction --score-scale raw"
+    assert run(shlex.split(f"{line} --profile ugesp")) == 2
     assert "needs decisions" in capsys.readouterr().err
     monkeypatch.setenv("FAIRFIX_PROFILE", "ugesp")
     assert audit("d.parquet", *common[4:])["profile"]["name"] == "ugesp"

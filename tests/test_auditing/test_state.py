@@ -223,16 +223,7 @@ def test_states_of_scores_and_of_means_are_followed(tmp_path: Path) -> None:
     frames = [batch(i).assign(decision=1) for i in (1, 2)]
     for i, one in enumerate(frames):
         one.to_parquet(tmp_path / f"{i}.parquet")
-    words = [
-        "--protected",
-        "group",
-        "--label",
-        "label",
-        "--score",
-        "score",
-        "--check",
-        "square_loss.difference<=0.5",
-    ]
+    words = shlex.split("--protected group --label label --score score --check square_loss.difference<=0.5")
     for i in (0, 1):
         status = run(
             [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,17 +96,7 @@ def test_one_of_three_commands_writes_it(tmp_path: Path, monkeypatch: pytest.Mon
     line = ("--protected", "race", "--config", "none", "-q", "--method", "ramp", "-o", "r.fairfix")
     assert run(["repair", "d.parquet", *line]) in (0, 1, 3)
     for i in range(2):
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "fairfix",
-            "predict",
-            "r.fairfix",
-            "d.parquet",
-            "--config",
-            "none",
-        ]
+        command = shlex.split(f"{sys.executable} -P -m fairfix predict r.fairfix d.parquet --config none")
         command += ["-o", f"duckdb:///two{i}.duckdb#t"]
         runs = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
         said = [one.communicate()[1] for one in runs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
@@ -323,19 +324,7 @@ def test_a_repair_keeps_its_bands(people: pd.DataFrame, call: Call, rule: str) -
 def test_compare_and_missing_ages(people: pd.DataFrame, call: Call) -> None:
     """A frontier of bands; a missing age is an error, or a group of its own."""
     people.assign(age=people["age"].where(people["age"] != 30)).to_parquet("gaps.parquet")
-    line = (
-        "compare",
-        "d.parquet",
-        "--protected",
-        "age",
-        "--methods",
-        "ramp",
-        "--slacks",
-        "0",
-        "-q",
-        "--format",
-        "json",
-    )
+    line = tuple(shlex.split("compare d.parquet --protected age --methods ramp --slacks 0 -q --format json"))
     status, out, err = call(*line, *CUT)
     assert (status, json.loads(out)["settings"]["bands"]) == (0, {"age": [25, 40, 60]}), err
     line = ("audit", "gaps.parquet", "--protected", "age", *CUT, "--format", "json", "-q")

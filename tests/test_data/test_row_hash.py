@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -108,18 +109,7 @@ def test_equal_rows_are_drawn_alike_in_every_file_and_a_note_names_the_id(crowd:
 def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: Call, ending: str) -> None:
     """How many of the drawn rows do; with ids of their own, or where nothing is drawn, nothing is said."""
     rows = pq.read_table(crowd / "data.parquet").to_pandas()
-    options = (
-        "--method",
-        "ramp",
-        "--protected",
-        "sex",
-        "--gamma",
-        "0.3",
-        "--id",
-        "person",
-        "--format",
-        "json",
-    )
+    options = tuple(shlex.split("--method ramp --protected sex --gamma 0.3 --id person --format json"))
     shared = {}
     for name, ids, more in (
         ("pairs", np.arange(3000) // 2, ("--duplicates", "share")),

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import runpy
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -873,18 +874,7 @@ def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: 
         "--method",
         "fair-regression",
     ]
-    base += [
-        "--features",
-        "age,job",
-        "--id",
-        "person",
-        "-o",
-        artifact,
-        "--group",
-        "used",
-        "--format",
-        "json",
-    ]
+    base += shlex.split(f"--features age,job --id person -o {artifact} --group used --format json")
     status, out, err = call("repair", *base)
     result = json.loads(out)
 

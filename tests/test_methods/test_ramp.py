@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import warnings
 from dataclasses import replace
 from itertools import pairwise, product
@@ -648,18 +649,9 @@ def test_each_column_alone_from_the_shell(
     }
     pq.write_table(pa.table({**columns, "id": np.arange(len(table))}), data)
     artifact, decided = tmp_path / "r.fairfix", tmp_path / "decided.parquet"
-    words = [
-        "--method",
-        "ramp",
-        "--constraint",
-        "dp.difference[each]<=0.02",
-        "--decisions",
-        decisions,
-        "--id",
-        "id",
-        "--config",
-        "none",
-    ]
+    words = shlex.split(
+        f"--method ramp --constraint dp.difference[each]<=0.02 --decisions {decisions} --id id --config none"
+    )
     words += ["--protected", "race,sex", "-o", str(artifact)]
     status = run(["repair", str(data), *words, "--check", "dp.difference[sex]<=0.3"])
     text = " ".join(capsys.readouterr().out.split())

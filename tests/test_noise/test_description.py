@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -464,19 +465,9 @@ def test_the_truth_lies_in_every_bound(kind: str, gamma: float, call: Call) -> N
     for by_label in (False, True):
         Path("noise.csv").write_text(table_of(data, by_label=by_label))
         status, out, _ = call(
-            *[
-                "audit",
-                "data.parquet",
-                "--protected",
-                "noisy",
-                "--prediction",
-                "yhat",
-                "--noise",
-                "noise.csv",
-                "--format",
-                "json",
-                "-q",
-            ]
+            *shlex.split(
+                "audit data.parquet --protected noisy --prediction yhat --noise noise.csv --format json -q"
+            )
         )
         assert status == 0
         noise = json.loads(out)["noise"]
@@ -899,14 +890,9 @@ def sample(tmp_path: Path) -> Path:
     return tmp_path / "sample_data"
 
 
-RECORDED = [
-    "audit",
-    "sample_data/loans.parquet",
-    "--protected",
-    "race_recorded",
-    "--noise",
-    "sample_data/race_noise.csv",
-]
+RECORDED = shlex.split(
+    "audit sample_data/loans.parquet --protected race_recorded --noise sample_data/race_noise.csv"
+)
 
 
 def test_the_sample_data(call: Call, sample: Path) -> None:
@@ -944,26 +930,10 @@ def test_all_formats_tell_of_true_groups(call: Call, sample: Path) -> None:
     """Text, Markdown and HTML show point, weighted and worst case side by side, and the breakdown point."""
     status, text, err = call(
         *RECORDED,
-        *[
-            "--check",
-            "dp.difference.true_groups<=0.1",
-            "--check",
-            "dp.difference<=0.3",
-            "--undecided",
-            "pass",
-        ],
-        *[
-            "--out",
-            "markdown=a.md",
-            "--out",
-            "html=a.html",
-            "--out",
-            "json=a.json",
-            "--out",
-            "junit=a.xml",
-            "--out",
-            "sarif=a.sarif",
-        ],
+        *shlex.split("--check dp.difference.true_groups<=0.1 --check dp.difference<=0.3 --undecided pass"),
+        *shlex.split(
+            "--out markdown=a.md --out html=a.html --out json=a.json --out junit=a.xml --out sarif=a.sarif"
+        ),
     )
 
     assert status == 0
@@ -1001,17 +971,7 @@ def test_an_auxiliary_file_by_the_command_line(call: Call) -> None:
     survey = {"own": np.array(list("abc"))[data["true"]], "seen": np.array(list("abc"))[data["noisy"]]}
     pq.write_table(pa.table({**survey, "y": data["label"]}), "aux.parquet")
     Path("noise.csv").write_text(table_of(data, by_label=True))
-    plain = [
-        "audit",
-        "data.parquet",
-        "--protected",
-        "noisy",
-        "--prediction",
-        "yhat",
-        "--format",
-        "json",
-        "-q",
-    ]
+    plain = shlex.split("audit data.parquet --protected noisy --prediction yhat --format json -q")
     status, out, err = call(*plain, "--noise", "aux.parquet(true=own,recorded=seen,label=y)")
     _, by_table, _ = call(*plain, "--noise", "noise.csv")
 
@@ -1069,16 +1029,7 @@ def test_a_model_that_looks_at_the_recorded_group(call: Call) -> None:
         table_of(data).translate(str.maketrans("abc", "012")).replace("20unt", "count")
     )
     Path("noise.csv").write_text("true,noisy,count\n" + Path("noise.csv").read_text().partition("\n")[2])
-    plain = [
-        "audit",
-        "data.parquet",
-        "--protected",
-        "noisy",
-        "--model",
-        "model.joblib",
-        "--noise",
-        "noise.csv",
-    ]
+    plain = shlex.split("audit data.parquet --protected noisy --model model.joblib --noise noise.csv")
     trust = ["--trust-model", f"sha256:{digest}"]
 
     status, _, err = call(*plain, *trust, "--assume", "class-conditional")

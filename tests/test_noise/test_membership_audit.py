@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -502,17 +503,7 @@ def test_same_bytes_twice_and_from_every_format(call: Call) -> None:
 def test_missing_rows_that_are_left_out_need_no_probabilities(call: Call) -> None:
     """The policy for missing labels comes first."""
     Path("m.csv").write_text("p_a,p_b,label,yhat\n" + "0.5,0.5,1,1\n0.2,0.8,0,0\n" * 60 + ",,,1\n")
-    plain = [
-        "audit",
-        "m.csv",
-        "--noise",
-        "membership:p_a,p_b",
-        "--prediction",
-        "yhat",
-        "-q",
-        "--format",
-        "json",
-    ]
+    plain = shlex.split("audit m.csv --noise membership:p_a,p_b --prediction yhat -q --format json")
     assert call(*plain)[0] == 2
     status, out, err = call(*plain, "--missing", "drop")
     assert status == 0, err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -277,17 +278,7 @@ def test_in_a_shell(
     Path("noise.csv").write_text("true,noisy,count\n" + "\n".join(rows) + "\n")
 
     def status(*more: str) -> tuple[int, Any]:
-        given = [
-            "repair",
-            "d.parquet",
-            "--method",
-            "robust",
-            "--protected",
-            "group",
-            "--noise",
-            "noise.csv",
-            "-q",
-        ]
+        given = shlex.split("repair d.parquet --method robust --protected group --noise noise.csv -q")
         code = run([*given, "--format", "json", *more])
         return code, json.loads(capsys.readouterr().out)
 

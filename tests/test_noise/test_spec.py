@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -142,16 +143,7 @@ def test_no_report_is_written_over_a_noise_file(
 ) -> None:
     """The file is read by the same run."""
     monkeypatch.chdir(folder)
-    line = [
-        "audit",
-        "d.csv",
-        "--protected",
-        "seen",
-        "--noise",
-        "t.csv(keep=noisy-given-true)",
-        "--config",
-        "none",
-    ]
+    line = shlex.split("audit d.csv --protected seen --noise t.csv(keep=noisy-given-true) --config none")
     assert run([*line, "--out", "json=t.csv"]) == 2
     assert "also used by --noise" in capsys.readouterr().err
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -92,16 +93,7 @@ def test_without_a_record_nothing_of_the_machine_is_in_a_result() -> None:
 
 RECORDED: dict[str, tuple[str, ...]] = {
     "audit": ("audit", "d.csv"),
-    "audit of classes": (
-        "audit",
-        "d.csv",
-        "--task",
-        "multiclass",
-        "--label",
-        "kind",
-        "--prediction",
-        "guess",
-    ),
+    "audit of classes": tuple(shlex.split("audit d.csv --task multiclass --label kind --prediction guess")),
     "repair": ("repair", "d.csv", "--method", "ramp", "-o", "r.fairfix"),
     "compare": ("compare", "d.csv", "--methods", "ramp", "--slacks", "0.1"),
     "two models": ("compare", "d.csv", "--score", "score", "--baseline", "other"),

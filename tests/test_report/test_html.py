@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import sys
 from contextlib import redirect_stdout
 from html.parser import HTMLParser
@@ -128,17 +129,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         loans["late_payments"] > 0, loans["product"].sample(frac=1, random_state=0).values
     )
     loans.assign(told=told).to_parquet(folder / "classes.parquet")
-    of_classes = [
-        "--task",
-        "multiclass",
-        "--label",
-        "product",
-        "--prediction",
-        "told",
-        "--config",
-        "none",
-        "--quiet",
-    ]
+    of_classes = shlex.split("--task multiclass --label product --prediction told --config none --quiet")
     gate = ["--check", "tpr.difference<=0.1", "--check", "tpr.difference.rms_of_classes<=0.9"]
     out = ["--out", f"json={folder / 'classes.json'}"]
     run(["audit", str(folder / "classes.parquet"), "--protected", "race,sex", *of_classes, *gate, *out])
@@ -476,17 +467,7 @@ def test_of_very_many_groups_a_table_has_the_worst(
     if kind == "models":
         data = pd.read_parquet(ROOT / "sample_data" / "loans.parquet")
         data.assign(other=data.score**2).to_parquet(tmp_path / "d.parquet")
-        asked = [
-            "--protected",
-            "race",
-            "--score",
-            "score",
-            "--baseline",
-            "other",
-            "--config",
-            "none",
-            "--quiet",
-        ]
+        asked = shlex.split("--protected race --score score --baseline other --config none --quiet")
         run(["compare", str(tmp_path / "d.parquet"), *asked, "--out", f"json={tmp_path / 'm.json'}"])
         result = json.loads((tmp_path / "m.json").read_text())
         groups = [(abs(one["new"]["value"] - one["old"]["value"]), one["group"]) for one in result["groups"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -101,18 +102,7 @@ def test_every_command_asks(call: Call) -> None:
         ["audit", "d.parquet", "--task", "multiclass", "--prediction", "yes"],
         ["repair", "d.parquet", "--method", "ramp", "-o", "r.fairfix"],
         ["repair", "d.counts", "--method", "ramp", "-o", "r.fairfix"],
-        [
-            "repair",
-            "d.parquet",
-            "--method",
-            "ramp",
-            "--solver",
-            "stream",
-            "--gamma",
-            "0.1",
-            "-o",
-            "r.fairfix",
-        ],
+        shlex.split("repair d.parquet --method ramp --solver stream --gamma 0.1 -o r.fairfix"),
         ["compare", "d.parquet", "--methods", "ramp", "--slacks", "0.1"],
         ["compare", "d.parquet", "--score", "score", "--baseline", "other"],
     ]

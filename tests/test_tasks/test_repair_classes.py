@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -294,30 +295,8 @@ def test_commands_say_the_same(call: Call, tmp_path: Path) -> None:
     """From a file and a configuration to predictions, and to an audit of these with copies."""
     people().to_csv(tmp_path / "people.csv", index=False)
     made, scored = str(tmp_path / "made.fairfix"), str(tmp_path / "scored.csv")
-    asked = [
-        "--method",
-        "sensei",
-        "--task",
-        "multiclass",
-        "--label",
-        "job",
-        "--protected",
-        "sex",
-        "--id",
-        "id",
-    ]
-    more = [
-        "--solver",
-        "regularizer",
-        "--group",
-        "used",
-        "--features",
-        "skill",
-        "--set",
-        "rho=1",
-        "-o",
-        made,
-    ]
+    asked = shlex.split("--method sensei --task multiclass --label job --protected sex --id id")
+    more = shlex.split(f"--solver regularizer --group used --features skill --set rho=1 -o {made}")
     status, _, err = call("repair", str(tmp_path / "people.csv"), *asked, *more, "--format", "json")
     assert status == 0, err
     assert call("predict", made, str(tmp_path / "people.csv"), "-o", scored)[0] == 0
