@@ -309,7 +309,9 @@ def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, f
     decided = chance.copy()
     decided[drawn] = table.draw(drawn) < chance[drawn]
     done = repaired.with_decision(decided)
-    report = audit(done, done.reading, settings)
+    bare = replace(done.reading, columns=replace(done.reading.columns, score=None), thresholds=())
+    done = replace(done, reading=bare, rows=replace(done.rows, score=None))  # rates need no score
+    report = audit(done, bare, settings)
     metrics = report.overall.metrics
     out = {name: metrics[name].value for name in ("selection_rate", "accuracy") if name in metrics}
     for block in report.blocks:
