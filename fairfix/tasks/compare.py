@@ -158,16 +158,18 @@ def compare_table(
     judge = _HoldoutEvaluator(table.take(split.holdout), noise, confidence, len(planned) + BASELINES, quality)
 
     def point_of(title: str, slack: float | None, repairer: Repairer) -> Point:
-        problem, whole = (soft, table.ungrouped) if repairer.membership else (scored, table)
+        problem, held = (soft, judge.held.ungrouped) if repairer.membership else (scored, judge.held)
         if "features" in repairer.uses:
             problem = learning(grouped=repairer.protected_as_feature, noisy="noise" in repairer.uses)
-        settings = Settings(confidence=confidence, intersect=len(whole.reading.columns.protected) > 1)
+        settings = Settings(confidence=confidence, intersect=len(held.reading.columns.protected) > 1)
         try:
             with recorded() as caught:
                 predictor = repairer.fit(problem, rng=copy.deepcopy(fit_rng))  # as in `repair`, every time
-            whole, own = (with_draws_of(one, predictor, seen_by_model) for one in (whole, judge.held))
-            problem = replace(problem, table=with_draws_of(problem.table, predictor, seen_by_model))
-            facts = whole.take(split.holdout), problem, repairer, predictor, warned(caught), settings
+            held, own, fitted_to = (
+                with_draws_of(one, predictor, seen_by_model) for one in (held, judge.held, problem.table)
+            )
+            problem = replace(problem, table=fitted_to)
+            facts = held, problem, repairer, predictor, warned(caught), settings
             result = assess(*facts, seed=seed, only=GAPS)
         except FairfixError as error:
             failure = str(error).removeprefix(f"{repairer.name}: ")
