@@ -273,9 +273,7 @@ def exact_ks(path: Path, how: Reading) -> None:
 
 def memory_section(path: Path, rows: int) -> Iterator[str]:
     """Yield the peaks of whole commands, and what exactness adds to counts."""
-    _, imports = child(
-        "import fairfix.auditing.audit, fairfix.cli.audit, fairfix.auditing.result_structs, pyarrow.parquet"
-    )
+    _, imports = child("import fairfix.auditing.audit, fairfix.cli.audit, pyarrow.parquet")
     total, more = (Goal(150, unit=" MB"), Goal(60, unit=" MB")) if rows >= LARGE else (None, None)
     shown = []
     for groups in (("race",), GROUPS):

@@ -25,7 +25,6 @@ import pyarrow as pa
 from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.checks import Check, GateOn
-from fairfix.auditing.result_structs import audit_struct
 from fairfix.auditing.results import Settings
 from fairfix.data.reading import Columns, Reading
 from fairfix.report.layout import HEADLINES
@@ -76,9 +75,7 @@ def truths(sets: int, least: int = 30, most: int = 1000, low: float = 0.05) -> I
 def judged(table: Table, checks: tuple[str, ...] = ()) -> dict[GateOn, Audit]:
     """Return an audit under both gates."""
     parsed = tuple(Check.parse(text) for text in checks)
-    return {
-        gate: audit_struct(audit(table, READING, Settings(checks=parsed, gate_on=gate))) for gate in GATES
-    }
+    return {gate: audit(table, READING, Settings(checks=parsed, gate_on=gate)) for gate in GATES}
 
 
 def alone(sets: int, checks: tuple[str, ...], gap: float | None = None, **sizes: float) -> Any:
@@ -103,7 +100,7 @@ def against(
     counts: dict[tuple[str, GateOn], Counter[str]] = {(a, g): Counter() for a in allowed for g in GATES}
     for truth in truths(sets, **sizes):
         drawn = truth.draw(0, before, times), truth.draw(1, gap)
-        old, new = (audit_struct(audit(table, READING)) for table in drawn)
+        old, new = (audit(table, READING) for table in drawn)
         for text in allowed:
             for gate in GATES:
                 _, checks = compare(old, new, (Allowance.parse(text),), USUAL, gate)

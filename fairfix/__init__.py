@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairfix import methods
     from fairfix.auditing.checks import Check
     from fairfix.auditing.countfile import CountFile
-    from fairfix.auditing.results import AuditReport, Settings
+    from fairfix.auditing.results import Settings
     from fairfix.data.reading import Columns, Reading
     from fairfix.data.scan import read_table
     from fairfix.data.table import Table
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "auditing.checks": "Check",
     "auditing.countfile": "CountFile",
-    "auditing.results": "AuditReport Settings",
+    "auditing.results": "Settings",
     "data.scan": "read_table",
     "data.reading": "Columns Reading",
     "data.table": "Table",
@@ -63,7 +63,6 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 
 __all__ = [
     "ArtifactError",
-    "AuditReport",
     "AuditResult",
     "Check",
     "Columns",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairfix.auditing.result_structs import audit_struct
-from fairfix.auditing.results import AuditReport
 from fairfix.report import renderer
 from fairfix.schema import checked
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import SavedResult
 from fairfix.schema.written import to_dict
 
@@ -24,9 +23,9 @@ def rendered(name: str, result: Any, **settings: Any) -> str:
     return renderer(name)(struct(result), **settings)
 
 
-def audit_dict(report: AuditReport) -> dict[str, Any]:
+def audit_dict(result: Audit) -> dict[str, Any]:
     """The result of an audit as a dictionary."""
-    return to_dict(audit_struct(report))
+    return to_dict(result)
 
 
 def texts_of(result: dict[str, Any], severity: str = "") -> list[str]:

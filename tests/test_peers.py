@@ -38,12 +38,12 @@ def block(protected: str) -> Any:
         rows(), protected=protected, label="label", prediction="decision", strata="product",
         reference={protected: reference},
     )  # fmt: skip
-    return audit.report.block(protected)
+    return audit.content.block(protected)
 
 
 def ours(name: str, protected: str) -> float:
     """Return a comparison of fairfix by the name that a check has for it."""
-    return float(block(protected).comparisons[named(name).id].value.value)
+    return float(block(protected).by_id[named(name).id].value)
 
 
 def inverse_below_1(value: float) -> float:

@@ -115,8 +115,8 @@ def gap(chance: np.ndarray, groups: pd.DataFrame, weight: np.ndarray | None = No
     parity = "selection_rate.difference.between_groups"
     settings = fairfix.Settings(intersect=len(names) > 1, only={parity})
     report = audit(frame, Reading(Columns(names, probability="p", weight="w")), settings)
-    block = max(report.blocks, key=lambda block: len(block.columns))
-    return block.comparisons[parity].value.value
+    block = max((*report.attributes, *report.strata), key=lambda block: len(block.columns))
+    return block.by_id[parity].value
 
 
 # ---------------------------------------------------------------------- scikit-learn's own checks

@@ -10,24 +10,33 @@ number has its definition: :data:`fairfix.auditing.comparisons.MEANINGS`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress, product
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace as fields_replaced
 
-from fairfix.auditing.checks import Check, Ruling
+from fairfix import __version__
+from fairfix.auditing.checks import Check, Ruling, worst
 from fairfix.auditing.comparisons import CLASS_SCOPES, NOISE_SCOPES, Comparison
 from fairfix.auditing.distances import View, scoring_counts
 from fairfix.auditing.given_scores import GivenScores
 from fairfix.auditing.group_estimates import Evidence, GroupView, Measured
 from fairfix.auditing.ks_candidates import Candidates, candidates
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
-from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
+from fairfix.auditing.results import (
+    Settings,
+    columns_struct,
+    definitions,
+    judged,
+    reading_fields,
+    rows_struct,
+)
 from fairfix.auditing.suppression import shown_rows, shown_table, tables_of
 from fairfix.data.choices import Code
-from fairfix.data.counts import Counts, groups_of_cells, rows_of_levels
+from fairfix.data.counts import Counts, groups_of_cells
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
 from fairfix.data.numeric_groups import in_order
@@ -35,14 +44,18 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows, Scan, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
+from fairfix.schema import common
+from fairfix.schema.audit import Audit, AuditData, Audited, AuditSettings
+from fairfix.schema.common import Block, Estimate, estimate, numbers
+from fairfix.schema.common import Comparison as Compared
 
 # ---------------------------------------------------------------------- entry
 
 
-More = Mapping[str, Sequence[ComparisonReport]]
+More = Mapping[str, Sequence[Compared]]
 """Attribute -> comparisons that were made elsewhere, to be reported and checked with the others."""
 
-OfTrueGroups = Mapping[str, Mapping[str, Mapping[str, Value]]]
+OfTrueGroups = Mapping[str, Mapping[str, Mapping[str, Estimate]]]
 """Attribute -> metric and scope -> true group -> value, to be checked."""
 
 
@@ -53,7 +66,7 @@ def audit(
     more: More | None = None,
     true_groups: OfTrueGroups | None = None,
     uncertain: Mapping[str, tuple[str, ...]] | None = None,
-) -> AuditReport:
+) -> Audit:
     """Audit a file, a frame or a table.
 
     Parameters
@@ -100,8 +113,8 @@ def judge(
     more: More | None = None,
     true_groups: OfTrueGroups | None = None,
     uncertain: Mapping[str, tuple[str, ...]] | None = None,
-) -> AuditReport:
-    """Return the report of a scan; ``source`` is read again where exactness needs rows.
+) -> Audit:
+    """Return the result for a scan; ``source`` is read again where exactness needs rows.
 
     With ``suppress_below`` the scan is of the rows that may be shown (:mod:`fairfix.auditing.suppression`).
 
@@ -117,32 +130,46 @@ def judge(
     strata = [block for block in computed if block.stratum]
     blocks = [_with_strata(block, strata) for block in computed if not block.stratum]
     for attribute, names in (uncertain or {}).items():
-        blocks.append(Block(attribute=attribute, columns=names, groups=(), comparisons={}))
-    behind = true_groups or {}
-    blocks = [
-        replace(_with_more(b, more or {}, settings.suppress_below), true_groups=behind.get(b.attribute, {}))
-        for b in blocks
-    ]
+        blocks.append(Block(attribute=attribute, columns=names, groups=(), comparisons=()))
+    blocks = [_with_more(block, more or {}, settings.suppress_below) for block in blocks]
     everybody = GroupView(group_of_cell=np.zeros(len(counts.cells), dtype=np.int64), size=1)
     whole = Measured(everybody, evidence)
     # metrics of the other task are not missed
     foreign = {"label", "decision"} if reading.task == "regression" else {"real label"}
-    entries = metrics_for(reading.task)
-    return AuditReport(
-        source=name,
-        reading=reading,
-        settings=settings,
-        rows_read=counts.read,
-        rows_used=counts.used,
-        excluded=counts.excluded,
-        weight=float(counts.held_weights.sum()),
-        overall=GivenScores(whole).groups(whole.group_reports())[0],
-        blocks=(*blocks, *strata),
-        not_computed={m: why for m, why in evidence.missing.items() if not foreign & set(entries[m].needs)},
-        checks=tuple(check_results(settings, blocks, evidence.missing, left_out)),
+    entries, least = metrics_for(reading.task), settings.suppress_below
+    checks = tuple(check_results(settings, blocks, evidence.missing, left_out, true_groups or {}))
+    return Audit(
+        fairfix=__version__,
+        verdict=worst(one.verdict for one in checks),
+        data=AuditData(
+            source=name,
+            rows=rows_struct(counts.read, counts.used, counts.excluded),
+            columns=columns_struct(reading),
+            inferred={},
+            weight=float(counts.held_weights.sum()),
+            model={},
+        ),
+        settings=AuditSettings(
+            **reading_fields(reading),
+            confidence=settings.confidence,
+            gate_on=settings.gate_on,
+            exact=settings.exact,
+            reference=dict(settings.reference),
+            suppress_below=least or None,
+            always_valid=settings.always_valid,
+        ),
+        checks=checks,
+        overall=GivenScores(whole).groups(whole.groups())[0],
+        attributes=tuple(blocks),
+        strata=tuple(strata),
+        not_computed=tuple(
+            common.NotComputed(metric=metric, reason=why)
+            for metric, why in sorted(evidence.missing.items())
+            if not foreign & set(entries[metric].needs)
+        ),
+        definitions=definitions(one.id for block in (*blocks, *strata) for one in block.comparisons),
+        suppressed=common.Suppressed(below=least, left_out=tuple(left_out)) if least else None,
         pooled_median=evidence.median,
-        left_out=tuple(left_out),
-        levels=rows_of_levels(counts.keys, counts.cells, counts.rows.sum(axis=(1, 2))),
     )
 
 
@@ -180,6 +207,7 @@ def views_of(counts: Counts, reading: Reading, settings: Settings) -> Iterator[G
             attribute=attribute,
             columns=names,
             stratum="" if stratum is None else stratum_name(columns.strata, stratum),
+            stratum_levels=stratum or (),
             levels=levels,
             strata=1 if stratum is None else len(strata),
             reference=labels.index(reference) if reference in labels else None,
@@ -243,8 +271,9 @@ def _block(view: GroupView, evidence: Evidence) -> Block:
         attribute=view.attribute,
         columns=view.columns,
         stratum=view.stratum,
-        groups=given.groups(measured.group_reports()),
-        comparisons={c.id: c for c in given.comparisons(measured.comparisons())},
+        stratum_levels=view.stratum_levels,
+        groups=given.groups(measured.groups()),
+        comparisons=tuple(given.comparisons(measured.comparisons())),
         distribution=None if view.stratum else measured.distribution(),
     )
 
@@ -259,49 +288,58 @@ def _with_strata(block: Block, strata: Sequence[Block]) -> Block:
     note = f"nothing to compare in {', '.join(lone)}: only one group" if lone else ""
     if not mine:
         return block
-    more = {}
-    for identifier in block.comparisons:
-        comparison = Comparison.parse(identifier)
+    more, by_stratum = list[Compared](), [(one.stratum, one.by_id) for one in mine]
+    for one in block.comparisons:
+        comparison = Comparison.parse(one.id)
         if comparison.scope == "between_groups" or comparison.kind == "covariance":
-            worst = _worst_stratum(comparison, [(s.stratum, s.comparisons[identifier]) for s in mine])
-            reason = "; ".join(text for text in (worst.value.reason, note) if text)
-            more[worst.id] = replace(worst, value=replace(worst.value, reason=reason))
-    return replace(block, comparisons={**block.comparisons, **more})
+            worst = _worst_stratum(comparison, [(name, own[one.id]) for name, own in by_stratum])
+            reason = "; ".join(text for text in (worst.reason, note) if text)
+            more.append(fields_replaced(worst, reason=reason))
+    return _with_comparisons(block, more)
 
 
-def _worst_stratum(
-    comparison: Comparison, strata: Sequence[tuple[str, ComparisonReport]]
-) -> ComparisonReport:
+def _with_comparisons(block: Block, more: Iterable[Compared]) -> Block:
+    """Return the block with more comparisons, which replace those of the same name."""
+    every = {**block.by_id, **{one.id: one for one in more}}
+    return fields_replaced(block, comparisons=tuple(every.values()))
+
+
+def _worst_stratum(comparison: Comparison, strata: Sequence[tuple[str, Compared]]) -> Compared:
     """Return the comparison of the stratum that is worst; its interval is that of the worst stratum."""
     pick = min if comparison.kind == "ratio" else max
-    defined = [(s, c) for s, c in strata if not math.isnan(c.value.value)]
-    stratum, top = pick(defined or strata, key=lambda pair: pair[1].value.value)
+    defined = [(s, c) for s, c in strata if c.value is not None]
+    stratum, top = pick(defined or strata, key=lambda pair: pair[1].point)
     undefined = tuple(f"{name} ({s})" for s, c in strata for name in c.undefined)
-    low, high = pick(c.value.low for _, c in strata), pick(c.value.high for _, c in strata)
+    low, high = pick(c.lower for _, c in strata), pick(c.upper for _, c in strata)
     reason = f"over the rest; undefined in {', '.join(undefined)}" if undefined else ""
-    value = replace(top.value, low=low, high=high, reason=top.value.reason or reason, given_scores=None)
-    ends = [pick(c.value.value + sign * c.value.bound for _, c in defined) for sign in (-1, 1) if defined]
-    if ends:
-        value = replace(value, bound=max(value.value - ends[0], ends[1] - value.value))
-    name = comparison.to("within_strata").id
-    return ComparisonReport(name, value, top.groups, undefined, stratum, top.at)
+    bound = top.bound or 0.0
+    if defined:
+        ends = [pick(c.point + sign * (c.bound or 0.0) for _, c in defined) for sign in (-1, 1)]
+        bound = max(top.point - ends[0], ends[1] - top.point)
+    return Compared(
+        id=comparison.to("within_strata").id,
+        **numbers(top.point, low, high, top.reason or reason, bound),
+        groups=top.groups,
+        undefined=undefined,
+        stratum=stratum,
+        at_score=top.at_score,
+    )
 
 
 def _with_more(block: Block, more: More, least: int) -> Block:
     """Return the block with comparisons that were made elsewhere; under suppression, with what concerns its groups."""
-    own = {one.id: one for one in more.get(block.attribute, ())}
+    own = more.get(block.attribute, ())
     if least:
-        shown = {group.name for group in block.groups}
-        own = {name: _of_shown(one, shown) for name, one in own.items() if shown.issuperset(one.groups)}
-    return replace(block, comparisons={**block.comparisons, **own})
+        shown = {group.group for group in block.groups}
+        own = [_of_shown(one, shown) for one in own if shown.issuperset(one.groups)]
+    return _with_comparisons(block, own)
 
 
-def _of_shown(report: ComparisonReport, shown: set[str]) -> ComparisonReport:
+def _of_shown(report: Compared, shown: set[str]) -> Compared:
     """Return a comparison without what it says of groups that are not shown; reasons may name some."""
-    reason = "undefined" if math.isnan(report.value.value) else ""
-    return replace(
+    return fields_replaced(
         report,
-        value=replace(report.value, reason=reason),
+        reason="undefined" if report.value is None else "",
         per_group={name: value for name, value in report.per_group.items() if name in shown},
         pairs=tuple(pair for pair in report.pairs if shown.issuperset(pair.groups)),
         undefined=tuple(name for name in report.undefined if name in shown),
@@ -316,7 +354,8 @@ def check_results(
     blocks: Sequence[Block],
     not_computed: Mapping[str, str],
     left_out: Mapping[str, tuple[str, ...]],
-) -> Iterator[CheckResult]:
+    true_groups: OfTrueGroups,
+) -> Iterator[common.Check]:
     """Yield every check of the settings, judged of each attribute that it is about."""
     few = FEW.format(settings.suppress_below)
     for check in settings.checks:
@@ -326,31 +365,35 @@ def check_results(
         if check.each:
             asked = [b for b in asked if len(b.columns) == 1]
             gone = [name for name in gone if len(left_out[name]) == 1]
-        yield from (_unknown(check, name, left_out[name], "not_shown", few) for name in gone)
+        yield from (_unknown(check, (name, left_out[name]), settings, "not_shown", few) for name in gone)
         if not asked and not gone:
             raise UsageError(
                 f"check {check.text!r}: {of.attribute!r} is not audited; this audit has "
                 f"{', '.join(b.attribute for b in blocks)}"
             )
         if not of.attribute and of.scope in FLIP_SCOPES:  # comparable values have one block
-            asked = [b for b in asked if of.id in b.comparisons] or asked
+            asked = [b for b in asked if of.id in b.by_id] or asked
         if not of.attribute and len(asked) > 1:  # an attribute known by probabilities has true groups alone
-            asked = [b for b in asked if bool(b.true_groups) == of.of_true_groups] or asked
+            asked = [b for b in asked if bool(true_groups.get(b.attribute)) == of.of_true_groups] or asked
         for block in asked:
-            yield _check_result(check, block, settings, not_computed)
+            yield _check_result(check, block, settings, not_computed, true_groups.get(block.attribute, {}))
 
 
 def _check_result(
-    check: Check, block: Block, settings: Settings, not_computed: Mapping[str, str]
-) -> CheckResult:
+    check: Check,
+    block: Block,
+    settings: Settings,
+    not_computed: Mapping[str, str],
+    true_groups: Mapping[str, Mapping[str, Estimate]],
+) -> common.Check:
     metric, asked = check.comparison.metric, check.comparison.group
     where = (block.attribute, block.columns)
     if metric in not_computed:
-        return _unknown(check, *where, "not_computed", f"not computed: {not_computed[metric]}")
-    if settings.suppress_below and asked and asked not in {group.name for group in block.groups}:
+        return _unknown(check, where, settings, "not_computed", f"not computed: {not_computed[metric]}")
+    if settings.suppress_below and asked and asked not in {group.group for group in block.groups}:
         why = "no such group is shown; one with few rows is not"
-        return _unknown(check, *where, "not_shown", why)
-    value, groups, complete = _looked_up(check, block)
+        return _unknown(check, where, settings, "not_shown", why)
+    value, groups, complete = _looked_up(check, block, true_groups)
     ruling = check.judge(value, complete=complete, gate_on=settings.gate_on)
     if value.given_scores is not None and ruling.verdict == "undecided":
         low, high = value.given_scores
@@ -359,13 +402,15 @@ def _check_result(
     if settings.suppress_below and not asked:
         few = f"groups of fewer than {settings.suppress_below} rows are left out of it"
         ruling = replace(ruling, reason=f"{ruling.reason}; {few}")
-    return CheckResult(check, *where, value, groups, ruling, complete)
+    return judged(check, where, value, groups, ruling, complete=complete, gate_on=settings.gate_on)
 
 
-def _unknown(check: Check, attribute: str, columns: tuple[str, ...], code: Code, reason: str) -> CheckResult:
+def _unknown(
+    check: Check, where: tuple[str, tuple[str, ...]], settings: Settings, code: Code, reason: str
+) -> common.Check:
     """Return the result of a check whose value there is not: it cannot pass."""
-    nothing = Value(math.nan, math.nan, math.nan, reason)
-    return CheckResult(check, attribute, columns, nothing, (), Ruling("undecided", code, reason), False)
+    nothing, ruling = estimate(math.nan, math.nan, math.nan, reason), Ruling("undecided", code, reason)
+    return judged(check, where, nothing, (), ruling, complete=False, gate_on=settings.gate_on)
 
 
 UNDESCRIBED = "describe the noise with `noise=SPEC`, such as `noise=FILE` or `noise=radius:GROUP=NUMBER,...`"
@@ -385,7 +430,9 @@ REMEDIES = {
 """Scope -> what gives a comparison that an audit has not; the reference group's remedy names the attribute."""
 
 
-def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool]:
+def _looked_up(
+    check: Check, block: Block, true_groups: Mapping[str, Mapping[str, Estimate]]
+) -> tuple[Estimate, tuple[str, ...], bool]:
     """Return the value that a check is about, the groups that reach it, and whether none is undefined."""
     of = check.comparison
     if not block.groups and not of.of_true_groups:
@@ -394,20 +441,21 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
             "them have a scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
         )
     if of.group:
-        numbers = block.true_groups.get(of.id) if of.of_true_groups else None
-        if of.of_true_groups and numbers is None:
+        if of.of_true_groups and of.id not in true_groups:
             raise UsageError(f"check {check.text!r}: there is no {of.id}; {UNDESCRIBED}")
-        if numbers is None:
-            numbers = {group.name: group.metrics[of.metric] for group in block.groups}
-        if of.group not in numbers:
+        if of.of_true_groups:
+            each: Mapping[str, Estimate] = true_groups[of.id]
+        else:
+            each = {group.group: group.metrics[of.metric] for group in block.groups}
+        if of.group not in each:
             group = "true group" if of.of_true_groups else "group"
             raise UsageError(
-                f"check {check.text!r}: {block.attribute} has no {group} {of.group!r}; it has {', '.join(numbers)}"
+                f"check {check.text!r}: {block.attribute} has no {group} {of.group!r}; it has {', '.join(each)}"
             )
-        return numbers[of.group], (of.group,), True
-    report = block.comparisons.get(of.id)
+        return each[of.group], (of.group,), True
+    report = block.by_id.get(of.id)
     if report is not None:
-        return report.value, report.groups, not report.undefined
+        return report, report.groups, not report.undefined
     if "individual" in of.entry.needs and of.scope not in FLIP_SCOPES:
         raise UsageError(f"check {check.text!r}: there is no {of.metric}; add `similar=flips` to compute it")
     remedy = "this metric does not support it"
@@ -439,11 +487,11 @@ def joined(one: More, other: More) -> More:
     return {name: (*one.get(name, ()), *other.get(name, ())) for name in {**one, **other}}
 
 
-def require_two_groups(report: AuditReport) -> None:
+def require_two_groups(result: Audited) -> None:
     """Raise ``DataError`` where an attribute has a single group, so that nothing can be compared."""
-    for block in report.blocks:
-        if not block.stratum and len(block.groups) == 1:
+    for block in result.attributes:
+        if len(block.groups) == 1:
             raise DataError(
-                f"column {block.attribute!r} has only the group {block.groups[0].name!r} in the {report.rows_used:,} "
-                f"rows used; an audit compares at least two groups"
+                f"column {block.attribute!r} has only the group {block.groups[0].group!r} in the "
+                f"{result.data.rows.used:,} rows used; an audit compares at least two groups"
             )

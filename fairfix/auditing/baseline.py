@@ -36,15 +36,15 @@ import msgspec
 from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.grammar import read_one
-from fairfix.auditing.result_structs import check_struct, estimate, number_fields, value_of
-from fairfix.auditing.results import CheckResult, Value
+from fairfix.auditing.results import judged
 from fairfix.data.choices import GateOn, Operator
 from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError, UsageError
 from fairfix.schema import common, schema_id
 from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.common import Estimate, Number, numbers
 
-NOTHING = Value(math.nan, -math.inf, math.inf)
+NOTHING = Number(value=None, low=None, high=None)
 
 PairedEnds = tuple[float, float, bool] | str
 """Limits of a change, and whether those of independent samples hold as well; or why rows cannot be paired."""
@@ -224,18 +224,18 @@ def compare(
         else:
             larger = _larger_is_worse(of, limited.get(of), named)
             value = change(was[0], now[0])
-            if same and not math.isnan(value.value):
-                value = Value(0.0, 0.0, 0.0)
+            if same and value.value is not None:
+                value = Number(value=0.0, low=0.0, high=0.0)
             ends = None if paired is None else paired(of, columns[of.attribute or ""])
             apart = ends if isinstance(ends, str) else ""
-            if ends is not None and not isinstance(ends, str) and not math.isnan(value.value):
+            if ends is not None and not isinstance(ends, str) and value.value is not None:
                 value = on_same_rows(value, *ends)
             changes.append(
                 common.Change(
                     **names,
-                    old=estimate(was[0]),
-                    new=estimate(now[0]),
-                    **number_fields(value),
+                    old=was[0],
+                    new=now[0],
+                    **value.numbers,
                     worse=None if larger is None else ("larger" if larger else "smaller"),
                     not_paired=apart,
                 )
@@ -251,8 +251,10 @@ def compare(
         elif same and ruling.verdict == "pass":
             ruling = Ruling("pass", "unchanged", "unchanged: every number equals that of the baseline")
         attribute = of.attribute or ""
-        result = CheckResult(check, attribute, columns[attribute], value, groups, ruling, complete, "change")
-        checks.append(check_struct(result, gate_on))
+        about = attribute, columns[attribute]
+        checks.append(
+            judged(check, about, value, groups, ruling, complete=complete, gate_on=gate_on, of="change")
+        )
     section = common.Baseline(
         source=old.data.source,
         fairfix=old.fairfix,
@@ -315,21 +317,21 @@ def likeliest(rows: float, rate: float) -> float:
     return math.exp(ways + hits * math.log(rate) + (rows - hits) * math.log1p(-rate))
 
 
-def change(old: Value, new: Value) -> Value:
-    """Return new minus old, with limits by square and add; NaN without limits where one is undefined."""
-    bound = old.bound + new.bound  # both numerical errors may point the same way
-    if math.isnan(old.value) or math.isnan(new.value):
-        when = "in the baseline" if math.isnan(old.value) else "now"
-        return replace(NOTHING, reason=f"undefined {when}", bound=bound)
+def change(old: Number, new: Number) -> Number:
+    """Return new minus old, with limits by square and add; undefined without limits where one is undefined."""
+    bound = (old.bound or 0.0) + (new.bound or 0.0)  # both numerical errors may point the same way
+    if old.value is None or new.value is None:
+        when = "in the baseline" if old.value is None else "now"
+        return msgspec.structs.replace(NOTHING, reason=f"undefined {when}", bound=bound or None)
     value = new.value - old.value
     (old_down, old_up), (new_down, new_up) = (
-        (max(one.value - one.low, 0.0), max(one.high - one.value, 0.0)) for one in (old, new)
+        (max(one.point - one.lower, 0.0), max(one.upper - one.point, 0.0)) for one in (old, new)
     )
     low, high = value - math.hypot(new_down, old_up), value + math.hypot(new_up, old_down)
-    return Value(value, low, high, bound=bound)
+    return Number(**numbers(value, low, high, bound=bound))
 
 
-def on_same_rows(value: Value, low: float, high: float, independent: bool) -> Value:
+def on_same_rows(value: Number, low: float, high: float, independent: bool) -> Number:
     """Return a change with limits on the same rows, those of independent samples besides where they hold too.
 
     Parameters
@@ -340,8 +342,9 @@ def on_same_rows(value: Value, low: float, high: float, independent: bool) -> Va
         What :meth:`~fairfix.auditing.paired_differences.Changes.limits` returns.
     """
     if independent:
-        low, high = max(value.low, low), min(value.high, high)
-    return replace(value, low=min(low, value.value), high=max(high, value.value))
+        low, high = max(value.lower, low), min(value.upper, high)
+    low, high = min(low, value.point), max(high, value.point)
+    return Number(**numbers(value.point, low, high, bound=value.bound or 0.0))
 
 
 def _wanted(
@@ -378,7 +381,7 @@ def _allowed(allowances: Sequence[Allowance], of: Comparison) -> tuple[Allowance
     return None, amount
 
 
-Entry = tuple[Value, bool, tuple[str, ...]]
+Entry = tuple[Estimate, bool, tuple[str, ...]]
 """A value, whether no group's value is undefined, and the groups that reach it."""
 
 
@@ -437,9 +440,14 @@ def _other_question(old: Audit, new: Audit, of: Comparison) -> str:
 def _entry(block: common.Block, of: Comparison) -> Entry | None:
     if of.group:
         value = next((one.metrics.get(of.metric) for one in block.groups if one.group == of.group), None)
-        return None if value is None else (value_of(value), True, (of.group,))
+        return None if value is None else (_plain(value), True, (of.group,))
     one = next((one for one in block.comparisons if one.id == of.id), None)
-    return None if one is None else (value_of(one), not one.undefined, one.groups)
+    return None if one is None else (_plain(one), not one.undefined, one.groups)
+
+
+def _plain(one: Estimate) -> Estimate:
+    """Return a number alone, without its interval given the scores."""
+    return Estimate(**{**one.numbers, "given_scores": None})
 
 
 def _larger_is_worse(of: Comparison, limited: common.Check | None, named: Allowance | None) -> bool | None:

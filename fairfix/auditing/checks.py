@@ -26,7 +26,6 @@ value never passes.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -41,7 +40,6 @@ from fairfix.data.names import did_you_mean
 from fairfix.errors import ExitStatus, UsageError
 
 if TYPE_CHECKING:
-    from fairfix.auditing.results import Value
     from fairfix.schema import common
 
 Verdict = Literal["pass", "fail", "undecided"]
@@ -117,7 +115,7 @@ class Check:
         """Return whether a value breaks the condition."""
         return not OPERATORS[self.operator](value, self.limit)
 
-    def judge(self, value: Value, *, complete: bool, gate_on: GateOn) -> Ruling:
+    def judge(self, value: common.Number, *, complete: bool, gate_on: GateOn) -> Ruling:
         """Judge a value and its interval.
 
         ``complete`` is False when some group's value is undefined: then the check can fail but not pass. Within the
@@ -127,11 +125,12 @@ class Check:
         def ruling(verdict: Verdict, code: Code, reason: str) -> Ruling:
             return Ruling(verdict, code, f"{reason} ({value.reason})" if value.reason else reason)
 
-        if math.isnan(value.value):
+        if value.value is None:
             return ruling("undecided", "value_undefined", "the value is undefined")
         at_point = gate_on == "point"
-        reach = value.value - value.bound, value.value + value.bound
-        beyond = [self.violated_by(end) for end in (reach if at_point else (value.low, value.high))]
+        off = value.bound or 0.0
+        reach = value.value - off, value.value + off
+        beyond = [self.violated_by(end) for end in (reach if at_point else (value.lower, value.upper))]
         subject = "the value is" if at_point else "the whole interval lies"
         if all(beyond):
             return ruling("fail", "beyond_limit", f"{subject} beyond the limit")

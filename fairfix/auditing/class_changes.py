@@ -23,6 +23,7 @@ from fairfix.auditing.baseline import (
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS
 from fairfix.auditing.multiclass import ACCURACY, of_all
+from fairfix.auditing.results import in_class
 from fairfix.data.choices import GateOn
 from fairfix.errors import DataError
 from fairfix.schema import common
@@ -97,18 +98,12 @@ def compare_classes(
         asked = [one for one in usual if (Comparison.parse(one).metric == ACCURACY) != bool(name)]
         asked = asked if name else [*USUAL_OF_ALL, *asked]
         section, judged = compare(before[name], piece, mine, asked, gate_on, same=unchanged)
-        changes += [replace(one, of_class=name, id=_named(one.id, name)) for one in section.changes]
+        changes += [in_class(one, name) for one in section.changes]
         incomparable += [
-            replace(one, of_class=name, id=_named(one.id, name), reason=unlike or one.reason)
-            for one in section.not_comparable
+            in_class(replace(one, reason=unlike or one.reason), name) for one in section.not_comparable
         ]
         checks += [
-            replace(
-                one,
-                of_class=name,
-                id=_named(one.id, name),
-                reason=f"not comparable: {unlike}" if unlike else one.reason,
-            )
+            in_class(replace(one, reason=f"not comparable: {unlike}" if unlike else one.reason), name)
             for one in judged
         ]
     assert section is not None
@@ -129,8 +124,3 @@ def _unlike(old: Sequence[str], new: Sequence[str]) -> str:
         if names
     ]
     return f"{UNLIKE}: {'; '.join(parts)}" if parts else ""
-
-
-def _named(identifier: str, name: str) -> str:
-    """Return the identifier of an entry with its class."""
-    return f"{identifier}, class {name}" if name else identifier

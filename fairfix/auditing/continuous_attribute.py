@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.comparisons import WITH_NUMBER
-from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.memberships import numbers_of
 from fairfix.data.numeric_groups import Edges, band_names, bands_of, quantile_edges, shortened
 from fairfix.data.scales import Scale
 from fairfix.data.table import Table
+from fairfix.schema.common import Comparison, Estimate, comparison, estimate
 from fairfix.stats.estimates import Means, powers
 
 
@@ -32,16 +32,16 @@ class AttributeCovariance:
     """Association of decisions with a number."""
 
     scale: Scale
-    covariance: Value
+    covariance: Estimate
     """Per standard deviation, with its sign."""
     correlation: float
     """On these rows; NaN where all decisions or all numbers are the same."""
 
     @property
-    def size(self) -> Value:
+    def size(self) -> Estimate:
         """The covariance without its sign."""
-        value, low, high = (getattr(self.covariance, name) for name in ("value", "low", "high"))
-        return Value(abs(value), max(low, -high, 0.0), max(-low, high))
+        value, low, high = self.covariance.point, self.covariance.lower, self.covariance.upper
+        return estimate(abs(value), max(low, -high, 0.0), max(-low, high))
 
 
 def trends(table: Table, scales: Iterable[Scale], confidence: float) -> Iterator[AttributeCovariance]:
@@ -56,16 +56,16 @@ def trends(table: Table, scales: Iterable[Scale], confidence: float) -> Iterator
         sums = powers(weight, product, table.square_weight).sum(axis=1, keepdims=True)
         mean = Means.from_sums(sums, (-scale.widest, scale.widest))
         low, high = mean.limits(1.0 - confidence)
-        value = Value(float(mean.value[0]), float(low[0]), float(high[0]))
+        value = estimate(float(mean.value[0]), float(low[0]), float(high[0]))
         rate = float(np.average(chance, weights=weight))
         spread = rate * (1.0 - rate) * float(np.average(far * far, weights=weight))
-        correlation = value.value / np.sqrt(spread) if spread > 0 else np.nan
+        correlation = value.point / np.sqrt(spread) if spread > 0 else np.nan
         yield AttributeCovariance(scale, value, float(correlation))
 
 
-def reports(by_column: Iterable[AttributeCovariance]) -> dict[str, list[ComparisonReport]]:
+def reports(by_column: Iterable[AttributeCovariance]) -> dict[str, list[Comparison]]:
     """Return the comparisons by column, for an audit of the same rows."""
-    return {one.scale.column: [ComparisonReport(WITH_NUMBER, one.size, ())] for one in by_column}
+    return {one.scale.column: [comparison(WITH_NUMBER, one.size)] for one in by_column}
 
 
 def fifths_of(table: Table, scales: Iterable[Scale]) -> dict[str, Edges]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairfix.auditing.audit import More, judge
 from fairfix.auditing.countfile import CountFile, Piece, count, has_range
-from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.results import Settings, with_data
 from fairfix.auditing.sufficient_statistics import confusion
 from fairfix.auditing.suppression import require_some, shown_cells, shown_rows, tables_of
 from fairfix.data.counts import Counts, check_cells
@@ -20,6 +20,7 @@ from fairfix.data.files import open_source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, check_whole
 from fairfix.errors import UsageError
+from fairfix.schema.audit import Audit
 from fairfix.stats.geometric_noise import Below, two_sided_geometric
 
 SUPPRESSED = "in groups too small to show, at most"
@@ -118,10 +119,8 @@ def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None
     return replace(content, reading=reading, pieces=(Piece.of(private),), private=epsilon, batches=())
 
 
-def audit_counts(
-    content: CountFile, settings: Settings | None = None, more: More | None = None
-) -> AuditReport:
-    """Return the report of counts, equal to that of an audit of the data in one pass."""
+def audit_counts(content: CountFile, settings: Settings | None = None, more: More | None = None) -> Audit:
+    """Return the result for counts, equal to that of an audit of the data in one pass."""
     settings = replace(settings or Settings(), exact=False)
     if settings.suppress_below:
         tables = tables_of(content.reading.columns, intersect=settings.intersect)
@@ -129,5 +128,5 @@ def audit_counts(
     counts = content.counts(noisy=True)
     if content.private is None:
         check_whole(counts, content.reading, content.name)
-    report = judge(Scan(counts, None, content.reading), settings, content.name, None, more)
-    return replace(report, inferred=content.inferred, model=content.model)
+    result = judge(Scan(counts, None, content.reading), settings, content.name, None, more)
+    return with_data(result, inferred=content.inferred, model=content.model)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.group_estimates import GAPS, Measured
-from fairfix.auditing.results import ComparisonReport, GroupReport, Value
 from fairfix.data.reading import to_probability
+from fairfix.schema import common
+from fairfix.schema.common import Estimate, Group
 from fairfix.stats.estimates import sidak
 from fairfix.stats.gaps import Contrasts, Gap, worst
 from fairfix.stats.two_valued import TwoValued
@@ -64,7 +66,7 @@ class GivenScores:
         ends = np.minimum(of_1, of_0), np.where(endless, 0.0, np.maximum(of_1, of_0))
         return TwoValued.of_rows(group, self.measured.view.size, *ends, larger, rows.weight)
 
-    def groups(self, reports: tuple[GroupReport, ...]) -> tuple[GroupReport, ...]:
+    def groups(self, reports: tuple[Group, ...]) -> tuple[Group, ...]:
         """Return the groups, with such an interval where the log loss has no limit."""
         if not self.needed:
             return reports
@@ -75,17 +77,17 @@ class GivenScores:
             for one, own in zip(reports, ends, strict=True)
         )
 
-    def comparisons(self, reports: Iterable[ComparisonReport]) -> Iterator[ComparisonReport]:
+    def comparisons(self, reports: Iterable[common.Comparison]) -> Iterator[common.Comparison]:
         """Yield the comparisons, those of log losses with such an interval where they have no limit."""
         for report in reports:
             of = Comparison.parse(report.id)
             yield self._compared(of, report) if of.metric == LOG_LOSS and self.needed else report
 
-    def _compared(self, of: Comparison, report: ComparisonReport) -> ComparisonReport:
+    def _compared(self, of: Comparison, report: common.Comparison) -> common.Comparison:
         losses, measured, ratio = self.losses, self.measured, of.kind == "ratio"
         if of.kind in ("min", "max"):
             gap = worst(losses, measured.alpha, smallest=of.kind == "min")
-            return replace(report, value=_with_ends(report.value, (gap.low, gap.high)))
+            return _with_ends(report, (gap.low, gap.high))
         more: dict[str, tuple[Any, ...]] = {"to_reference": (measured.view.reference,)}
         if of.scope == "to_overall":
             weight = measured.sizes[0]
@@ -97,18 +99,20 @@ class GivenScores:
             ends = zip(result.low.tolist(), result.high.tolist(), strict=True)
             each = zip(report.per_group.items(), ends, strict=True)
             per_group = {name: _with_ends(value, own, ratio=ratio) for (name, value), own in each}
-        return replace(
-            report, value=_with_ends(report.value, (gap.low, gap.high), ratio=ratio), per_group=per_group
-        )
+        return replace(_with_ends(report, (gap.low, gap.high), ratio=ratio), per_group=per_group)
 
 
-def _with_ends(value: Value, ends: tuple[float, float], *, ratio: bool = False) -> Value:
+SomeEstimate = TypeVar("SomeEstimate", bound=Estimate)
+
+
+def _with_ends(value: SomeEstimate, ends: tuple[float, float], *, ratio: bool = False) -> SomeEstimate:
     """Return a value without a limit with its interval given the scores, if that has both ends.
 
     A ratio has no limit where its interval begins at 0.
     """
     low, high = map(float, ends)
-    closed = math.isfinite(value.high) and not (ratio and value.low == 0)
-    if closed or not all(map(math.isfinite, (value.value, low, high))) or (ratio and low == 0):
+    closed = value.high is not None and not (ratio and value.low == 0)
+    undefined = value.value is None or not (math.isfinite(low) and math.isfinite(high))
+    if closed or undefined or (ratio and low == 0):
         return value
-    return replace(value, given_scores=(min(low, value.value), max(high, value.value)))
+    return replace(value, given_scores=(min(low, value.point), max(high, value.point)))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.calibration import Calibration
 from fairfix.auditing.comparisons import Comparison
@@ -27,7 +28,7 @@ from fairfix.auditing.metrics import (
     Rate,
     metrics_for,
 )
-from fairfix.auditing.results import ComparisonReport, GroupReport, Settings, Value
+from fairfix.auditing.results import Settings
 from fairfix.auditing.sufficient_statistics import (
     bounds_of,
     confusion,
@@ -44,7 +45,8 @@ from fairfix.data.counts import Counts, Floats
 from fairfix.data.names import group_name
 from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.data.scan import KeptRows
-from fairfix.schema.common import Distribution, PairGap, number
+from fairfix.schema import common
+from fairfix.schema.common import Distribution, Estimate, Group, PairGap, number, numbers
 from fairfix.stats import gaps
 from fairfix.stats.estimates import Areas, BalancedAccuracies, Correlations, Estimates, simultaneous_limits
 from fairfix.stats.gaps import Contrasts, Gap, combine, worst
@@ -91,6 +93,7 @@ class GroupView(View):
     attribute: str = ""
     columns: tuple[str, ...] = ()
     stratum: str = ""
+    stratum_levels: tuple[str, ...] = ()
     levels: tuple[tuple[str, ...], ...] = (("everybody",),)
     strata: int = 1
     reference: int | None = None
@@ -310,7 +313,7 @@ class Measured:
 
     # -------------------------------------------------------------- groups
 
-    def group_reports(self) -> tuple[GroupReport, ...]:
+    def groups(self) -> tuple[Group, ...]:
         """Return the group table."""
         weight, _ = self.sizes
         rows = self.counts.rows.sum(axis=(1, 2))
@@ -319,29 +322,20 @@ class Measured:
         total = float(self.sizes[0].sum())
         spread = self._score_deviations()
         columns = [_values(e.value, *limits[m], why, e.slack) for m, (e, why) in self.estimates.items()]
-        numbers = zip(*columns, strict=True) if columns else [()] * len(weight)
-        own = zip(
-            self.view.names,
-            self.view.levels,
-            rows.tolist(),
-            weight.tolist(),
-            numbers,
-            curves,
-            spread,
-            strict=True,
-        )
+        metrics = zip(*columns, strict=True) if columns else [()] * len(weight)
+        names, levels, many, mass = self.view.names, self.view.levels, rows.tolist(), weight.tolist()
         return tuple(
-            GroupReport(
-                name,
-                levels,
-                many,
-                mass,
-                mass / total,
-                dict(zip(limits, metrics, strict=True)),
-                curve,
-                deviation,
+            Group(
+                group=names[g],
+                levels=levels[g],
+                rows=many[g],
+                weight=mass[g],
+                share=mass[g] / total,
+                metrics=dict(zip(limits, own, strict=True)),
+                calibration=curves[g],
+                score_deviation=spread[g],
             )
-            for name, levels, many, mass, metrics, curve, deviation in own
+            for g, own in enumerate(metrics)
         )
 
     def _score_deviations(self) -> list[float | None]:
@@ -357,7 +351,7 @@ class Measured:
 
     # -------------------------------------------------------------- comparisons
 
-    def comparisons(self) -> Iterator[ComparisonReport]:
+    def comparisons(self) -> Iterator[common.Comparison]:
         """Yield the comparisons of the view that are asked for."""
         for name, (estimates, why) in self.estimates.items():
             for of, gap in self._gaps(name, name, self.alpha):
@@ -421,7 +415,7 @@ class Measured:
             shares = np.nan_to_num(base / base.sum())
         return self._kind(proportions(_rest(success), _rest(failure), self.counts.weighted)), shares
 
-    def _equalized_odds(self) -> Iterator[ComparisonReport]:
+    def _equalized_odds(self) -> Iterator[common.Comparison]:
         """Yield the worse of the two rates' gaps, each at half the miscoverage."""
         both = (self._gaps(name, "equalized_odds", self.alpha / 2) for name in EQUALIZED_ODDS)
         for pair in zip(*both, strict=True):
@@ -443,7 +437,7 @@ class Measured:
         exact = self._distances, self.evidence.rows_of(self.view)
         return score_shares(self.evidence.counts, self.view, self.view.names, *exact, CURVE_POINTS)
 
-    def _ks(self) -> Iterator[ComparisonReport]:
+    def _ks(self) -> Iterator[common.Comparison]:
         """Yield the largest distance to all rows, and between two groups."""
         far, (weight, weight2), k = self._distances, self.sizes, self.view.size
         margins = ALWAYS if self.evidence.settings.always_valid else FIXED
@@ -479,7 +473,7 @@ class Measured:
             PairGap(groups=(names[g], names[h]), value=number(value), bound=number(slack) if slack else None)
             for (g, h), value, slack in zip(*(one.tolist() for one in each), strict=True)
         )
-        yield replace(report, pairs=tuple(pairs) if k <= ALL_PAIRS else ())
+        yield fields_replaced(report, pairs=tuple(pairs) if k <= ALL_PAIRS else ())
 
     def _report(
         self,
@@ -489,7 +483,7 @@ class Measured:
         *,
         at: float = math.nan,
         bound: float = 0.0,
-    ) -> ComparisonReport:
+    ) -> common.Comparison:
         names = self.view.names
         gap = result if isinstance(result, Gap) else result.gap
         why = f"{why}, or 0/0" if of.kind == "ratio" else why
@@ -511,12 +505,12 @@ class Measured:
             bounds = np.broadcast_to(result.bound, result.value.shape)
             own = _values(result.value, result.low, result.high, why, bounds)
             per_group = dict(zip(names, own, strict=True))
-        return ComparisonReport(
-            of.id,
-            Value(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
-            tuple(names[g] for g in gap.groups),
-            undefined,
-            at=at if math.isfinite(at) else None,
+        return common.Comparison(
+            id=of.id,
+            **numbers(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
+            groups=tuple(names[g] for g in gap.groups),
+            undefined=undefined,
+            at_score=number(at),
             per_group=per_group,
         )
 
@@ -532,12 +526,15 @@ def _rest(sums: Floats) -> Floats:
     return np.stack([np.delete(sums, g, axis=0).sum(axis=0) for g in range(len(sums))])
 
 
-def _values(value: Floats, low: Floats, high: Floats, why: str, bound: Floats) -> list[Value]:
+def _values(value: Floats, low: Floats, high: Floats, why: str, bound: Floats) -> list[Estimate]:
     """Return numbers with their limits, (k,) each; ``why`` is the reason of those that are undefined."""
     reasons = [""] * len(value)
     for g in np.flatnonzero(~(np.isfinite(value) & np.isfinite(low) & np.isfinite(high))).tolist():
         reasons[g] = why if np.isnan(value[g]) else INFINITE if np.isinf(value[g]) else ""
         if not reasons[g] and (np.isinf(low[g]) or np.isinf(high[g])):
             reasons[g] = NO_LIMIT
-    bounds = np.where(np.isfinite(bound), bound, 0.0).tolist()
-    return list(map(Value, value.tolist(), low.tolist(), high.tolist(), reasons, bounds))
+    columns = [[x if math.isfinite(x) else None for x in part.tolist()] for part in (value, low, high, bound)]
+    return [
+        Estimate(value=v, low=a, high=b, reason=reason, bound=off or None)
+        for v, a, b, off, reason in zip(*columns, reasons, strict=True)
+    ]

@@ -15,33 +15,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from msgspec.structs import replace as replace_fields
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import More, check_results, judge
 from fairfix.auditing.checks import Check, worst
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
-from fairfix.auditing.result_structs import (
-    audit_fields,
-    block_structs,
-    check_struct,
-    comparison_ids,
-    definitions,
-    estimate,
-    group_struct,
-)
-from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
+from fairfix.auditing.results import Settings, definitions, in_class
 from fairfix.auditing.suppression import shown_rows, tables_of
-from fairfix.data.classes import Classes, of_classes
+from fairfix.data.classes import ClassCounts, of_classes
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import scan
 from fairfix.errors import UsageError
-from fairfix.schema import classes as schema
-from fairfix.schema import common
+from fairfix.schema.audit import Audit
+from fairfix.schema.classes import Classes, OneClass
+from fairfix.schema.common import Block, Estimate, Group, estimate, numbers
+from fairfix.schema.common import Comparison as Compared
 
 OF_CLASSES = frozenset(("label", "decision"))
 """Most that metrics of classes need from the data."""
@@ -63,31 +56,6 @@ ACCURACY = "accuracy"
 """Metric of all classes together: a prediction is right, or it is not."""
 
 
-@dataclass(frozen=True)
-class ClassesReport:
-    """An audit of many classes."""
-
-    everybody: AuditReport
-    """Accuracy and gaps of all classes together, with their checks."""
-    classes: Mapping[str, AuditReport]
-    """Class -> its audit against the rest, at the confidence that holds for all at once."""
-    balanced_accuracy: Value | None
-    """Mean over the classes of the overall true positive rate; None without labels."""
-    never_true: tuple[str, ...] = ()
-    """Classes that are predicted, and no row's label."""
-
-    @property
-    def checks(self) -> tuple[tuple[str, CheckResult], ...]:
-        """Every judged check with its class; that of all classes is empty."""
-        together = [("", one) for one in self.everybody.checks]
-        return (*together, *((name, one) for name, of in self.classes.items() for one in of.checks))
-
-    @property
-    def verdict(self) -> common.Verdict | None:
-        """The worst verdict of the checks; None when nothing was gated."""
-        return worst(result.verdict for _, result in self.checks)
-
-
 def require_measured(checks: Iterable[Check], measured: Iterable[str]) -> None:
     """Raise a UsageError for a check of a metric that classes lack; ``measured``: those that they have beyond rates."""
     of_changes = [name for name in dict.fromkeys(measured) if name != FLIPS]
@@ -102,9 +70,7 @@ def require_measured(checks: Iterable[Check], measured: Iterable[str]) -> None:
             )
 
 
-def audit_classes(
-    source: Source, reading: Reading, settings: Settings, more: More | None = None
-) -> ClassesReport:
+def audit_classes(source: Source, reading: Reading, settings: Settings, more: More | None = None) -> Classes:
     """Audit predictions of many classes.
 
     Parameters
@@ -129,7 +95,7 @@ def audit_classes(
         tables = tables_of(reading.columns, intersect=settings.intersect)
         source = shown_rows(source, of_classes(reading), tables, settings.suppress_below)
     counted = scan(source, of_classes(reading))
-    table = Classes.of(counted.counts, reading)
+    table = ClassCounts.of(counted.counts, reading)
     together = tuple(check for check in settings.checks if of_all(check))
     single = replace(
         settings,
@@ -138,30 +104,50 @@ def audit_classes(
     )
     classes = {name: judge(table.against_rest(name), single, source.name, None) for name in table.names}
     everybody = judge(table.right(), replace(settings, checks=()), source.name, None, more)
-    blocks = tuple(
-        _with_gaps(_accuracy_alone(block), () if block.stratum else tuple(_gaps(block.attribute, classes)))
-        for block in everybody.blocks
+    attributes = tuple(
+        _with_comparisons(_accuracy_alone(block), _gaps(block.attribute, classes))
+        for block in everybody.attributes
     )
-    one, protected = next(iter(classes.values())), reading.columns.protected
-    missing = {name: why for name, why in one.not_computed.items() if {*METRICS[name].needs} <= OF_CLASSES}
-    checks = check_results(
-        replace(settings, checks=together),
-        [block for block in blocks if not block.stratum],
-        missing,
-        {name: (name,) if name in protected else protected for name in one.left_out},
-    )
-    overall = everybody.overall
-    return ClassesReport(
-        replace(
-            everybody,
-            overall=replace(overall, metrics=_of_accuracy(overall.metrics)),
-            blocks=blocks,
-            not_computed=missing,
-            checks=tuple(checks),
+    strata = tuple(map(_accuracy_alone, everybody.strata))
+    one, protected = classes[table.names[0]], reading.columns.protected
+    missing = tuple(item for item in one.not_computed if {*METRICS[item.metric].needs} <= OF_CLASSES)
+    hidden = one.suppressed.left_out if one.suppressed else ()
+    checks = (
+        *check_results(
+            replace(settings, checks=together),
+            attributes,
+            {item.metric: item.reason for item in missing},
+            {name: (name,) if name in protected else protected for name in hidden},
+            {},
         ),
-        classes,
-        None if table.truth is None else _balanced_accuracy(table, classes),
-        table.never_true,
+        *(in_class(check, name) for name, own in classes.items() for check in own.checks),
+    )
+    blocks = (
+        *attributes,
+        *strata,
+        *(block for own in classes.values() for block in (*own.attributes, *own.strata)),
+    )
+    return Classes(
+        fairfix=everybody.fairfix,
+        verdict=worst(check.verdict for check in checks),
+        data=everybody.data,
+        settings=fields_replaced(
+            everybody.settings, task="multiclass", confidence_of_class=single.confidence
+        ),
+        checks=checks,
+        overall=_of_accuracy(everybody.overall),
+        attributes=attributes,
+        strata=strata,
+        not_computed=missing,
+        definitions=definitions(
+            [*(one.id for block in blocks for one in block.comparisons), *(one.comparison for one in checks)]
+        ),
+        suppressed=everybody.suppressed,
+        classes=tuple(
+            OneClass(of_class=name, overall=own.overall, attributes=own.attributes, strata=own.strata)
+            for name, own in classes.items()
+        ),
+        balanced_accuracy=None if table.truth is None else _balanced_accuracy(table, classes),
     )
 
 
@@ -174,50 +160,53 @@ def _of_changes(check: Check) -> bool:
     return check.comparison.id in CHANGES
 
 
-def _of_accuracy(metrics: Mapping[str, Value]) -> dict[str, Value]:
-    return {name: value for name, value in metrics.items() if name == ACCURACY}
+def _of_accuracy(group: Group) -> Group:
+    return fields_replaced(group, metrics={k: one for k, one in group.metrics.items() if k == ACCURACY})
 
 
 def _accuracy_alone(block: Block) -> Block:
     """Return a block without the rates that mean nothing where all labels are said to be positive."""
-    ours = {name for name in block.comparisons if Comparison.parse(name).metric == ACCURACY} | {*CHANGES}
-    kept = {name: one for name, one in block.comparisons.items() if name in ours}
-    groups = tuple(replace(group, metrics=_of_accuracy(group.metrics)) for group in block.groups)
-    return replace(block, groups=groups, comparisons=kept)
+    kept = tuple(
+        one for one in block.comparisons if one.id in CHANGES or Comparison.parse(one.id).metric == ACCURACY
+    )
+    return fields_replaced(block, groups=tuple(map(_of_accuracy, block.groups)), comparisons=kept)
 
 
-def _with_gaps(block: Block, gaps: Sequence[ComparisonReport]) -> Block:
-    return replace(block, comparisons={**{one.id: one for one in gaps}, **block.comparisons})
+def _with_comparisons(block: Block, gaps: Iterable[Compared]) -> Block:
+    return fields_replaced(block, comparisons=(*gaps, *block.comparisons))
 
 
-def _gaps(attribute: str, classes: Mapping[str, AuditReport]) -> Iterator[ComparisonReport]:
+def _gaps(attribute: str, classes: Mapping[str, Audit]) -> Iterator[Compared]:
     """Yield the class gaps of an attribute."""
+    every = {k: own.block(attribute).by_id for k, own in classes.items()}
     for metric in CLASS_METRICS:
         name = Comparison(metric, "difference", "between_groups").id
-        gaps = {k: of.block(attribute).comparisons.get(name) for k, of in classes.items()}
-        each = {k: gap for k, gap in gaps.items() if gap is not None}
+        each = {k: own[name] for k, own in every.items() if name in own}
         for scope in CLASS_SCOPES if each else ():
             yield _gap(Comparison(metric, "difference", scope), each)
 
 
-def _gap(of: Comparison, each: Mapping[str, ComparisonReport]) -> ComparisonReport:
+def _gap(of: Comparison, each: Mapping[str, Compared]) -> Compared:
     """Return a mean of the gaps of classes; ``each`` are differences of shares, of at most 1."""
     power = 2 if of.scope == CLASS_SCOPES[0] else 1
 
     def mean(numbers: Sequence[float]) -> float:
         return float(np.mean(np.power(numbers, power)) ** (1 / power)) if numbers else math.nan
 
-    gaps = [one.value for one in each.values()]
     # what nothing is known of can be as small and as large as shares can differ
-    low = mean([0.0 if math.isnan(gap.value) else gap.low for gap in gaps])
-    high = mean([1.0 if math.isnan(gap.value) else gap.high for gap in gaps])
-    defined = {k: one for k, one in each.items() if not math.isnan(one.value.value)}
+    low = mean([0.0 if gap.value is None else gap.lower for gap in each.values()])
+    high = mean([1.0 if gap.value is None else gap.upper for gap in each.values()])
+    defined = {k: one.value for k, one in each.items() if one.value is not None}
     partial = tuple(k for k, one in each.items() if one.undefined or k not in defined)
-    top = max(defined, key=lambda k: defined[k].value.value, default="")
     rest = "over the rest; " if defined else ""
     reason = f"{rest}undefined for some group in {_listed(partial)}" if partial else ""
-    value = Value(mean([one.value.value for one in defined.values()]), low, high, reason)
-    return ComparisonReport(of.id, value, (), partial, of_class=top)
+    return Compared(
+        id=of.id,
+        **numbers(mean(list(defined.values())), low, high, reason),
+        groups=(),
+        undefined=partial,
+        of_class=max(defined, key=defined.__getitem__, default=""),
+    )
 
 
 LISTED = 5
@@ -230,7 +219,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:LISTED]) + more
 
 
-def _balanced_accuracy(table: Classes, classes: Mapping[str, AuditReport]) -> Value:
+def _balanced_accuracy(table: ClassCounts, classes: Mapping[str, Audit]) -> Estimate:
     """Return the mean of the overall true positive rates, over the classes that are some row's label.
 
     Its limits are the means of theirs, which hold together.
@@ -238,38 +227,5 @@ def _balanced_accuracy(table: Classes, classes: Mapping[str, AuditReport]) -> Va
     rates = [
         of.overall.metrics["true_positive_rate"] for k, of in classes.items() if k not in table.never_true
     ]
-    ends = np.array([(rate.value, rate.low, rate.high) for rate in rates])
-    return Value(*ends.mean(axis=0).tolist())
-
-
-def classes_struct(report: ClassesReport) -> schema.Classes:
-    """Return the result of an audit of many classes."""
-    reports = [report.everybody, *report.classes.values()]
-    fields = audit_fields(report.everybody)
-    settings = replace_fields(
-        fields["settings"], task="multiclass", confidence_of_class=reports[-1].settings.confidence
-    )
-    used = {name for one in reports for name in comparison_ids(one)}
-    used |= {result.check.comparison.id for _, result in report.checks}
-    balanced = report.balanced_accuracy
-    return schema.Classes(
-        **{**fields, "settings": settings},
-        verdict=report.verdict,
-        checks=class_checks(report),
-        definitions=definitions(used),
-        balanced_accuracy=None if balanced is None else estimate(balanced),
-        classes=tuple(_one_class(name, of) for name, of in report.classes.items()),
-    )
-
-
-def _one_class(name: str, report: AuditReport) -> schema.OneClass:
-    attributes, strata = block_structs(report.blocks)
-    return schema.OneClass(
-        of_class=name, overall=group_struct(report.overall), attributes=attributes, strata=strata
-    )
-
-
-def class_checks(report: ClassesReport) -> tuple[common.Check, ...]:
-    """Return every judged check, with its class."""
-    gate_on = report.everybody.settings.gate_on
-    return tuple(check_struct(result, gate_on, name) for name, result in report.checks)
+    ends = np.array([(rate.point, rate.lower, rate.upper) for rate in rates])
+    return estimate(*ends.mean(axis=0).tolist())

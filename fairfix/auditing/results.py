@@ -1,21 +1,24 @@
-"""Settings and results of an audit: frozen, plain, computed elsewhere.
+"""Settings of an audit, and parts of results that more than one task makes, as structs of :mod:`fairfix.schema`.
 
-What is saved and shown of them is a struct of :mod:`fairfix.schema` (:mod:`fairfix.auditing.result_structs`).
+An undefined number is None there, with a reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
-from fairfix.auditing.checks import Check, Ruling, worst
-from fairfix.data.choices import Form, GateOn, Keep, Level
+from msgspec.structs import replace as fields_replaced
+
+from fairfix.auditing.checks import SEVERITIES, Check, Ruling, worst
+from fairfix.auditing.comparisons import Comparison
+from fairfix.data.choices import GateOn
 from fairfix.data.reading import Reading
+from fairfix.data.row_filter import LEFT_OUT
 from fairfix.errors import UsageError
 from fairfix.schema import common
-from fairfix.schema.audit import Breakdown, Membership
-from fairfix.schema.common import CalibrationBin, Distribution, PairGap, Verdict
+from fairfix.schema.audit import Audited
 
 
 @dataclass(frozen=True)
@@ -50,231 +53,109 @@ def in_percent(confidence: float) -> str:
     return f"{100 * confidence:.10g}%"
 
 
-@dataclass(frozen=True)
-class Value:
-    """A number with its interval; ``value`` is NaN where it is undefined, then ``reason`` says why.
+def judged(
+    check: Check,
+    block: tuple[str, tuple[str, ...]],
+    number: common.Number,
+    groups: tuple[str, ...],
+    ruling: Ruling,
+    *,
+    complete: bool,
+    gate_on: GateOn,
+    of: Literal["value", "change"] = "value",
+) -> common.Check:
+    """Return a judged check of a number, or of its change since a baseline.
 
-    ``bound`` is the certified numerical error of a value taken from bins, 0 where it is exact. ``given_scores`` is the
-    interval of people with the scores of these rows, where rows are too few for one of all people.
+    Parameters
+    ----------
+    block
+        The attribute and its columns.
+    groups
+        The groups that reach the number.
+    complete
+        Whether no group's value is undefined.
     """
-
-    value: float
-    low: float
-    high: float
-    reason: str = ""
-    bound: float = 0.0
-    given_scores: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class GroupReport:
-    """One row of the group table; ``weight`` is the sum of weights, ``share`` its part of the whole.
-
-    ``score_deviation`` is the standard deviation of the score over the rows, each by its weight.
-    """
-
-    name: str
-    levels: tuple[str, ...]
-    rows: int
-    weight: float
-    share: float
-    metrics: Mapping[str, Value]
-    calibration: tuple[CalibrationBin, ...] = ()
-    score_deviation: float | None = None
+    attribute, columns = block
+    own = replace(check.comparison, attribute=attribute)
+    return common.Check(
+        check=check.text,
+        id=own.text("change") if of == "change" else str(own),
+        of=of,
+        comparison=own.id,
+        attribute=attribute,
+        columns=columns,
+        group=own.group or "",
+        verdict=ruling.verdict,
+        severity=SEVERITIES[ruling.verdict],
+        code=ruling.code,
+        gate_on=gate_on,
+        complete=complete,
+        operator=check.operator,
+        limit=check.limit,
+        **{**number.numbers, "reason": ruling.reason},
+        groups=groups,
+    )
 
 
-@dataclass(frozen=True)
-class ComparisonReport:
-    """One comparison: which groups reach it, which are undefined, and each group's own where it has one.
-
-    ``at`` is the score at which a KS distance is reached; ``stratum`` where a ``within_strata`` one is; ``of_class``
-    the class with the largest of the gaps that are averaged.
-    """
-
-    id: str
-    value: Value
-    groups: tuple[str, ...]
-    undefined: tuple[str, ...] = ()
-    stratum: str = ""
-    at: float | None = None
-    per_group: Mapping[str, Value] = field(default_factory=dict)
-    pairs: tuple[PairGap, ...] = ()
-    of_class: str = ""
+def definitions(names: Iterable[str]) -> dict[str, str]:
+    """Return the definitions of comparisons, by their names."""
+    return {name: Comparison.parse(name).definition for name in sorted(set(names))}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """One attribute, overall or inside one stratum; score distributions overall only.
-
-    ``true_groups`` holds values of true groups for checks, by metric and scope (``selection_rate.true_groups``). The
-    block of an attribute that is known by probabilities alone has no groups but those.
-    """
-
-    attribute: str
-    columns: tuple[str, ...]
-    stratum: str = ""
-    groups: tuple[GroupReport, ...]
-    comparisons: Mapping[str, ComparisonReport]
-    distribution: Distribution | None = None
-    true_groups: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+SomeAudit = TypeVar("SomeAudit", bound=Audited)
+SomeChecked = TypeVar("SomeChecked", bound=common.CheckedResult)
+Entry = TypeVar("Entry", common.Check, common.Change, common.NotComparable)
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """A check, judged for one attribute: of a value, or of its ``change`` since a baseline.
-
-    ``columns`` make the attribute; ``complete`` is False where a group's value is undefined.
-    """
-
-    check: Check
-    attribute: str
-    columns: tuple[str, ...]
-    value: Value
-    groups: tuple[str, ...]
-    ruling: Ruling
-    complete: bool
-    of: Literal["value", "change"] = "value"
-
-    @property
-    def id(self) -> str:
-        """Name of the check in results."""
-        of = replace(self.check.comparison, attribute=self.attribute)
-        return of.text("change") if self.of == "change" else str(of)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Verdict of the ruling."""
-        return self.ruling.verdict
-
-    @property
-    def reason(self) -> str:
-        """Reason of the ruling, in words."""
-        return self.ruling.reason
+def with_data(result: SomeAudit, **fields: Any) -> SomeAudit:
+    """Return an audit with other entries on its data."""
+    return fields_replaced(result, data=fields_replaced(result.data, **fields))
 
 
-@dataclass(frozen=True)
-class Bound:
-    """Where a number of true groups can lie under one assumption on the noise."""
-
-    low: float
-    high: float
-    """The exact worst case on these rows; NaN where there is none, then ``reason`` says why."""
-    outer_low: float
-    outer_high: float
-    """The worst case with sampling error of the rows and, where it was counted, of the noise table."""
-    reason: str = ""
+def with_checks(result: SomeChecked, checks: Iterable[common.Check]) -> SomeChecked:
+    """Return a result with other checks, and their worst verdict."""
+    listed = tuple(checks)
+    return fields_replaced(result, checks=listed, verdict=worst(one.verdict for one in listed))
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A number of a true group, or of a comparison of true groups, under every assumption."""
-
-    name: str
-    """Metric, or comparison without its scope."""
-    group: str
-    """True group; empty for a comparison."""
-    recorded: float
-    """The number of the recorded groups; NaN where there is none."""
-    weighted: float
-    """Every row counted in each true group by its chance to be there; NaN where it is not known."""
-    bounds: Mapping[Level, Bound]
-    """Assumption (N0 to N4) -> where the number lies."""
-    naive: tuple[float, float] | None = None
-    """``recorded`` give or take the share of the group that is recorded as another; no bound at all, or None."""
-    identified: float | None = None
-    standard_error: float | None = None
-    """Under N4, where it was stated; the standard error takes the table as known."""
-    other: tuple[float, float] | None = None
-    """Bounds by N1 or N2 with the table carried over in the other way; None where that is the same."""
-    curve: tuple[tuple[float, float, float], ...] = ()
-    """(eps, low, high) under N3; NaN where the data refute it."""
-    certain_up_to: float | None = None
-    """Largest eps at which a difference is certainly not 0; NaN if it never is."""
+def in_class(entry: Entry, name: str) -> Entry:
+    """Return an entry on one class of many, with the class in its identifier; on all of them without a name."""
+    return entry if not name else fields_replaced(entry, of_class=name, id=f"{entry.id}, class {name}")
 
 
-@dataclass(frozen=True)
-class NoiseReport:
-    """Results of an audit for true groups."""
-
-    attribute: str
-    source: str
-    """The recorded groups' column, and where the noise is described."""
-    true: tuple[str, ...]
-    noisy: tuple[str, ...]
-    """Names of the groups."""
-    form: Literal["", Form, "membership"]
-    rows: int | None
-    by_label: bool
-    keep: Literal["", Keep, "either"]
-    """The table: kind of its values, rows counted, whether it is by label, and which part is carried over."""
-    table: tuple[tuple[float, ...], ...]
-    """Joint masses of true and recorded groups in the data, shape (J, K); empty without a table."""
-    rests_on: Level
-    """The strongest assumption that was stated; what is gated rests on it."""
-    stated: Mapping[Level, str]
-    """Assumption -> what was stated, in words."""
-    unavailable: Mapping[Level, str]
-    """Assumption -> why there is no bound under it."""
-    radii: Mapping[str, float]
-    conditional_radii: Mapping[str, float]
-    """Group -> radius used, and the one that holds for equal marginals only."""
-    near: Mapping[str, str]
-    """Group -> recorded group around which the radius is."""
-    shift: float | None
-    """Total variation between the recorded groups of table and data."""
-    transport_difference: float | None
-    """Largest difference of the table to that carried over in the other way."""
-    smallest_eps: float | None
-    """The least eps that the data allow."""
-    vacuous: tuple[tuple[str, str], ...]
-    """(metric, group) that a table without labels leaves open, whatever the decisions are."""
-    figures: tuple[Figure, ...]
-    """Numbers of groups, then of comparisons."""
-    breakdowns: tuple[Breakdown, ...]
-    """Breakdown points of checks."""
-    replicates: int
-    seed: int
-    """Seed of the resampling."""
-    notes: tuple[str, ...] = ()
-    """Further remarks for the reader."""
-    membership: Membership | None = None
-    """Where rows carry probabilities of membership; then there are no recorded groups and no table."""
+def rows_struct(read: int, used: int, excluded: Mapping[str, int], filtered: int = 0) -> common.Rows:
+    """Return how many rows came in, how many are used, and why the others are not; ``filtered`` have not come in."""
+    every = {LEFT_OUT: filtered, **excluded} if filtered else excluded
+    left_out = tuple(common.Excluded(reason=why, rows=many) for why, many in every.items())
+    return common.Rows(read=read + filtered, used=used, excluded=left_out)
 
 
-@dataclass(frozen=True)
-class AuditReport:
-    """Everything that an audit returns.
+def columns_struct(reading: Reading, id_: str | None = None) -> common.Columns:
+    """Return which column is what."""
+    columns = reading.columns
+    return common.Columns(
+        protected=columns.protected,
+        label=columns.label or "",
+        score=columns.score or "",
+        prediction=columns.prediction or "",
+        probability=columns.probability or "",
+        weight=columns.weight or "",
+        count=columns.count or "",
+        strata=columns.strata,
+        id=id_ or "",
+    )
 
-    ``left_out`` are attributes with too few groups that may be shown.
-    """
 
-    source: str
-    reading: Reading
-    settings: Settings
-    rows_read: int
-    rows_used: int
-    excluded: Mapping[str, int]
-    weight: float
-    overall: GroupReport
-    blocks: tuple[Block, ...]
-    not_computed: Mapping[str, str]
-    checks: tuple[CheckResult, ...]
-    pooled_median: float | None = None
-    model: Mapping[str, str] = field(default_factory=dict)
-    inferred: Mapping[str, str] = field(default_factory=dict)
-    noise: NoiseReport | None = None
-    left_out: tuple[str, ...] = ()
-    levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Column of a cell -> level -> its rows."""
-
-    @property
-    def verdict(self) -> common.Verdict | None:
-        """The worst verdict of the checks; None when nothing was gated."""
-        return worst(result.verdict for result in self.checks)
-
-    def block(self, attribute: str, stratum: str = "") -> Block:
-        """Return the block of an attribute; ``KeyError`` when there is none."""
-        for block in self.blocks:
-            if (block.attribute, block.stratum) == (attribute, stratum):
-                return block
-        raise KeyError((attribute, stratum))
+def reading_fields(reading: Reading) -> dict[str, Any]:
+    """Return how labels and scores are read, as the settings of a result have it."""
+    return {
+        "task": reading.task,
+        "score_scale": reading.score_scale,
+        "threshold": reading.threshold,
+        "positive_label": reading.positive_label,
+        "positive_prediction": reading.positive_prediction,
+        "label_threshold": reading.label_threshold or None,
+        "where": reading.where,
+        "bands": {name: edges for name, edges in reading.bands.items() if edges},
+        "merge": {name: dict(names) for name, names in reading.merge.items()},
+    }

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairfix.auditing.results import Value
 from fairfix.data.counts import Floats
 from fairfix.data.table import Table
+from fairfix.schema.common import Estimate, Number, estimate
 from fairfix.stats.estimates import Means, powers
 
 Range = tuple[float, float]
@@ -30,14 +30,14 @@ class PairedDifference:
     after: Floats
     unit: Table
 
-    def mean(self, confidence: float, support: Range) -> Value | None:
+    def mean(self, confidence: float, support: Range) -> Estimate | None:
         """Return the mean difference with its limits, where a row's is within ``support``; None if some is infinite."""
         with np.errstate(invalid="ignore"):  # both may be infinite
             change = self.after - self.before
         return mean_of_rows(change, self.unit, confidence, support) if np.isfinite(change).all() else None
 
 
-def change_of(name: str, old: Table, new: Table, confidence: float, support: Range) -> Value | None:
+def change_of(name: str, old: Table, new: Table, confidence: float, support: Range) -> Estimate | None:
     """Return the change of an overall metric on the same rows; None where a row lacks a value that it needs."""
     sums = RowSums()
     for was, now in zip(old.pieces(), new.pieces(), strict=True):
@@ -86,20 +86,20 @@ class RowSums:
         self._sums = self._sums + powers(weight, each, rows.square_weight).sum(axis=1, keepdims=True)
         self._sizes += float((weight * np.abs(each)).sum())
 
-    def mean(self, confidence: float, support: Range) -> Value:
+    def mean(self, confidence: float, support: Range) -> Estimate:
         """Return the weighted mean of the number, whose smallest and largest possible value are ``support``."""
-        estimate = Means.from_sums(self._sums, support, [self._sizes])
-        low, high = estimate.limits(1.0 - confidence)
-        return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
+        mean = Means.from_sums(self._sums, support, [self._sizes])
+        low, high = mean.limits(1.0 - confidence)
+        return estimate(float(mean.value[0]), float(low[0]), float(high[0]))
 
 
-def mean_of_rows(each: Floats, table: Table, confidence: float, support: Range) -> Value:
+def mean_of_rows(each: Floats, table: Table, confidence: float, support: Range) -> Estimate:
     """Return the weighted mean of a number of each row, shape (n,), as :meth:`RowSums.mean` does."""
     sums = RowSums()
     sums.add(each, table)
     return sums.mean(confidence, support)
 
 
-def between_limits(old: Value, new: Value) -> Value:
+def between_limits(old: Number, new: Number) -> Estimate:
     """Return a change between the limits of both, each at half the miscoverage: wide, and true whatever they share."""
-    return Value(new.value - old.value, new.low - old.high, new.high - old.low)
+    return estimate(new.point - old.point, new.lower - old.upper, new.upper - old.lower)

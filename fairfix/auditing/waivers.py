@@ -21,7 +21,6 @@ import msgspec
 from fairfix.auditing.baseline import without_change
 from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, named, ruled
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.result_structs import value_of
 from fairfix.errors import ConfigError, UsageError
 from fairfix.schema import common
 
@@ -161,7 +160,7 @@ def _waived(
     if waiver.limit is not None:
         ruling = Ruling("undecided", unwaived.code, unwaived.reason)
         if unwaived.code not in AT_ANY_LIMIT:
-            value = replace(value_of(unwaived), reason="")
+            value = common.Number(**{**unwaived.numbers, "reason": ""})
             at = replace(own, limit=waiver.limit)
             ruling = at.judge(value, complete=unwaived.complete, gate_on=unwaived.gate_on)
         if ruling.verdict != "pass":

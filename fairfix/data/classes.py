@@ -30,7 +30,7 @@ def of_classes(reading: Reading) -> Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Classes:
+class ClassCounts:
     """Rows by cell of strata and protected columns, true and predicted class: C entries, one for each that there is."""
 
     names: tuple[str, ...]
@@ -47,7 +47,7 @@ class Classes:
     """Index of the cell, of the true and of the predicted class of each entry, shape (C,); no labels are None."""
 
     @classmethod
-    def of(cls, counts: Counts, reading: Reading) -> Classes:
+    def of(cls, counts: Counts, reading: Reading) -> ClassCounts:
         """Return the classes of counts that were taken as :func:`of_classes` says of the reading.
 
         Raises

@@ -33,7 +33,7 @@ S. Garg et al., *Counterfactual fairness in text classification through robustne
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -41,7 +41,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
@@ -57,7 +56,7 @@ from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.individual.similar import Comparable
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.schema.common import PairGap, number
+from fairfix.schema.common import Comparison, Estimate, PairGap, comparison, estimate, number
 from fairfix.solvers.transport import regularizer_empirical
 from fairfix.stats.estimates import Means, Proportions, powers
 
@@ -106,7 +105,7 @@ class Judge:
 
 def under_flips(
     table: Table, columns: Sequence[str], judge: Judge, confidence: float
-) -> Iterator[ComparisonReport]:
+) -> Iterator[Comparison]:
     """Yield what joint flips of protected columns do to what is judged.
 
     The table has the protected columns among its features where the judge looks at them there.
@@ -116,7 +115,7 @@ def under_flips(
 
 def under_comparable(
     table: Table, comparable: Comparable, judge: Judge, confidence: float
-) -> Iterator[ComparisonReport]:
+) -> Iterator[Comparison]:
     """Yield the effects of changes of comparable values: for the rows that have them, and for all rows."""
     if not comparable:
         return
@@ -135,7 +134,7 @@ def under_comparable(
 
 def under_counterfactuals(
     table: Table, copies: Counterfactuals, judge: Judge, confidence: float
-) -> Iterator[ComparisonReport]:
+) -> Iterator[Comparison]:
     """Yield what is different for copies of the people in a table: numbers of one unit per person who has any."""
     row, changed = copies.of(table)
     if not row.size:
@@ -146,14 +145,8 @@ def under_counterfactuals(
     blind = judge.looks_at is not None and not judge.looks_at & copies.columns
     tables = (own, own.take(of) if blind else changed)  # columns it does not look at may be missing
     score, others = (judge.score(one) for one in tables)
-    count = f"{row.size:,} copies of {people.size:,} people"
-    reason = (
-        UNSEEN
-        if np.isnan(others).any() or np.isnan(score).any()
-        else (judge.blind or count)
-        if blind
-        else count
-    )
+    reason = (blind and judge.blind) or f"{row.size:,} copies of {people.size:,} people"
+    reason = UNSEEN if np.isnan(others).any() or np.isnan(score).any() else reason
     weight, alpha, top = own.weight, 1.0 - confidence, 1.0 if judge.is_probability else math.inf
 
     def widest(one: Floats, all_copies: Floats) -> Floats:
@@ -162,9 +155,9 @@ def under_counterfactuals(
         np.minimum.at(low, of, all_copies)
         return np.asarray(high - low)
 
-    def mean(metric: str, x: Floats, largest: float, how: Callable[..., Value] = mean_of) -> ComparisonReport:
-        value = Value(0.0, 0.0, 0.0) if blind else how(x, weight, (0.0, largest), alpha)
-        return ComparisonReport(f"{metric}.under_counterfactuals", replace(value, reason=reason), ())
+    def mean(metric: str, x: Floats, largest: float, how: Callable[..., Estimate] = mean_of) -> Comparison:
+        value = unchanged(reason) if blind else how(x, weight, (0.0, largest), alpha, reason)
+        return comparison(f"{metric}.under_counterfactuals", value)
 
     decided_by = None
     if judge.decision is not None:
@@ -237,7 +230,7 @@ def judge_of_scores(reading: Reading) -> Judge:
 
 def of_counterfactuals(
     table: Table, judge: Judge, copies: Counterfactuals, confidence: float
-) -> dict[str, list[ComparisonReport]]:
+) -> dict[str, list[Comparison]]:
     """Return what is different for copies of people: all protected columns together -> comparisons."""
     where = attribute_name(table.reading.columns.protected)
     return {where: [*under_counterfactuals(table, copies, judge, confidence)]}
@@ -245,7 +238,7 @@ def of_counterfactuals(
 
 def of_model(
     table: Table, model: ScoringModel, comparable: Comparable, confidence: float, radius: float | None = None
-) -> dict[str, list[ComparisonReport]]:
+) -> dict[str, list[Comparison]]:
     """Return what flips do to a model: attribute -> comparisons; comparable values are with the last.
 
     The table is a :func:`readable_table`. With a ``radius``, a mean squared distance, :func:`within_radius` is added.
@@ -279,7 +272,7 @@ def _attributes(table: Table) -> list[tuple[str, ...]]:
 
 def _by_attribute(
     table: Table, comparable: Comparable, judge: Judge, confidence: float
-) -> dict[str, list[ComparisonReport]]:
+) -> dict[str, list[Comparison]]:
     """Return what flips of each attribute do; comparable values are with the last."""
     asked = _attributes(table)
     out = {attribute_name(columns): [*under_flips(table, columns, judge, confidence)] for columns in asked}
@@ -287,7 +280,7 @@ def _by_attribute(
     return out
 
 
-def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[ComparisonReport]], tuple[str, ...]]:
+def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Comparison]], tuple[str, ...]]:
     """Return what scores alone tell of the effect of each protected attribute, and the columns that were left aside.
 
     ``table`` has the columns that the score may depend on, see :func:`readable_table`; the intervals of an attribute
@@ -359,9 +352,9 @@ def _score_of(table: Table) -> Floats:
     return table.rows.score if plain else table.probability
 
 
-def _undefined(identifier: str, why: str, undefined: tuple[str, ...] = ()) -> ComparisonReport:
+def _undefined(identifier: str, why: str, undefined: tuple[str, ...] = ()) -> Comparison:
     """Return a comparison without a value."""
-    return ComparisonReport(identifier, Value(math.nan, math.nan, math.nan, why), (), undefined)
+    return comparison(identifier, estimate(math.nan, math.nan, math.nan, why), undefined=undefined)
 
 
 def _largest(
@@ -369,7 +362,7 @@ def _largest(
     contrasts: Sequence[MatchedContrast | ResidualContrast],
     names: tuple[str, ...],
     reason: str = "",
-) -> ComparisonReport:
+) -> Comparison:
     """Return the largest difference of what can be judged; undefined is what cannot, with the reasons."""
     decided, undecided = (dict[tuple[str, str], MatchedContrast | ResidualContrast]() for _ in range(2))
     for one in contrasts:
@@ -386,14 +379,15 @@ def _largest(
             f"over the {top.overlap:.1%} of rows where the groups overlap; a group-blind score of the same columns "
             f"shows {abs(top.blind):.2g} ± {top.blind_error:.1g}"
         )
-    value = Value(abs(top.value), *_of_any(decided.values()), reason)
+    ends = _of_any((one.low, one.high) for one in decided.values())
+    value = estimate(abs(top.value), *ends, reason)
     higher = (first, second) if top.value >= 0 else (second, first)
-    return ComparisonReport(identifier, value, higher, unknown, pairs=pairs)
+    return comparison(identifier, value, higher, undefined=unknown, pairs=pairs)
 
 
-def _of_any(differences: Collection[Value | MatchedContrast | ResidualContrast]) -> tuple[float, float]:
+def _of_any(limits: Iterable[tuple[float, float]]) -> tuple[float, float]:
     """Return the limits of the largest difference, whatever its sign, from those of all."""
-    ends = [(max(one.low, -one.high, 0.0), max(one.high, -one.low)) for one in differences]
+    ends = [(max(low, -high, 0.0), max(high, -low)) for low, high in limits]
     return max(low for low, _ in ends), max(high for _, high in ends)
 
 
@@ -408,7 +402,7 @@ def within_radius(
     radius: float,
     confidence: float,
     comparable: Comparable = (),
-) -> ComparisonReport:
+) -> Comparison:
     r"""Return SenSeI's transport regularizer at a radius, on the rows there are.
 
     .. math:: \hat R(\epsilon) = \inf_{\lambda \ge 0}\; \lambda \epsilon + \frac1n \sum_i
@@ -457,8 +451,8 @@ def within_radius(
     value = mean_of(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence)
     moved = price * radius
     reason = "a lower bound of the steepness of the score, not a measure of discrimination"
-    shifted = Value(value.value + moved, value.low + moved, value.high + moved, reason)
-    return ComparisonReport("transport_cost.within_radius", shifted, ())
+    shifted = estimate(value.point + moved, value.lower + moved, value.upper + moved, reason)
+    return comparison("transport_cost.within_radius", shifted)
 
 
 MOST_SCORES = 4_000_000
@@ -472,7 +466,7 @@ def of_predictor(
     confidence: float,
     copies: Counterfactuals | None = None,
     score: Callable[[Table], Floats] | None = None,
-) -> dict[str, list[ComparisonReport]]:
+) -> dict[str, list[Comparison]]:
     """Return what flips, and copies, do to a predictor that makes its own scores: attribute -> comparisons.
 
     Of a predictor that looks at somebody else's score nobody knows what flips would do to that, unless the table can
@@ -534,7 +528,7 @@ def _compared(
     confidence: float,
     scope: str,
     comparable: Comparable = (),
-) -> Iterator[ComparisonReport]:
+) -> Iterator[Comparison]:
     """Yield the four numbers of a kind of flips; NaN is a score that there is not."""
     changed = {name for flip in flips for name in (*flip.protected, *flip.comparable)}
     blind = judge.looks_at is not None and not judge.looks_at & changed
@@ -546,9 +540,9 @@ def _compared(
     reason = UNSEEN if lost else judge.blind if blind else ""
     weight, alpha, top = table.weight, 1.0 - confidence, 1.0 if judge.is_probability else math.inf
 
-    def mean(metric: str, x: Floats, largest: float, of: Callable[..., Value] = mean_of) -> ComparisonReport:
-        value = Value(0.0, 0.0, 0.0) if blind else of(x, weight, (0.0, largest), alpha)
-        return ComparisonReport(f"{metric}.{scope}", replace(value, reason=reason), ())
+    def mean(metric: str, x: Floats, largest: float, of: Callable[..., Estimate] = mean_of) -> Comparison:
+        value = unchanged(reason) if blind else of(x, weight, (0.0, largest), alpha, reason)
+        return comparison(f"{metric}.{scope}", value)
 
     # of people whose group is missing, what they get as they are counts too; others are as one of the flips has them
     among = scores if scope == "under_flips" else scores[1:]
@@ -559,7 +553,7 @@ def _compared(
     yield mean("score_change", np.ptp(among, axis=0), top)
 
     effects = {
-        pair: Value(0.0, 0.0, 0.0)
+        pair: unchanged()
         if blind
         else mean_of(scores[1 + a] - scores[1 + b], weight, (-top, top), alpha / math.comb(len(flips), 2))
         for (a, one), (b, other) in combinations(enumerate(flips), 2)
@@ -568,31 +562,39 @@ def _compared(
     if not effects:
         yield _undefined(f"score_effect.{scope}", "there is only one level")
     elif lost:
-        yield ComparisonReport(f"score_effect.{scope}", Value(math.nan, 0.0, top, reason), ())
+        yield comparison(f"score_effect.{scope}", estimate(math.nan, 0.0, top, reason))
     else:
-        names, best = max(effects.items(), key=lambda item: abs(item[1].value))
-        value = Value(abs(best.value), *_of_any(effects.values()), reason)
-        yield ComparisonReport(f"score_effect.{scope}", value, names)
+        names, best = max(effects.items(), key=lambda item: abs(item[1].point))
+        ends = _of_any((one.lower, one.upper) for one in effects.values())
+        yield comparison(f"score_effect.{scope}", estimate(abs(best.point), *ends, reason), names)
     if judge.is_probability:
         logit = _log_odds(scores)
-        worst = ((logit[1:] - logit[0]) ** 2).max(axis=0)
-        yield mean("transport_cost", worst, 4 * FARTHEST**2)
+        yield mean("transport_cost", ((logit[1:] - logit[0]) ** 2).max(axis=0), 4 * FARTHEST**2)
 
 
-def mean_share(x: Floats, weight: Floats, support: tuple[float, float], alpha: float) -> Value:
+def unchanged(reason: str = "") -> Estimate:
+    """Return the number of what does not depend on the changed columns."""
+    return Estimate(value=0.0, low=0.0, high=0.0, reason=reason)
+
+
+def mean_share(
+    x: Floats, weight: Floats, support: tuple[float, float], alpha: float, reason: str = ""
+) -> Estimate:
     """Return a weighted mean of numbers in [0, 1] with limits for few rows; of unknown numbers there is none."""
     if np.isnan(x).any():
-        return Value(math.nan, *support)
+        return estimate(math.nan, *support, reason)
     sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (x, 1.0 - x))
-    return _first(Proportions.weighted(*sums), alpha)
+    return _first(Proportions.weighted(*sums), alpha, reason)
 
 
-def mean_of(x: Floats, weight: Floats, support: tuple[float, float], alpha: float) -> Value:
+def mean_of(
+    x: Floats, weight: Floats, support: tuple[float, float], alpha: float, reason: str = ""
+) -> Estimate:
     """Return a weighted mean with its limits."""
     sums = powers(weight, x).sum(axis=1, keepdims=True)
-    return _first(Means.from_sums(sums, support, [float((weight * np.abs(x)).sum())]), alpha)
+    return _first(Means.from_sums(sums, support, [float((weight * np.abs(x)).sum())]), alpha, reason)
 
 
-def _first(estimate: Proportions | Means, alpha: float) -> Value:
-    low, high = estimate.limits(alpha)
-    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
+def _first(mean: Proportions | Means, alpha: float, reason: str) -> Estimate:
+    low, high = mean.limits(alpha)
+    return estimate(float(mean.value[0]), float(low[0]), float(high[0]), reason)

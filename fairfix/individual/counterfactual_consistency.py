@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.auditing.multiclass import CHANGES
-from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.classes import named
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
@@ -25,11 +24,12 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.individual.by_model import mean_of, mean_share
+from fairfix.individual.by_model import mean_of, mean_share, unchanged
 from fairfix.individual.counterfactuals import Counterfactuals, read_predictions
 from fairfix.individual.flips import Flip, concerned, flipped, protected_flips
 from fairfix.individual.similar import Comparable
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.schema.common import Comparison, comparison
 
 CHANGED, DISTANCE = CHANGES[0], CHANGES[-1]
 
@@ -38,7 +38,7 @@ BLIND = "the rule does not use the changed columns: constant by construction"
 
 def classes_of_copies(
     source: Source, reading: Reading, data: Any, confidence: float
-) -> tuple[dict[str, list[ComparisonReport]], Counterfactuals]:
+) -> tuple[dict[str, list[Comparison]], Counterfactuals]:
     """Return the share of people who are predicted another class than some copy of theirs, and the copies.
 
     Parameters
@@ -67,10 +67,9 @@ def classes_of_copies(
     here, there = (_classes(one, name) for one in (table, changed))
     differs = np.zeros(people.size)
     np.maximum.at(differs, of.ravel(), (there != here[row]).astype(np.float64))
-    value = mean_share(differs, table.weight[people], (0.0, 1.0), 1.0 - confidence)
     reason = f"{row.size:,} copies of {people.size:,} people"
-    report = ComparisonReport(CHANGED, replace(value, reason=reason), ())
-    return {attribute_name(columns.protected): [report]}, copies
+    value = mean_share(differs, table.weight[people], (0.0, 1.0), 1.0 - confidence, reason)
+    return {attribute_name(columns.protected): [comparison(CHANGED, value)]}, copies
 
 
 def of_predicted_classes(
@@ -79,7 +78,7 @@ def of_predicted_classes(
     comparable: Comparable,
     confidence: float,
     copies: Counterfactuals | None = None,
-) -> dict[str, list[ComparisonReport]]:
+) -> dict[str, list[Comparison]]:
     """Return the fractions of people whose predicted class depends on what must not count: attribute -> comparisons.
 
     Flips are of all levels of the attribute's columns; comparable values, and copies of people, are with the last
@@ -88,15 +87,15 @@ def of_predicted_classes(
     columns, alpha = table.reading.columns.protected, 1.0 - confidence
     looks_at = {*predictor.inputs, *predictor.features}
 
-    def share(scope: str, rows: Table, flips: Sequence[Flip], same: Comparable = ()) -> ComparisonReport:
+    def share(scope: str, rows: Table, flips: Sequence[Flip], same: Comparable = ()) -> Comparison:
         name = f"decision_flips.{scope}"
         if looks_at.isdisjoint(part for flip in flips for part in (*flip.protected, *flip.comparable)):
-            return ComparisonReport(name, Value(0.0, 0.0, 0.0, BLIND), ())
+            return comparison(name, unchanged(BLIND))
         every = [predictor.predict(flipped(rows, flip, same)) for flip in flips]
         if scope == "under_flips":  # what people get whose group is missing counts too
             every.append(predictor.predict(rows))
         differs = (np.stack(every) != every[0]).any(axis=0).astype(np.float64)
-        return ComparisonReport(name, mean_share(differs, rows.weight, (0.0, 1.0), alpha), ())
+        return comparison(name, mean_share(differs, rows.weight, (0.0, 1.0), alpha))
 
     out = {}
     for own in dict.fromkeys([*((name,) for name in columns), columns]):
@@ -118,13 +117,12 @@ def of_predicted_classes(
             other = predictor.predict(changed) != predictor.predict(table)[row]
             differs = np.zeros(people.size)
             np.maximum.at(differs, of, other.astype(np.float64))
-            value = mean_share(differs, table.weight[people], (0.0, 1.0), alpha)
-            reason = f"{row.size:,} copies of {people.size:,} people"
-            last.append(ComparisonReport(CHANGED, replace(value, reason=reason), ()))
+            weight, reason = table.weight[people], f"{row.size:,} copies of {people.size:,} people"
+            last.append(comparison(CHANGED, mean_share(differs, weight, (0.0, 1.0), alpha, reason)))
             before, after = (predictor.class_probabilities(one) for one in (table.take(people), changed))
             moved = ((after - before[of]) ** 2).sum(axis=1)
-            value = mean_of(np.bincount(of, moved) / np.bincount(of), table.weight[people], (0.0, 2.0), alpha)
-            last.append(ComparisonReport(DISTANCE, replace(value, reason=reason), ()))
+            each = np.bincount(of, moved) / np.bincount(of)
+            last.append(comparison(DISTANCE, mean_of(each, weight, (0.0, 2.0), alpha, reason)))
     return out
 
 

@@ -17,9 +17,10 @@ import numpy as np
 
 from fairfix.auditing.criteria import rates_of
 from fairfix.auditing.metrics import NOISE_METRICS
-from fairfix.auditing.results import Bound
 from fairfix.noise.bounds import Pair
 from fairfix.noise.rates import Floats, Ratio
+from fairfix.schema.audit import Bound
+from fairfix.schema.common import number
 
 
 def comparisons_of(metrics: Mapping[str, Ratio]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -121,5 +122,7 @@ def bound_of(*ends: Floats) -> Bound:
     """Return low, high and outer ends as a bound, or that it is undefined."""
     low, high, outer_low, outer_high = (float(end) for end in ends)
     if math.isnan(low) or math.isnan(high):
-        return Bound(math.nan, math.nan, math.nan, math.nan, "undefined: no rows to compute the rate")
-    return Bound(low, high, outer_low, outer_high)
+        why = "undefined: no rows to compute the rate"
+        return Bound(low=None, high=None, outer_low=None, outer_high=None, reason=why)
+    outer = number(outer_low), number(outer_high)
+    return Bound(low=number(low), high=number(high), outer_low=outer[0], outer_high=outer[1])

@@ -23,16 +23,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import More
 from fairfix.auditing.checks import Check
-from fairfix.auditing.results import (
-    AuditReport,
-    Bound,
-    ComparisonReport,
-    NoiseReport,
-    Settings,
-)
+from fairfix.auditing.results import Settings
 from fairfix.data.choices import Level
 from fairfix.data.counts import Ints
 from fairfix.data.encoder import Encoder, Rows, numbers
@@ -51,7 +46,9 @@ from fairfix.noise.observed_groups import NO_DECISIONS, NOT_OF_VALUES, Recorded,
 from fairfix.noise.rates import Floats, cells_of, flipped, quotient
 from fairfix.noise.resampling import Evidence
 from fairfix.noise.true_groups import TrueGroups, audited
-from fairfix.schema.audit import Member, Membership
+from fairfix.schema import audit as schema
+from fairfix.schema.audit import Audit, Bound, Member, Membership
+from fairfix.schema.common import Comparison
 
 ATTRIBUTE = "membership"
 """Name of the attribute in reports and checks."""
@@ -463,7 +460,7 @@ class MembershipGroups(TrueGroups):
         point = worst("max", np.concatenate(points))
         return point, np.fmax(point, worst("max", np.concatenate(limits)))
 
-    def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
+    def report(self, checks: Sequence[Check] = ()) -> tuple[schema.Noise, list[Comparison]]:
         """Return the report on true groups, and what checks can look at."""
         report, comparisons = super().report(checks)
         evidence, members = self.evidence, self.evidence.members
@@ -493,7 +490,8 @@ class MembershipGroups(TrueGroups):
                 "assume it hold only if it holds"
             )
         notes += report.notes
-        report = replace(report, form="membership", noisy=(), membership=membership, notes=tuple(notes))
+        table = fields_replaced(report.table, form="membership", noisy=())
+        report = fields_replaced(report, table=table, membership=membership, notes=tuple(notes))
         return report, comparisons
 
 
@@ -506,7 +504,7 @@ def audit_membership(
     independent: bool = False,
     seed: int = 0,
     more: More | None = None,
-) -> AuditReport:
+) -> Audit:
     """Audit data that hold a probability of membership per true group, which ``groups`` maps to its column.
 
     ``reading`` may name protected columns, which are audited as usual; ``independent`` states N4, and ``seed`` is that

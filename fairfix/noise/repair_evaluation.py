@@ -13,7 +13,6 @@ which is known of every row. Decisions that are drawn are drawn after the record
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -21,7 +20,6 @@ import numpy as np
 
 from fairfix.auditing.checks import Check
 from fairfix.auditing.criteria import CRITERIA, metric_of, rates_of
-from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.choices import Level
 from fairfix.data.names import attribute_name, group_name
 from fairfix.data.numeric_groups import in_order
@@ -39,6 +37,7 @@ from fairfix.noise.observed_groups import Profiles, Recorded, recorded_groups
 from fairfix.noise.rates import DEMANDS, Floats, bounded_in_words, shortfalls
 from fairfix.noise.total_variation_radii import recorded_in
 from fairfix.noise.true_groups import TrueGroups
+from fairfix.schema.common import Comparison, Estimate
 
 DIGITS = 6
 """Digits of probabilities by which rows are distinguished; linear programs are solved to 1e-7."""
@@ -136,17 +135,17 @@ def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor
     return Profiles(masses / masses.sum(), each[first].T)
 
 
-def comparisons_of(true: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[ComparisonReport]]:
+def comparisons_of(true: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[Comparison]]:
     """Return the comparisons of true groups by attribute, for an audit of the same rows."""
     return {} if true is None else {true.data.attribute: list(true.comparisons(checks))}
 
 
-def values_of(true: TrueGroups | None) -> dict[str, dict[str, dict[str, Value]]]:
+def values_of(true: TrueGroups | None) -> dict[str, dict[str, dict[str, Estimate]]]:
     """Return the rates of true groups by attribute, for checks on one of them."""
     return {} if true is None else {true.data.attribute: true.rates()}
 
 
-def worst_of(true: TrueGroups | None) -> dict[str, Value]:
+def worst_of(true: TrueGroups | None) -> dict[str, Estimate]:
     """Return ``name [attribute]`` -> the largest gap of true groups that the noise allows, with its upper limit."""
     if true is None:
         return {}
@@ -155,7 +154,7 @@ def worst_of(true: TrueGroups | None) -> dict[str, Value]:
         if all(metric in true.data.metrics for metric in metrics):
             bound = bounds.of_comparison("difference", metrics)
             label = f"{name}.difference.true_groups.worst_case [{true.data.attribute}]"
-            out[label] = Value(bound.high, math.nan, bound.outer_high, bound.reason)
+            out[label] = Estimate(value=bound.high, low=None, high=bound.outer_high, reason=bound.reason)
     return out
 
 

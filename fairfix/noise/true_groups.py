@@ -10,25 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import get_args
 
 import numpy as np
+from msgspec.structs import replace
 
 from fairfix.auditing.audit import More, judge
 from fairfix.auditing.checks import Check
 from fairfix.auditing.comparisons import NOISE_SCOPES
 from fairfix.auditing.metrics import EQUALIZED_ODDS
-from fairfix.auditing.results import (
-    AuditReport,
-    Bound,
-    ComparisonReport,
-    Figure,
-    NoiseReport,
-    Settings,
-    Value,
-)
+from fairfix.auditing.results import Settings
 from fairfix.data.choices import Level
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
@@ -41,13 +33,12 @@ from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.observed_groups import NOT_OF_VALUES, Recorded, recorded_groups
 from fairfix.noise.rates import Floats
 from fairfix.noise.resampling import REPLICATES, TOLERANCE, Evidence
-from fairfix.schema.audit import Breakdown
-from fairfix.schema.common import number
+from fairfix.schema import audit as schema
+from fairfix.schema.audit import Audit, Bound, Breakdown, CurvePoint, Ends, NoiseFigure
+from fairfix.schema.common import Comparison, Estimate, comparison, number
 
 COARSE = 2e-3
 """Precision of the eps up to which a difference is certain."""
-
-NOTHING = Value(math.nan, math.nan, math.nan)
 
 Metrics = tuple[str, ...]
 
@@ -123,7 +114,7 @@ class TrueGroups:
 
     # ------------------------------------------------------------------ checks
 
-    def comparisons(self, checks: Iterable[Check] = ()) -> Iterator[ComparisonReport]:
+    def comparisons(self, checks: Iterable[Check] = ()) -> Iterator[Comparison]:
         """Yield what checks can look at: what the report rests on, and what is asked for under another assumption."""
         asked = {check.comparison.id for check in checks}
         for kind, name, rates in self.of_comparisons:
@@ -134,29 +125,35 @@ class TrueGroups:
     def _level(self, scope: str) -> Level:
         return self.rests_on if scope == "true_groups" else LEVELS[scope]
 
-    def _value(self, bounds: Mapping[Level, Bound], level: Level, point: float) -> Value:
+    def _value(self, bounds: Mapping[Level, Bound], level: Level, point: float) -> Estimate:
         """Return a number under an assumption, or why there is none."""
         bound = bounds.get(level)
         if bound is None or bound.reason:
-            return replace(NOTHING, reason=bound.reason if bound else f"{level}: {self.unavailable[level]}")
+            why = bound.reason if bound else f"{level}: {self.unavailable[level]}"
+            return Estimate(value=None, low=None, high=None, reason=why)
         worst = f"worst case {bound.low:.4f} to {bound.high:.4f}"
         rests = f"estimate {bound.low:.4f}" if level == "N4" else worst
-        return Value(point, bound.outer_low, bound.outer_high, f"assumes {level}; {rests}")
+        return Estimate(
+            value=number(point),
+            low=bound.outer_low,
+            high=bound.outer_high,
+            reason=f"assumes {level}; {rests}",
+        )
 
-    def _compared(self, kind: str, name: str, rates: Metrics, scope: str) -> ComparisonReport:
+    def _compared(self, kind: str, name: str, rates: Metrics, scope: str) -> Comparison:
         """Return a comparison for checks."""
         level, bounds = self._level(scope), self.of_comparisons[kind, name, rates]
         identifier = f"{name}.{kind}.{scope}"
         if level not in bounds or bounds[level].reason:
-            return ComparisonReport(identifier, self._value(bounds, level, math.nan), ())
+            return comparison(identifier, self._value(bounds, level, math.nan))
         point = _single(kind, rates, self.points[level])
         ends = [self.bounds[level].rates[rate] for rate in rates]
         lost = np.any([np.isnan(low) for low, _ in ends], axis=0)
-        return ComparisonReport(
+        return comparison(
             identifier,
             self._value(bounds, level, point),
             self._who(kind, ends),
-            tuple(self.true[j] for j in np.flatnonzero(lost)),
+            undefined=tuple(self.true[j] for j in np.flatnonzero(lost)),
         )
 
     def _who(self, kind: str, bounds: Sequence[Pair]) -> tuple[str, ...]:
@@ -172,9 +169,9 @@ class TrueGroups:
         best %= a.size
         return self.true[int(a[best])], self.true[int(b[best])]
 
-    def rates(self) -> dict[str, dict[str, Value]]:
+    def rates(self) -> dict[str, dict[str, Estimate]]:
         """Return metric and scope -> group -> value, for checks on one group."""
-        out: dict[str, dict[str, Value]] = {}
+        out: dict[str, dict[str, Estimate]] = {}
         for metric, groups in self.of_groups.items():
             for scope in NOISE_SCOPES:
                 level = self._level(scope)
@@ -204,68 +201,56 @@ class TrueGroups:
 
     # ------------------------------------------------------------------ report
 
-    def figures(self) -> Iterator[Figure]:
-        """Yield the numbers of groups, then of comparisons."""
+    def figures(self) -> tuple[dict[str, list[NoiseFigure]], tuple[NoiseFigure, ...]]:
+        """Return the numbers of each group, and those of comparisons."""
         evidence, curve = self.evidence, self.evidence.curve
         every_eps = () if curve is None else curve.grid
-        naive, other, weighted = self._naive(), evidence.other_joint, evidence.weighted
+        naive, other, weighted = _naive(evidence), evidence.other_joint, evidence.weighted
         others = (
             {}
             if other is None
             else {name: table_bounds(self.data.cells, other, r) for name, r in self.data.metrics.items()}
         )
         n4 = self.points.get("N4")
+        groups = {group: list[NoiseFigure]() for group in self.true}
         for metric, ratio in self.data.metrics.items():
             error = None if n4 is None else self.assumptions["N4"].standard_error(ratio)
             for j, group in enumerate(self.true):
                 same = self.data.names.index(group) if group in self.data.names else None
-                yield Figure(
-                    metric,
-                    group,
-                    recorded=math.nan if same is None else float(evidence.recorded[metric][same]),
-                    weighted=float(weighted[metric][j]) if weighted else math.nan,
+                figure = NoiseFigure(
+                    name=metric,
+                    recorded=None if same is None else number(evidence.recorded[metric][same]),
+                    weighted=number(weighted[metric][j]) if weighted else None,
                     bounds=self.of_groups[metric][j],
                     naive=None if naive is None else _ends_at(naive[metric], j),
-                    identified=None if n4 is None else float(n4[metric][j]),
-                    standard_error=None if error is None else float(error[j]),
-                    other=_ends_at(others[metric], j) if others else None,
+                    identified=None if n4 is None else number(n4[metric][j]),
+                    standard_error=None if error is None else number(error[j]),
+                    other_transport=_ends_at(others[metric], j) if others else None,
                     curve=()
                     if curve is None
-                    else tuple((eps, *_ends_at(curve.at(metric, eps), j)) for eps in every_eps),
+                    else tuple(_point(eps, _ends_at(curve.at(metric, eps), j)) for eps in every_eps),
                 )
+                groups[group].append(figure)
+        comparisons = []
         for (kind, name, rates), bounds in self.of_comparisons.items():
-            figure = Figure(
-                f"{name}.{kind}",
-                "",
-                recorded=_single(kind, rates, evidence.recorded),
-                weighted=_single(kind, rates, weighted) if weighted else math.nan,
+            figure = NoiseFigure(
+                name=f"{name}.{kind}",
+                recorded=number(_single(kind, rates, evidence.recorded)),
+                weighted=number(_single(kind, rates, weighted)) if weighted else None,
                 bounds=bounds,
-                naive=None if naive is None else compared(kind, [naive[rate] for rate in rates]),
-                identified=None if n4 is None else _single(kind, rates, n4),
-                other=compared(kind, [others[rate] for rate in rates]) if others else None,
+                naive=None if naive is None else _ends(compared(kind, [naive[rate] for rate in rates])),
+                identified=None if n4 is None else number(_single(kind, rates, n4)),
+                other_transport=_ends(compared(kind, [others[rate] for rate in rates])) if others else None,
             )
             if curve is not None and every_eps and kind == "difference":
+                certain = curve.largest(lambda low, _: low > TOLERANCE, kind, rates, COARSE)
                 figure = replace(
                     figure,
-                    curve=tuple((eps, *curve.compared(kind, rates, eps)) for eps in every_eps),
-                    certain_up_to=curve.largest(lambda low, _: low > TOLERANCE, kind, rates, COARSE),
+                    curve=tuple(_point(eps, _ends(curve.compared(kind, rates, eps))) for eps in every_eps),
+                    certain_up_to=number(certain),
                 )
-            yield figure
-
-    def _naive(self) -> dict[str, Pair] | None:
-        """Return recorded rates give or take the share of the true group that is recorded as another."""
-        evidence = self.evidence
-        if not evidence.same_groups:
-            return None
-        if evidence.plain_joints is not None:
-            gamma = conditional_radius(evidence.plain_joints[0])
-        else:
-            assert evidence.balls is not None
-            gamma = evidence.balls[0].radii
-        return {
-            name: (np.clip(rate - gamma, 0.0, 1.0), np.clip(rate + gamma, 0.0, 1.0))
-            for name, rate in evidence.recorded.items()
-        }
+            comparisons.append(figure)
+        return groups, tuple(comparisons)
 
     def vacuous(self) -> Iterator[tuple[str, str]]:
         """Yield (metric, group) that tables without labels leave open, whatever the decisions are."""
@@ -275,44 +260,43 @@ class TrueGroups:
                 empty = [vacuous(self.data.cells, table, self.data.metrics[name]) for table in tables]
                 yield from ((name, self.true[j]) for j in np.flatnonzero(np.any(empty, axis=0)))
 
-    def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
-        """Return the report on true groups, and what checks can look at."""
+    def report(self, checks: Sequence[Check] = ()) -> tuple[schema.Noise, list[Comparison]]:
+        """Return the results for true groups, and what checks can look at."""
         evidence, names = self.evidence, self.data.names
         table, joints = evidence.table, evidence.plain_joints
-        balls = None if evidence.balls is None else evidence.balls[0]
-        figures = tuple(self.figures())  # with them come the bounds, and the notes on them
+        groups, comparisons = self.figures()  # with them come the bounds, and the notes on them
         notes = [note for assumption in self.assumptions.values() for note in assumption.notes]
         plain = None if table is None or joints is None else joints[0]
         ways = () if table is None else evidence.noise.ways
-        report = NoiseReport(
+        result = schema.Noise(
             attribute=self.data.attribute,
             source="" if table is None else table.source,
-            true=self.true,
-            noisy=names,
-            form="" if table is None else table.form,
-            rows=None if table is None else table.rows,
-            by_label=evidence.by_label,
-            keep=ways[0] if len(ways) == 1 else "either" if ways else "",
-            table=() if plain is None else tuple(tuple(row) for row in plain.tolist()),
             rests_on=self.rests_on,
-            stated=self.stated,
+            assumptions=self.stated,
             unavailable=self.unavailable,
-            radii={} if balls is None else _by_name(balls.true, balls.radii),
-            near={} if balls is None else dict(zip(balls.true, balls.recorded(names), strict=True)),
-            conditional_radii=_by_name(names, conditional_radius(plain))
-            if plain is not None and evidence.same_groups
-            else {},
-            shift=None if table is None else table.shift(evidence.masses(self.data.cells)),
-            transport_difference=None if table is None else self._transport_difference(table),
+            table=schema.NoiseTable(
+                form="" if table is None else table.form,
+                rows=None if table is None else table.rows,
+                by_label=evidence.by_label,
+                kept=ways[0] if len(ways) == 1 else "either" if ways else "",
+                shift=None if table is None else table.shift(evidence.masses(self.data.cells)),
+                transport_difference=None if table is None else self._transport_difference(table),
+                true=self.true,
+                noisy=names,
+                joint=() if plain is None else tuple(tuple(row) for row in plain.tolist()),
+            ),
+            radii=tuple(_radii(evidence, plain if evidence.same_groups else None)),
             smallest_eps=None if evidence.curve is None else evidence.curve.least,
-            vacuous=tuple(self.vacuous()),
-            figures=figures,
-            breakdowns=tuple(self.breakdowns(checks)),
-            replicates=evidence.replicates,
-            seed=self.seed,
+            vacuous=tuple(
+                schema.MetricOfGroup(metric=metric, group=group) for metric, group in self.vacuous()
+            ),
+            groups=tuple(schema.NoiseGroup(group=group, figures=tuple(own)) for group, own in groups.items()),
+            comparisons=comparisons,
+            breakdown=tuple(self.breakdowns(checks)),
+            resampling=schema.Resampling(replicates=evidence.replicates, seed=self.seed),
             notes=(*notes, *(() if table is None else self._cautions(table))),
         )
-        return report, list(self.comparisons(checks))
+        return result, list(self.comparisons(checks))
 
     def _transport_difference(self, table: NoiseTable) -> float | None:
         """Return how far tables are apart that were carried over in both ways."""
@@ -355,17 +339,46 @@ class TrueGroups:
             )
 
 
+def _naive(evidence: Evidence) -> dict[str, Pair] | None:
+    """Return recorded rates give or take the share of the true group that is recorded as another."""
+    if not evidence.same_groups:
+        return None
+    if evidence.plain_joints is not None:
+        gamma = conditional_radius(evidence.plain_joints[0])
+    else:
+        assert evidence.balls is not None
+        gamma = evidence.balls[0].radii
+    return {
+        name: (np.clip(rate - gamma, 0.0, 1.0), np.clip(rate + gamma, 0.0, 1.0))
+        for name, rate in evidence.recorded.items()
+    }
+
+
+def _radii(evidence: Evidence, plain: Floats | None) -> Iterator[schema.Radius]:
+    """Yield the radius of each true group; ``plain`` is the table, where its groups are the recorded ones."""
+    if evidence.balls is None:
+        return
+    balls, names = evidence.balls[0], evidence.data.names
+    if_equal = {} if plain is None else dict(zip(names, conditional_radius(plain).tolist(), strict=True))
+    for group, near, radius in zip(balls.true, balls.recorded(names), balls.radii.tolist(), strict=True):
+        yield schema.Radius(group=group, near=near, radius=radius, if_shares_were_equal=if_equal.get(group))
+
+
 def _single(kind: str, rates: Metrics, points: Mapping[str, Floats]) -> float:
     """Return a comparison of rates that are single numbers."""
     return compared(kind, [(points[rate], points[rate]) for rate in rates])[0]
 
 
-def _ends_at(bounds: Pair, group: int) -> tuple[float, float]:
-    return float(bounds[0][group]), float(bounds[1][group])
+def _ends(pair: tuple[float, float]) -> Ends:
+    return number(pair[0]), number(pair[1])
 
 
-def _by_name(names: Sequence[str], numbers: Floats) -> dict[str, float]:
-    return dict(zip(names, numbers.tolist(), strict=True))
+def _ends_at(bounds: Pair, group: int) -> Ends:
+    return number(bounds[0][group]), number(bounds[1][group])
+
+
+def _point(eps: float, ends: Ends) -> CurvePoint:
+    return CurvePoint(eps=eps, low=ends[0], high=ends[1])
 
 
 def _kept(check: Check, low: float, high: float) -> bool:
@@ -385,7 +398,7 @@ def audited(
     settings: Settings,
     more: More | None,
     own: tuple[str, ...],
-) -> AuditReport:
+) -> Audit:
     """Return the audit of data with what is said of true groups, which are known by columns of their ``own``."""
     report, comparisons = true.report(settings.checks)
     attribute, every = true.data.attribute, dict(more or {})
@@ -403,7 +416,7 @@ def audit_noisy(
     *,
     seed: int = 0,
     more: More | None = None,
-) -> AuditReport:
+) -> Audit:
     """Audit data whose protected column holds recorded groups; the data are read once, as in any audit.
 
     ``reading`` names one protected column, that of the recorded groups; ``seed`` is that of the resampling; else as in

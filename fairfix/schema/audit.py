@@ -293,6 +293,11 @@ class Audited(CheckedResult, frozen=True, kw_only=True):
         """Require every attribute once, with no more rows than were used."""
         require_blocks(self.attributes, self.data.rows.used)
 
+    def block(self, attribute: str, stratum: str = "") -> Block:
+        """Return the block of an attribute, over all rows or in a stratum; ``KeyError`` when there is none."""
+        every = self.strata if stratum else self.attributes
+        return {(one.attribute, one.stratum): one for one in every}[attribute, stratum]
+
 
 class Audit(Audited, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("audit")):
     """Result of fairfix audit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, field
@@ -68,6 +68,26 @@ class Number(Part, frozen=True, kw_only=True):
         if not right:
             raise ValueError(f"{value} is not in its interval from {low} to {high}")
 
+    @property
+    def point(self) -> float:
+        """The value to compute with: NaN where it is undefined."""
+        return math.nan if self.value is None else self.value
+
+    @property
+    def lower(self) -> float:
+        """The lower limit to compute with: infinite where there is none."""
+        return -math.inf if self.low is None else self.low
+
+    @property
+    def upper(self) -> float:
+        """The upper limit to compute with: infinite where there is none."""
+        return math.inf if self.high is None else self.high
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The fields of a number, for another struct that has them too."""
+        return {name: getattr(self, name) for name in Number.__struct_fields__}
+
 
 def _at_most(one: float, two: float, bound: float | None) -> bool:
     """Return whether a number is at most another, but for rounding and the numerical error of either."""
@@ -82,6 +102,27 @@ class Estimate(Number, frozen=True, kw_only=True):
         super().__post_init__()
         if self.value is None and not self.reason:
             raise ValueError("a value is null, and there is no reason")
+
+    @property
+    def alone(self) -> Estimate:
+        """The number alone, where it is a part of more."""
+        return Estimate(**self.numbers)
+
+
+def numbers(value: float, low: float, high: float, reason: str = "", bound: float = 0.0) -> dict[str, Any]:
+    """Return the fields of a number: what is not finite is None there, and an undefined number has a reason."""
+    return {
+        "value": number(value),
+        "low": number(low),
+        "high": number(high),
+        "reason": reason or ("" if math.isfinite(value) else "undefined"),
+        "bound": number(bound) if bound else None,
+    }
+
+
+def estimate(value: float, low: float, high: float, reason: str = "", bound: float = 0.0) -> Estimate:
+    """Return a number with its limits, as results have it."""
+    return Estimate(**numbers(value, low, high, reason, bound))
 
 
 class BeforeAfter(Part, frozen=True, kw_only=True):
@@ -276,6 +317,11 @@ class Comparison(Estimate, frozen=True, kw_only=True):
     """The class with the largest gap, for a mean over classes."""
 
 
+def comparison(name: str, value: Number, groups: tuple[str, ...] = (), **more: Any) -> Comparison:
+    """Return a comparison with this value."""
+    return Comparison(id=name, **value.numbers, groups=groups, **more)
+
+
 Fractions = Annotated[tuple[Fraction, ...], Meta(min_length=1, max_length=101)]
 
 
@@ -316,12 +362,19 @@ class Block(Part, frozen=True, kw_only=True):
     groups: tuple[Group, ...]
     comparisons: tuple[Comparison, ...]
     stratum: str = ""
+    stratum_levels: tuple[str, ...] = ()
+    """Its value in each of the columns of strata."""
     distribution: Distribution | None = None
 
     def __post_init__(self) -> None:
         """Require every group and comparison once."""
         require_once((one.group for one in self.groups), "group")
         require_once((one.id for one in self.comparisons), "comparison")
+
+    @property
+    def by_id(self) -> dict[str, Comparison]:
+        """The comparisons by their names."""
+        return {one.id: one for one in self.comparisons}
 
 
 class NotComputed(Part, frozen=True, kw_only=True):

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from fairfix.auditing.metrics import METRICS
-from fairfix.auditing.result_structs import value_of
 from fairfix.schema.compare import Advice, Point
 
 ORIGINAL = "original model"
@@ -58,9 +57,9 @@ def advice_of(points: Sequence[Point], limits: Sequence[float], asked: str | Non
         if quality is None or not having:
             continue
         sign = -1.0 if METRICS[quality].better == "larger" else 1.0
-        losses = {i: sign * value_of(points[i].qualities[quality]).value for i in having}
+        losses = {i: sign * points[i].qualities[quality].point for i in having}
         for limit in sorted(one for one in set(limits) if math.isfinite(one) and one > 0):
-            within = [i for i in having if value_of(points[i].gaps[gap]).value <= limit]
+            within = [i for i in having if points[i].gaps[gap].point <= limit]
             within = [i for i in within if math.isfinite(losses[i])]
             within.sort(key=lambda i: (losses[i], bool(points[i].protected_at_predict), i))
             best = next((i for i in within if not is_refused(points[i])), None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,7 @@ from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, read_checks
 from fairfix.auditing.custom_metrics import added, own_metrics, own_struct
-from fairfix.auditing.result_structs import audit_struct
-from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.results import Settings, SomeAudit, with_data
 from fairfix.data.canonical import canonical_group
 from fairfix.data.names import key_and_rest, quoted_name, unquoted
 from fairfix.data.row_filter import LEFT_OUT
@@ -25,6 +24,7 @@ from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
 from fairfix.report.layout import HEADLINES
 from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.common import Excluded, Rows
 from fairfix.tasks.changes import (
     Baseline,
     baseline_of,
@@ -50,6 +50,7 @@ from fairfix.tasks.dataset import (
     with_waivers,
 )
 from fairfix.tasks.messages import (
+    names_of,
     of_class_decisions,
     of_decisions,
     of_direction,
@@ -69,26 +70,16 @@ if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.waivers import Waiver
     from fairfix.data.files import Source
+    from fairfix.data.reading import Reading
     from fairfix.noise.description import Noise
     from fairfix.tasks.changes import BothModels
 
 
 @dataclass(frozen=True, repr=False)
 class AuditResult(Result):
-    """An audit.
-
-    Attributes
-    ----------
-    report
-        The numbers, typed: ``report.block("race").comparisons["ks.to_overall"].value.low``. Of many classes
-        (``task="multiclass"``) those of all together: accuracy and class gaps.
-    classes
-        Class -> its report, against the rest; empty unless there are many.
-    """
+    """An audit; its numbers are typed: ``content.block("race").by_id["ks.to_overall"].low``."""
 
     content: Audited
-    report: AuditReport
-    classes: Mapping[str, AuditReport] = field(default_factory=dict)
 
 
 def run_audit(request: AuditRequest) -> AuditResult:
@@ -149,14 +140,14 @@ def _run(request: AuditRequest) -> AuditResult:
     waivers, base = waivers_of(request), baseline_of(request.baseline)
     unchecked = not_checked(request, allowances, "there is no `baseline`") if base is None else []
     if base is not None and (old := counts_of(base.data)) is not None:
-        base = replace(base, result=audit_struct(_of_counts(replace(request, check=()), old)))
+        base = replace(base, result=_of_counts(replace(request, check=()), old)[0])
     if request.task == MULTICLASS:
         return _of_classes(request, allowances, waivers, base, unchecked)
     data: Dataset | None = None
     notes: list[Note] = [*said_of_unused(request), *unchecked]
     both: BothModels | None = None
     if counts is not None:
-        report = _of_counts(request, counts)
+        content, reading, settings = _of_counts(request, counts)
         if counts.privacy:
             notes.append(Note(f"{counts.name}: {counts.privacy}", "private_counts"))
         if base is not None and base.result is None:
@@ -177,21 +168,21 @@ def _run(request: AuditRequest) -> AuditResult:
                 of_old = both.steps if both else (partial(_old, request, data, base),)
                 unsent(partial(_read, request, data, []), *of_old)
         with explaining(data):
-            report = _read(request, data, notes)
-    if "intersect" in request.explicit - request.configured and len(report.reading.columns.protected) < 2:
+            content, settings = _read(request, data, notes)
+        reading = data.reading
+    if "intersect" in request.explicit - request.configured and len(reading.columns.protected) < 2:
         notes.append(Note("`intersect` has no effect here: a single column has no intersections", "unused"))
-    everybody = report.overall.metrics
-    wrong = [*of_direction(everybody.get("auc"), report.reading)]
-    if not wrong or report.reading.threshold is None:  # decisions by a score point where it does
-        wrong += of_decisions(everybody, report.reading)
-    names = of_names(report.levels, report.reading)
+    everybody = content.overall.metrics
+    wrong = [*of_direction(everybody.get("auc"), reading)]
+    if not wrong or content.settings.threshold is None:  # decisions by a score point where it does
+        wrong += of_decisions(everybody, reading)
     content = with_messages(
-        audit_struct(report),
+        content,
         (
-            *names,
+            *of_names(names_of(content), reading),
             *notes,
             *wrong,
-            *of_weights(report),
+            *of_weights(content),
             *of_source(None if request.suppress_below or data is None else data.source),
         ),
     )
@@ -200,26 +191,26 @@ def _run(request: AuditRequest) -> AuditResult:
 
         content = with_template(spec, content)
     if both is not None:
-        content = with_paired_changes(content, report.settings, allowances, request, both)
+        content = with_paired_changes(content, settings, allowances, request, both)
     elif base is not None:
         if base.result is None:
             assert data is not None
             base = replace(base, result=_old(request, data, base))
-        content = with_changes(content, base, allowances, request, report.settings, data)
+        content = with_changes(content, base, allowances, request, settings, data)
     if asked is not None:
         from fairfix.tasks.slices import with_slices
 
         assert data is not None
         content = with_slices(content, asked, data)
-    shown = report.settings.always_valid and not report.settings.suppress_below
+    shown = settings.always_valid and not settings.suppress_below
     if counts is not None and counts.batches and shown:
         from fairfix.auditing.history import history
 
-        content = fields_replaced(content, state=history(counts, report.settings))
+        content = fields_replaced(content, state=history(counts, settings))
     content = with_waivers(content, waivers, request)
     if data is not None and state is None:
         content = fields_replaced(content, next_step=after_audit(request, content))
-    result = AuditResult(with_record(content, request, None if data is None else data.source), report)
+    result = AuditResult(with_record(content, request, None if data is None else data.source))
     if state is not None:
         state.save()
     return result
@@ -250,7 +241,7 @@ def _old(request: AuditRequest, data: Dataset, base: Baseline) -> Audit:
     log.info("auditing the baseline %s", source.name)
     old = replace(data, source=source, inferred={})
     with explaining(old):
-        return audit_struct(_read(same, old, []))
+        return _read(same, old, [])[0]
 
 
 def _of_classes(
@@ -261,7 +252,7 @@ def _of_classes(
     unchecked: Sequence[Note],
 ) -> AuditResult:
     """Return the audit of every class against the rest."""
-    from fairfix.auditing.multiclass import audit_classes, classes_struct
+    from fairfix.auditing.multiclass import audit_classes
 
     if request.metrics:
         raise UsageError(
@@ -293,30 +284,27 @@ def _of_classes(
             more, copies = classes_of_copies(data.source, data.reading, *asked)
         notes += left_out(copies)
     with explaining(data), workers_of(request.cluster, request.threads) as workers:
-        made = audit_classes(data.source.read_by(workers), data.reading, settings, more)
+        content = audit_classes(data.source.read_by(workers), data.reading, settings, more)
+    metrics = {one.of_class: one.overall.metrics for one in content.classes}
     if copies is not None:
-        require_known(copies, made.classes)
-    require_two_groups(made.everybody)
-    everybody = _accounted(made.everybody, data.source)
-    made = replace(made, everybody=replace(everybody, inferred=data.inferred))
-    names = of_names(made.everybody.levels, made.everybody.reading)
-    wrong = of_class_decisions({name: of.overall.metrics for name, of in made.classes.items()})
-    content = with_messages(
-        classes_struct(made), (*names, *wrong, *of_unknown_classes(made.never_true), *notes)
-    )
+        require_known(copies, metrics)
+    require_two_groups(content)
+    content = with_data(_accounted(content, data.source), inferred=dict(data.inferred))
+    names, wrong = of_names(names_of(content), data.reading), of_class_decisions(metrics)
+    content = with_messages(content, (*names, *wrong, *of_unknown_classes(metrics), *notes))
     if base is not None:
         from fairfix.auditing.class_changes import compare_classes, require_classes
 
         if base.result is None:
             then = audit_classes(opened(request, base.data), data.reading, replace(settings, checks=()))
-            base = replace(base, result=classes_struct(then))
+            base = replace(base, result=then)
         old = require_classes(base.result, content, base.name)
         require_suppressed(old, settings.suppress_below, base.name)
         section, checks = compare_classes(old, content, allowances, list(HEADLINES), request.gate_on)
         content = of_other_rows(content, old, base.name)
         content = with_section(content, section, checks, allowances, f"the baseline {base.name}")
     content = with_waivers(content, waivers, request)
-    return AuditResult(with_record(content, request, data.source), made.everybody, classes=made.classes)
+    return AuditResult(with_record(content, request, data.source))
 
 
 def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -> Settings:
@@ -346,8 +334,8 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
 # ---------------------------------------------------------------------- data
 
 
-def _read(request: AuditRequest, data: Dataset, notes: list[Note]) -> AuditReport:
-    """Return the report of data; what there is to say of it goes into ``notes``."""
+def _read(request: AuditRequest, data: Dataset, notes: list[Note]) -> tuple[Audit, Settings]:
+    """Return the audit of data, and its settings; what there is to say of it goes into ``notes``."""
     settings = _settings(request, request.protected, exact=True)
     if request.suppress_below:
         from fairfix.auditing.suppression import shown_rows, tables_of
@@ -362,10 +350,10 @@ def _read(request: AuditRequest, data: Dataset, notes: list[Note]) -> AuditRepor
         if similar.files:
             more = joined(more or {}, counterfactuals(request, data, copies_of(similar, data), notes))
     with workers_of(request.cluster, request.threads) as workers:
-        return _of_data(request, replace(data, source=data.source.read_by(workers)), settings, more)
+        return _of_data(request, replace(data, source=data.source.read_by(workers)), settings, more), settings
 
 
-def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: More | None) -> AuditReport:
+def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: More | None) -> Audit:
     """Audit data: by recorded groups, behind noise, or by probabilities of membership."""
     source, reading = data.source, data.reading
     noise = _noise(request, data)
@@ -375,30 +363,31 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
         from fairfix.noise.membership_audit import audit_membership
 
         groups, independent = noise.membership, noise.independent
-        report = audit_membership(
+        result = audit_membership(
             source, reading, groups, settings, independent=independent, seed=request.seed, more=more
         )
     elif noise is not None:
         from fairfix.noise.true_groups import audit_noisy
 
-        report = audit_noisy(source, reading, noise, settings, seed=request.seed, more=more)
+        result = audit_noisy(source, reading, noise, settings, seed=request.seed, more=more)
         for check in settings.checks:
             of = check.comparison
             if of.scope == "between_groups" and of.attribute in (None, *request.protected):
                 plain = "check %r is about the recorded groups; of the true ones: %s"
                 log.info(plain, check.text, check.true_groups)
     else:
-        report = audit_data(source, reading, settings, more)
-    require_two_groups(report)
-    return replace(_accounted(report, source), inferred=data.inferred, model=model_of(data))
+        result = audit_data(source, reading, settings, more)
+    require_two_groups(result)
+    return with_data(_accounted(result, source), inferred=dict(data.inferred), model=dict(model_of(data)))
 
 
-def _accounted(report: AuditReport, source: Source) -> AuditReport:
-    """Return a report that accounts for the rows that the row filter left out, which nothing has read."""
+def _accounted(result: SomeAudit, source: Source) -> SomeAudit:
+    """Return an audit that accounts for the rows that the row filter left out, which nothing has read."""
     if not source.left_out:
-        return report
-    excluded = {LEFT_OUT: source.left_out, **report.excluded}
-    return replace(report, rows_read=report.rows_read + source.left_out, excluded=excluded)
+        return result
+    rows = result.data.rows
+    excluded = (Excluded(reason=LEFT_OUT, rows=source.left_out), *rows.excluded)
+    return with_data(result, rows=Rows(read=rows.read + source.left_out, used=rows.used, excluded=excluded))
 
 
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
@@ -415,8 +404,8 @@ def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
     return noise
 
 
-def _of_counts(request: AuditRequest, counts: CountFile) -> AuditReport:
-    """Audit counts."""
+def _of_counts(request: AuditRequest, counts: CountFile) -> tuple[Audit, Reading, Settings]:
+    """Return the audit of counts, and how they are read and audited."""
     from fairfix.auditing.count_thresholds import at_threshold
     from fairfix.auditing.disclosure import audit_counts
 
@@ -429,9 +418,10 @@ def _of_counts(request: AuditRequest, counts: CountFile) -> AuditReport:
                     f"`{name}` needs exact counts, but those of {counts.name} have noise; leave it out, or name "
                     "counts without noise"
                 )
-    report = audit_counts(counts, _settings(request, counts.reading.columns.protected, exact=False))
-    require_two_groups(report)
-    return report
+    settings = _settings(request, counts.reading.columns.protected, exact=False)
+    result = audit_counts(counts, settings)
+    require_two_groups(result)
+    return result, counts.reading, settings
 
 
 audit = function_of("audit", AuditRequest, run_audit)

@@ -22,8 +22,7 @@ from fairfix.auditing.baseline import on_same_rows
 from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
 from fairfix.auditing.continuous_attribute import AttributeCovariance, in_fifths, reports, trends
 from fairfix.auditing.paired_differences import Changes, Matched
-from fairfix.auditing.result_structs import check_struct, estimate
-from fairfix.auditing.results import AuditReport, Block, Settings, Value
+from fairfix.auditing.results import Settings
 from fairfix.auditing.row_differences import (
     ANY,
     DECIDED,
@@ -52,7 +51,8 @@ from fairfix.noise.repair_evaluation import (
     true_groups_of,
     values_of,
 )
-from fairfix.schema.common import Check
+from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.common import Block, Check, Estimate, estimate
 from fairfix.schema.repair import ChanceOfKs, Evaluation, EvaluationRow
 from fairfix.solvers.parity import ks_to_overall
 from fairfix.stats.ks import ks_noise
@@ -107,9 +107,9 @@ LOSSES = ("log_loss", "square_loss", "absolute_loss")
 UNLIKE = "before, they score the model's probability; after, the probability of a positive decision"
 """Why losses before and after a repair of decisions are not compared."""
 
-NOTHING = Value(math.nan, math.nan, math.nan)
+NOTHING = estimate(math.nan, math.nan, math.nan)
 
-NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is not a probability")
+NO_CHANCE = estimate(math.nan, math.nan, math.nan, "a raw score is not a probability")
 
 
 NO_CHANGE_OF_BINS = "no interval for this change: counts do not distinguish the scores within a bin"
@@ -120,22 +120,22 @@ class BeforeAfter:
     """Effects of a repair on some rows: as they are shown, and the audits that they are read from."""
 
     shown: Evaluation
-    before: AuditReport
-    after: AuditReport
+    before: Audited
+    after: Audited
     checks: tuple[Check, ...]
     """Checks of the repaired results."""
     claims: tuple[Note, ...] = ()
     """Findings on held-out rows about the true groups, in words; empty where nothing is known of them."""
 
-    def pair_of(self, comparison: str, attribute: str) -> tuple[Value, Value] | None:
+    def pair_of(self, comparison: str, attribute: str) -> tuple[Estimate, Estimate] | None:
         """Return a comparison of an attribute before and after; None where it was not made after the repair."""
         was, now = (
             [
-                block.comparisons[comparison].value
-                for block in report.blocks
-                if (block.attribute, block.stratum) == (attribute, "") and comparison in block.comparisons
+                block.by_id[comparison]
+                for block in audited.attributes
+                if block.attribute == attribute and comparison in block.by_id
             ]
-            for report in (self.before, self.after)
+            for audited in (self.before, self.after)
         )
         return (was[0] if was else NOTHING, now[0]) if now else None
 
@@ -162,16 +162,16 @@ class Assessment:
 
 
 def changed(
-    comparison: str, before: Value, after: Value, change: Value | None = None, attribute: str = ""
+    comparison: str, before: Estimate, after: Estimate, change: Estimate | None = None, attribute: str = ""
 ) -> EvaluationRow:
     """Return a number before and after a repair; ``change`` is None where a value is undefined."""
     return EvaluationRow(
         name=f"{comparison} [{attribute}]" if attribute else comparison,
         id=comparison,
         attribute=attribute or None,
-        before=estimate(before),
-        after=estimate(after),
-        change=None if change is None else estimate(change),
+        before=before.alone,
+        after=after.alone,
+        change=change,
     )
 
 
@@ -262,7 +262,7 @@ def evaluate(
         changes = [fields_replaced(row, unlike=UNLIKE) if row.id in LOSSES else row for row in changes]
     noise: tuple[ChanceOfKs, ...] = ()
     if predictor.gives == "value" and not predictor.is_probability:
-        noise = tuple(_noise(repaired, block) for block in after.blocks if not block.stratum)
+        noise = tuple(_noise(repaired, block) for block in after.attributes)
     share = float(np.average(random, weights=base.rows.weight))
     other = list(_other_reading(rows, (base, before), settings, also)) if probable else []
     if other and predictor.gives == "value":
@@ -279,8 +279,7 @@ def evaluate(
         reading=reading if other else None,
         people=changes_of(base, repaired, before, after),
     )
-    checks = tuple(check_struct(one, settings.gate_on) for one in after.checks)
-    return BeforeAfter(shown_changes, before, after, checks, claims)
+    return BeforeAfter(shown_changes, before, after, after.checks, claims)
 
 
 SHIFTS = 16
@@ -313,12 +312,11 @@ def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, f
     done = replace(done, reading=bare, rows=replace(done.rows, score=None))  # rates need no score
     report = audit(done, bare, settings)
     metrics = report.overall.metrics
-    out = {name: metrics[name].value for name in ("selection_rate", "accuracy") if name in metrics}
-    for block in report.blocks:
-        if not block.stratum:
-            named = block.comparisons.items()
-            out |= {f"{name} [{block.attribute}]": one.value.value for name, one in named}
-    return {name: value for name, value in out.items() if not math.isnan(value)}
+    rates: tuple[str, ...] = "selection_rate", "accuracy"
+    out = {name: metrics[name].value for name in rates if name in metrics}
+    for block in report.attributes:
+        out |= {f"{one.id} [{block.attribute}]": one.value for one in block.comparisons}
+    return {name: value for name, value in out.items() if value is not None}
 
 
 def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[str, float]:
@@ -355,7 +353,7 @@ def _of_score(identifier: str) -> bool:
 
 
 def _other_reading(
-    rows: RepairedRows, original: tuple[Table, AuditReport], settings: Settings, also: Sequence[str]
+    rows: RepairedRows, original: tuple[Table, Audit], settings: Settings, also: Sequence[str]
 ) -> Iterator[EvaluationRow]:
     """Yield what probabilities do that are rounded instead of drawn, or drawn instead of rounded.
 
@@ -399,37 +397,38 @@ class _Pairs:
         self.scales = scales
 
     @cached_property
-    def sure(self) -> tuple[AuditReport, ...]:
+    def sure(self) -> tuple[Audit, ...]:
         """Audits before and after, each with half the miscoverage."""
         return tuple(audit(table, table.reading, self.surer) for table in self.tables)
 
-    def change(self, comparison: str, block: Block, before: Value, after: Value) -> Value:
+    def change(self, comparison: str, block: Block, before: Estimate, after: Estimate) -> Estimate:
         """Return a change with its interval, or with why there is none."""
-        value = after.value - before.value
+        value = after.point - before.point
         of = Comparison.parse(comparison, block.attribute)
         if of.metric == "ks":
-            sure = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
-            return replace(between_limits(*sure), value=value)
+            was, now = (report.block(block.attribute).by_id[comparison] for report in self.sure)
+            return fields_replaced(between_limits(was, now), value=value)
         if of.id == WITH_NUMBER:
             own = [scale for scale in self.scales if scale.column == block.attribute]
             sure = (one.size for rows in self.tables for one in trends(rows, own, self.surer.confidence))
-            return replace(between_limits(*sure), value=value)
+            return fields_replaced(between_limits(*sure), value=value)
         ends: Any = "true groups are not known row by row"
         if of.metric in (*LOSSES, "mean_score") and self.tables[0].rows.entries is not None:
-            return Value(value, math.nan, math.nan, NO_CHANGE_OF_BINS)
+            return estimate(value, math.nan, math.nan, NO_CHANGE_OF_BINS)
         if of.metric in LOSSES and not (of.metric == "square_loss" and self.tables[0].reading.binary):
             ends = "an unbounded loss can come from a few rows alone"
         elif not of.of_true_groups:
             ends = self.changes.limits(of, block.columns)
         if isinstance(ends, str):
-            return Value(value, math.nan, math.nan, f"no interval for this change: {ends}")
-        return replace(on_same_rows(change_between(before, after), *ends), bound=0.0)
+            return estimate(value, math.nan, math.nan, f"no interval for this change: {ends}")
+        change = on_same_rows(change_between(before, after), *ends)
+        return estimate(change.point, change.lower, change.upper)
 
 
 def _of_number(was: AttributeCovariance, now: AttributeCovariance) -> Note:
     """Return in words how decisions on held-out rows go with a number."""
     scale = was.scale
-    before, after = (f"{100 * one.covariance.value:+z.1f}" for one in (was, now))
+    before, after = (f"{100 * one.covariance.point:+z.1f}" for one in (was, now))
     correlated = [
         "undefined" if math.isnan(one.correlation) else f"{one.correlation:z.2f}" for one in (was, now)
     ]
@@ -442,27 +441,25 @@ def _of_number(was: AttributeCovariance, now: AttributeCovariance) -> Note:
 
 
 def _comparison_rows(
-    before: AuditReport, after: AuditReport, shown: Sequence[str], pairs: _Pairs | None
+    before: Audit, after: Audit, shown: Sequence[str], pairs: _Pairs | None
 ) -> Iterator[EvaluationRow]:
     """Yield comparisons of groups; without ``pairs`` changes have no interval, as on rows that the rule was made of."""
-    for block in after.blocks:
-        if block.stratum:
-            continue
-        other = before.block(block.attribute)
+    for block in after.attributes:
+        then, later = before.block(block.attribute).by_id, block.by_id
         for identifier in dict.fromkeys(shown):
-            if identifier in block.comparisons and identifier in other.comparisons:
-                was, now = (one.comparisons[identifier].value for one in (other, block))
-                change, value = None, now.value - was.value
+            if identifier in then and identifier in later:
+                was, now = then[identifier], later[identifier]
+                change, value = None, now.point - was.point
                 if pairs is not None and not math.isnan(value):
                     change = pairs.change(identifier, block, was, now)
                 elif not math.isnan(value):
                     why = "no interval for this change: the rule was fitted to these rows"
-                    change = Value(value, math.nan, math.nan, why)
+                    change = estimate(value, math.nan, math.nan, why)
                 yield changed(identifier, was, now, change, block.attribute)
 
 
 def _overall_rows(
-    base: Table, repaired: Table, before: AuditReport, after: AuditReport, settings: Settings
+    base: Table, repaired: Table, before: Audit, after: Audit, settings: Settings
 ) -> Iterator[EvaluationRow]:
     """Yield overall selection rate, accuracy and losses."""
     was, now = before.overall.metrics, after.overall.metrics
@@ -477,7 +474,7 @@ def _overall_rows(
         yield from _losses_of_values(base, repaired, was, now, settings)
 
 
-def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[EvaluationRow]:
+def _losses_of_decisions(table: Table, before: Audit, settings: Settings) -> Iterator[EvaluationRow]:
     """Yield log loss and square loss of the decision probabilities, after those of the base score."""
     logs, squares, wrong = RowSums(), RowSums(), 0
     for piece in table.pieces():
@@ -490,7 +487,7 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
         squares.add((1 - right) ** 2, piece)
     if wrong:
         why = f"infinite: {wrong:,} hard yes/no decisions are wrong, which is true of any threshold rule"
-        loss = Value(math.nan, math.nan, math.nan, why)
+        loss = estimate(math.nan, math.nan, math.nan, why)
     else:
         loss = logs.mean(settings.confidence, (0.0, math.inf))
     was = before.overall.metrics
@@ -500,13 +497,15 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
 
 
 def _losses_of_values(
-    base: Table, repaired: Table, was: Mapping[str, Value], now: Mapping[str, Value], settings: Settings
+    base: Table, repaired: Table, was: Mapping[str, Estimate], now: Mapping[str, Estimate], settings: Settings
 ) -> Iterator[EvaluationRow]:
     """Yield the losses of values, with the interval of their paired change."""
     for name in LOSSES:
         if name in was and name in now and base.rows.entries is not None:
-            moved = now[name].value - was[name].value
-            by_value = Value(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
+            moved = now[name].point - was[name].point
+            by_value = (
+                estimate(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
+            )
             yield changed(name, was[name], now[name], by_value)
         elif name in was and name in now:
             change = change_of(name, base, repaired, settings.confidence, ANY)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.audit import require_two_groups
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
-from fairfix.auditing.checks import worst
-from fairfix.auditing.result_structs import audit_struct
-from fairfix.auditing.results import Settings
+from fairfix.auditing.results import Settings, SomeAudit, with_checks, with_data
 from fairfix.data.codec import json_of
 from fairfix.data.files import Source, file_hash, head_of, read_json
 from fairfix.data.names import did_you_mean
@@ -41,8 +39,6 @@ from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
     from fairfix.auditing.paired_differences import Matched
-
-SomeAudit = TypeVar("SomeAudit", bound=Audited)
 
 
 @dataclass(frozen=True)
@@ -214,7 +210,7 @@ def _of_same_file(
     same = [np.array_equal(getattr(was.rows, part), getattr(now.rows, part)) for part in ("cell", "label")]
     if not all(same) or was.rows.cells != now.rows.cells:
         return None
-    again = audit_struct(audit_data(was, before, replace(settings, checks=())))
+    again = audit_data(was, before, replace(settings, checks=()))
     return Matched(was, now, 0, 0, 0) if old.attributes == again.attributes else None
 
 
@@ -261,12 +257,11 @@ def with_paired_changes(
 
     matched, after = both.matched()
     plain = replace(settings, checks=())
-    reports = [
-        replace(audit_data(table, both.readings[1], plain), source=source)
+    old, new = (
+        with_data(audit_data(table, both.readings[1], plain), source=source)
         for table, source in zip((matched.old, matched.new), both.names, strict=True)
-    ]
-    require_two_groups(reports[1])
-    old, new = map(audit_struct, reports)
+    )
+    require_two_groups(new)
     limits = Changes(matched, settings.confidence, settings.reference).limits
     judged = fields_replaced(new, checks=result.checks)
     section, checks = compare(old, judged, allowances, list(HEADLINES), request.gate_on, limits)
@@ -293,10 +288,7 @@ def with_section(
             f"check {allowances[0].text!r}: nothing in {name} can be compared with this audit"
             + (f": {why}" if why else "")
         )
-    every = (*result.checks, *checks)
-    return fields_replaced(
-        result, baseline=section, checks=every, verdict=worst(check.verdict for check in every)
-    )
+    return with_checks(fields_replaced(result, baseline=section), (*result.checks, *checks))
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from fairfix import __version__
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.custom_metrics import added, own_struct
 from fairfix.auditing.metrics import METRICS, EntryMean
-from fairfix.auditing.result_structs import estimate, estimates, reading_fields, rows_struct, value_of
-from fairfix.auditing.results import AuditReport, Settings, Value
+from fairfix.auditing.results import Settings, reading_fields, rows_struct
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
@@ -38,7 +37,8 @@ from fairfix.models.trace import messages
 from fairfix.noise.description import Noise
 from fairfix.noise.repair_evaluation import RobustnessClaim, true_groups_of, worst_of
 from fairfix.schema import compare as of_compare
-from fairfix.schema.common import BeforeAfter, Data, GroupChanges
+from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.common import BeforeAfter, Data, Estimate, GroupChanges
 from fairfix.schema.compare import Advice, Compare, CompareNoise, CompareSettings, CompareSplit, Point
 from fairfix.tasks.advice import ORIGINAL, TRIVIAL, advice_of
 from fairfix.tasks.before_after import Assessment
@@ -114,7 +114,7 @@ class ComparisonOutcome:
     advice: tuple[Advice, ...]
 
 
-Numbers = tuple[dict[str, Value], dict[str, Value]]
+Numbers = tuple[dict[str, Estimate], dict[str, Estimate]]
 """Gaps by ``metric [attribute]``, and qualities by their names."""
 
 
@@ -235,28 +235,26 @@ class _HoldoutEvaluator:
         """Confidence of intervals that hold for a gap and a cost of all points at once."""
         return 1.0 - (1.0 - self.confidence) / (2 * self.points)
 
-    def audited(
-        self, table: Table, flips: More | None = None, *, confidence: float | None = None
-    ) -> AuditReport:
+    def audited(self, table: Table, flips: More | None = None, *, confidence: float | None = None) -> Audit:
         """Return the audit of held-out rows with some results."""
         crossed, sure = len(table.reading.columns.protected) > 1, confidence or self.confidence
         return audit(table, table.reading, Settings(confidence=sure, intersect=crossed, only=GAPS), flips)
 
-    def numbers(self, report: AuditReport, *, decided: bool = False) -> Numbers:
+    def numbers(self, report: Audited, *, decided: bool = False) -> Numbers:
         """Return the numbers of an audit; for decisions, without those about the score."""
         gaps = {
-            f"{name} [{block.attribute}]": block.comparisons[name].value
-            for block in report.blocks
-            if not block.stratum
+            f"{name} [{block.attribute}]": own[name].alone
+            for block in report.attributes
+            for own in [block.by_id]
             for name in GAPS
-            if name in block.comparisons and not (decided and name.startswith("ks"))
+            if name in own and not (decided and name.startswith("ks"))
         }
         metrics = report.overall.metrics
         asked = () if self.quality is None else (self.quality.name,)
         shown = [name for name in dict.fromkeys((*QUALITIES, *asked)) if not decided or name in OF_DECISIONS]
         return gaps, {name: metrics[name] for name in shown if name in metrics}
 
-    def of_rule(self, rows: RepairedRows, report: AuditReport, confidence: float) -> Numbers:
+    def of_rule(self, rows: RepairedRows, report: Audited, confidence: float) -> Numbers:
         """Return the numbers of repaired rows, which ``report`` is an audit of.
 
         Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
@@ -314,15 +312,15 @@ class _HoldoutEvaluator:
             cost = quality.change(base, table, self.surest)
             costs = {} if cost is None else {quality.name: cost}
         return Point(
-            gaps=estimates({**numbers[0], **self.of_true_groups(table, predictor)}),
-            qualities=estimates(numbers[1]),
-            surer=estimates(sure[0]),
-            costs=estimates(costs),
+            gaps={**numbers[0], **self.of_true_groups(table, predictor)},
+            qualities=numbers[1],
+            surer=sure[0],
+            costs=costs,
             front=(),
             **facts,
         )
 
-    def of_true_groups(self, table: Table, predictor: RepairedPredictor | None) -> Mapping[str, Value]:
+    def of_true_groups(self, table: Table, predictor: RepairedPredictor | None) -> Mapping[str, Estimate]:
         """Return the largest gaps of true groups that any noise allows which fits the noise table.
 
         Of decisions with more than :data:`DISTINCT` chances the bounds are those of cells, which hold and may be wider.
@@ -354,9 +352,8 @@ def _baselines(fitted: Table, judge: _HoldoutEvaluator) -> Iterator[Point]:
             was, now = reports[ORIGINAL], reports[title]
             people = changes_of(base, table, was, now)
             rates = [report.overall.metrics.get("selection_rate") for report in (was, now)]
-            before, after = (None if rate is None else estimate(rate) for rate in rates)
-            if before is not None and after is not None:
-                selected = BeforeAfter(before=before, after=after)
+            if rates[0] is not None and rates[1] is not None:
+                selected = BeforeAfter(before=rates[0], after=rates[1])
         yield judge.point(
             table,
             judge.numbers(reports[title]),
@@ -378,7 +375,7 @@ def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
     for gap, quality in sorted(axes):
         sign = -1.0 if METRICS[quality].better == "larger" else 1.0
         places = [
-            (value_of(point.gaps[gap]).value, sign * value_of(point.qualities[quality]).value, i)
+            (point.gaps[gap].point, sign * point.qualities[quality].point, i)
             for i, point in enumerate(points)
             if gap in point.gaps and quality in point.qualities
         ]

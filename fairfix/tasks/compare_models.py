@@ -15,14 +15,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import compare as changes_between
 from fairfix.auditing.metrics import METRICS, Better
 from fairfix.auditing.paired_differences import Changes
-from fairfix.auditing.result_structs import (
-    audit_struct,
-    estimate,
-    number_fields,
-    reading_fields,
-    rows_struct,
-)
-from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.results import Settings, reading_fields, rows_struct, with_data
 from fairfix.auditing.row_differences import ANY, DECIDED, SHARE, between_limits, change_of
 from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
@@ -83,14 +76,16 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     rows = rows_struct(new.rows.read, len(matched.new), excluded, data.source.left_out)
     old, new = matched.old, matched.new
     settings = Settings(confidence=request.confidence, intersect=len(columns.protected) > 1)
-    reports = [audit(table, table.reading, settings) for table in (old, new)]
+    then, now = (
+        with_data(audit(table, table.reading, settings), source=source.name)
+        for table, source in zip((old, new), sources, strict=True)
+    )
     limits = Changes(matched, settings.confidence, {}).limits
-    then, now = (audit_struct(replace(one, source=s.name)) for one, s in zip(reports, sources, strict=True))
     section, _ = changes_between(then, now, [], list(HEADLINES), "interval", limits)
     wrong = [
         note
-        for report, name in zip(reports, both.columns, strict=True)
-        for note in of_direction(report.overall.metrics.get("auc"), report.reading, name)
+        for one, table, name in zip((then, now), (old, new), both.columns, strict=True)
+        for note in of_direction(one.overall.metrics.get("auc"), table.reading, name)
     ]
     result = Models(
         fairfix=__version__,
@@ -102,7 +97,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         ),
         paired=matched.paired(both.id) if both.id else None,
         groups=tuple(_groups(then, now)),
-        qualities=tuple(_qualities(old, new, reports, settings)),
+        qualities=tuple(_qualities(old, new, (then, now), settings)),
         changes=section.changes,
         not_comparable=section.not_comparable,
     )
@@ -135,10 +130,10 @@ def _groups(then: Audit, now: Audit) -> Iterator[GroupOfModels]:
 
 
 def _qualities(
-    old: Table, new: Table, reports: list[AuditReport], settings: Settings
+    old: Table, new: Table, audits: tuple[Audit, Audit], settings: Settings
 ) -> Iterator[common.Change]:
     """Yield every quality of both models and its change."""
-    was, now = (report.overall.metrics for report in reports)
+    was, now = (one.overall.metrics for one in audits)
     surer = replace(settings, confidence=(1 + settings.confidence) / 2, only=())
     sure = [audit(table, table.reading, surer).overall.metrics for table in (old, new)]
     for name in QUALITIES:
@@ -150,8 +145,8 @@ def _qualities(
         change = change or between_limits(*(one[name] for one in sure))
         yield common.Change(
             id=name,
-            old=estimate(was[name]),
-            new=estimate(now[name]),
-            **number_fields(change),
+            old=was[name],
+            new=now[name],
+            **change.numbers,
             worse=OTHER_WAY[METRICS[name].better],
         )

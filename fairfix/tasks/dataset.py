@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
 import pyarrow as pa
 from msgspec.structs import replace as fields_replaced
 
-from fairfix.auditing.checks import worst
+from fairfix.auditing.results import with_checks
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.data.choices import VALUED, MissingGroup, MissingRows
 from fairfix.data.classes import of_classes
@@ -468,11 +468,8 @@ def with_waivers(result: Gated, waivers: list[Waiver], request: GateRequest) -> 
             log.info("%s", does.line)
         elif one.days_left is not None:
             log.warning("%s", does.line)
-    return fields_replaced(
-        result,
-        checks=checks,
-        verdict=worst(check.verdict for check in checks),
-        waivers=Waivers(today=today.isoformat(), waivers=states),
+    return with_checks(
+        fields_replaced(result, waivers=Waivers(today=today.isoformat(), waivers=states)), checks
     )
 
 

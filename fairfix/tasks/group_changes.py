@@ -13,12 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairfix.auditing.result_structs import estimate
-from fairfix.auditing.results import AuditReport, Block
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Table
 from fairfix.models.predictors import OfGroups, RepairedPredictor
-from fairfix.schema.common import BeforeAfter, GroupChange, GroupChanges
+from fairfix.schema.audit import Audit
+from fairfix.schema.common import BeforeAfter, Block, GroupChange, GroupChanges
 from fairfix.schema.repair import GroupRule
 
 SHOWN = (
@@ -41,17 +40,15 @@ SAME = 1e-9
 """Two probabilities that differ by less are one."""
 
 
-def changes_of(
-    base: Table, repaired: Table, before: AuditReport, after: AuditReport
-) -> tuple[GroupChanges, ...]:
+def changes_of(base: Table, repaired: Table, before: Audit, after: Audit) -> tuple[GroupChanges, ...]:
     """Return what changes for the groups of each attribute; rows of both tables are the same, in one order."""
     return tuple(
         GroupChanges(
             attribute=block.attribute,
             groups=tuple(_of_block(base, repaired, before.block(block.attribute), block)),
         )
-        for block in after.blocks
-        if not block.stratum and block.groups
+        for block in after.attributes
+        if block.groups
     )
 
 
@@ -61,12 +58,12 @@ def _of_block(base: Table, repaired: Table, was: Block, now: Block) -> Iterator[
     for one in now.groups:
         old = before[one.levels]
         metrics = {
-            name: BeforeAfter(before=estimate(old.metrics[name]), after=estimate(one.metrics[name]))
+            name: BeforeAfter(before=old.metrics[name], after=one.metrics[name])
             for name in SHOWN
             if name in old.metrics and name in one.metrics
         }
         up, down = moved.get(one.levels, (None, None))
-        yield GroupChange(group=one.name, rows=one.rows, metrics=metrics, up=up, down=down)
+        yield GroupChange(group=one.group, rows=one.rows, metrics=metrics, up=up, down=down)
 
 
 def _moved(

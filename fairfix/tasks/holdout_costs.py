@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fairfix.auditing.audit import audit
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
-from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.results import Settings
 from fairfix.auditing.row_differences import ANY, loss_of_rows, mean_of_rows
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Bools
@@ -26,6 +26,7 @@ from fairfix.methods.base import Repairer, expected_accuracy
 from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
+from fairfix.schema.audit import Audited
 from fairfix.tasks.before_after import BeforeAfter
 from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.repaired_rows import RepairedRows
@@ -54,7 +55,7 @@ def criterion_of(repairer: Repairer, reading: Reading) -> str:
 class DrawnRule(NamedTuple):
     """Held-out rows under a rule that draws decisions: their audit, and the expected accuracy, NaN without labels."""
 
-    report: AuditReport
+    report: Audited
     accuracy: float
 
 
@@ -90,7 +91,7 @@ def cost_of_rounding(
 
 
 def cost_of_blindness(
-    repairer: Repairer, held: RepairedRows, report: AuditReport, settings: Settings
+    repairer: Repairer, held: RepairedRows, report: Audited, settings: Settings
 ) -> Iterator[Note]:
     """Yield what a rule that does not look at the group costs against the same repair with one that does.
 
@@ -121,11 +122,11 @@ def cost_of_blindness(
     yield from of_blindness(Blindness(attribute, name, own, seeing, more, free, constant, gap, aware_gap))
 
 
-def _gap(report: AuditReport, name: str, asked: Collection[ConstraintTarget]) -> float:
+def _gap(report: Audited, name: str, asked: Collection[ConstraintTarget]) -> float:
     """Return the worst value of a comparison, of the attributes that are ``asked`` for by name, or of all."""
     worst = min if Comparison.parse(name).worse == "smaller" else max
-    blocks = [b for b in report.blocks if any(one.attribute in ("", b.attribute) for one in asked)]
-    return worst(b.comparisons[name].value.value for b in blocks if name in b.comparisons)
+    every = (b.by_id for b in report.attributes if any(one.attribute in ("", b.attribute) for one in asked))
+    return worst(own[name].point for own in every if name in own)
 
 
 def _accuracy(table: Table, repaired: Table) -> float:
@@ -179,7 +180,7 @@ def repair_warnings(
         step = one_row(fitted.table, fitted.table.groups(columns), metric)
         if one.is_ratio:  # of rates up to the greatest, which a row moves as it does the least
             block = shown[0].after.block(attribute_name(columns))
-            rates = [group.metrics[metric].value for group in block.groups]
+            rates = [group.metrics[metric].point for group in block.groups]
             step *= 2 / max(rates) if max(rates) > 0 else math.inf
         yield from of_rounding(one, fit[1], *holdout, step, _gap(drawn.report, name, [one]))
     parts = [rows.shipped[:2] for rows in (fitted, held)]
@@ -199,7 +200,7 @@ def repair_warnings(
     for columns, one in asked.items():
         fit = on_fit[columns]
         if fit is not None and expected and drawn is None and "noise" not in repairer.uses:
-            yield from of_slack(one, fit[1].value)
+            yield from of_slack(one, fit[1].point)
     if not same and not own:
         for row in shown[1].shown.table:
             if row.id == "selection_rate":

@@ -17,26 +17,26 @@ from typing import TypeVar
 from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.metrics import EQUALIZED_ODDS
-from fairfix.auditing.results import AuditReport, Value
 from fairfix.data.files import Source
 from fairfix.data.merging import MISSING, look_alikes, marks_in
 from fairfix.data.names import quoted_name, threshold_sign, with_values
 from fairfix.data.reading import Reading
 from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
-from fairfix.schema.common import Message, SavedResult
+from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.common import Estimate, Message, Number, SavedResult
 
 log = logging.getLogger("fairfix")
 
 SomeResult = TypeVar("SomeResult", bound=SavedResult)
 
 
-def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -> Iterator[Caution]:
+def of_direction(auc: Number | None, reading: Reading, name: str | None = None) -> Iterator[Caution]:
     """Yield a message where a score points the wrong way: the whole interval of its overall AUC is below one half.
 
     ``name`` is that of its column, where there are several.
     """
-    if auc is None or not auc.high < 0.5:
+    if auc is None or not auc.upper < 0.5:
         return
     if reading.columns.score == MODEL_SCORE:
         remedy = "check that the label is what the model was fitted to, or name another one with `label`"
@@ -48,8 +48,7 @@ def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -
     positive = _positive_value(reading)
     which = "" if name is None else f" {name!r}"
     yield Caution(
-        f"the score{which} points in the wrong direction: its AUC is {auc.value:.3f} [{auc.low:.3f}, "
-        f"{auc.high:.3f}], so rows "
+        f"the score{which} points in the wrong direction: its AUC is {_shown(auc)}, so rows "
         f"of label {positive} have lower scores than the others; {remedy}",
         "score_direction",
     )
@@ -72,15 +71,20 @@ def _other_value(reading: Reading) -> str:
     return f"`label={with_values(str(reading.columns.label), [value])}`"
 
 
-def wrong_way(metrics: Mapping[str, Value]) -> bool:
+def wrong_way(metrics: Mapping[str, Estimate]) -> bool:
     """Return whether the TPR is below the FPR, and so is the whole interval of their difference (square and add)."""
     if not set(EQUALIZED_ODDS) <= set(metrics):
         return False
     tpr, fpr = (metrics[name] for name in EQUALIZED_ODDS)
-    return tpr.value - fpr.value + math.hypot(tpr.high - tpr.value, fpr.value - fpr.low) < 0
+    change = tpr.point - fpr.point + math.hypot(tpr.upper - tpr.point, fpr.point - fpr.lower)
+    return change < 0
 
 
-def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Caution]:
+def _shown(one: Number) -> str:
+    return f"{one.point:.3f} [{one.lower:.3f}, {one.upper:.3f}]"
+
+
+def of_decisions(metrics: Mapping[str, Estimate], reading: Reading) -> Iterator[Caution]:
     """Yield a message where decisions point the wrong way; ``metrics`` are the overall ones."""
     if not wrong_way(metrics):
         return
@@ -100,10 +104,7 @@ def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Cau
         )
     else:
         remedy = "check the label and the score, or name others with `label` and `score`"
-    shown = (
-        f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in map(metrics.__getitem__, EQUALIZED_ODDS)
-    )
-    tpr, fpr = shown
+    tpr, fpr = (_shown(metrics[name]) for name in EQUALIZED_ODDS)
     yield Caution(
         f"the decisions point in the wrong direction: the TPR is {tpr} and the FPR {fpr}, so rows of label "
         f"{_positive_value(reading)} get a positive decision less often than the others; {remedy}",
@@ -111,7 +112,7 @@ def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Cau
     )
 
 
-def of_class_decisions(classes: Mapping[str, Mapping[str, Value]]) -> Iterator[Caution]:
+def of_class_decisions(classes: Mapping[str, Mapping[str, Estimate]]) -> Iterator[Caution]:
     """Yield which classes are predicted less often for rows of that class than for others; of class -> metrics."""
     wrong = [name for name, metrics in classes.items() if wrong_way(metrics)]
     if wrong:
@@ -130,18 +131,17 @@ OF_A_CELL = 4
 """Rows of a group in a table of frequencies without scores: one for each label and decision."""
 
 
-def of_weights(report: AuditReport) -> Iterator[Note]:
+def of_weights(result: Audit) -> Iterator[Note]:
     """Yield that weights look like counts of people: they are whole, and rows are hardly more than kinds of people."""
-    columns = report.reading.columns
+    columns = result.data.columns
     if not columns.weight or columns.score:
         return
-    kinds = math.prod(
-        len(block.groups) for block in report.blocks if len(block.columns) == 1 and not block.stratum
-    )
-    kinds *= len({block.stratum for block in report.blocks if block.stratum}) or 1
-    masses = [group.weight for block in report.blocks for group in block.groups]
+    kinds = math.prod(len(block.groups) for block in result.attributes if len(block.columns) == 1)
+    kinds *= len({block.stratum for block in result.strata}) or 1
+    masses = [group.weight for block in (*result.attributes, *result.strata) for group in block.groups]
     whole = all(abs(mass - round(mass)) <= WHOLE * mass for mass in masses)
-    if whole and report.rows_used <= OF_A_CELL * kinds and report.weight > report.rows_used:
+    used = result.data.rows.used
+    if whole and used <= OF_A_CELL * kinds and result.data.weight > used:
         yield Note(
             f"the weights {columns.weight!r} are whole numbers, and no two rows describe the same kind of "
             f"people. If they are numbers of people, use `count={columns.weight}` instead: intervals treat a "
@@ -156,6 +156,21 @@ def of_source(source: Source | None) -> Iterator[Note]:
         yield Note(source.remark, "read_as")
     for note in () if source is None else source.notes:
         yield Note(note, "where_unmatched")
+
+
+def names_of(result: Audited) -> dict[str, dict[str, int]]:
+    """Return the names of groups and strata in an audit, with their rows, by column."""
+    columns = result.data.columns
+    out = {name: dict[str, int]() for name in (*columns.strata, *columns.protected)}
+    first = result.strata[0].attribute if result.strata else ""
+    for block in result.strata:
+        rows = sum(group.rows for group in block.groups) if block.attribute == first else 0
+        for column, level in zip(columns.strata, block.stratum_levels, strict=True):
+            out[column][level] = out[column].get(level, 0) + rows
+    for block in result.attributes:
+        if len(block.columns) == 1 and block.groups:
+            out[block.columns[0]] = {group.levels[0]: group.rows for group in block.groups}
+    return {name: own for name, own in out.items() if own}
 
 
 def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Iterator[Caution]:
@@ -192,8 +207,9 @@ def _with_rows(names: Sequence[str], rows: Mapping[str, int]) -> str:
     return ", ".join(f"{name!r} ({rows[name]:,} rows)" for name in names)
 
 
-def of_unknown_classes(names: Sequence[str]) -> Iterator[Caution]:
-    """Yield that classes are predicted which no row has as its label."""
+def of_unknown_classes(classes: Mapping[str, Mapping[str, Estimate]]) -> Iterator[Caution]:
+    """Yield that classes are predicted which no row has as its label; of class -> metrics."""
+    names = [name for name, own in classes.items() if "base_rate" in own and own["base_rate"].value == 0]
     if names:
         shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield Caution(

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import More
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS
-from fairfix.auditing.multiclass import CHANGES, ClassesReport, audit_classes, class_checks, require_measured
-from fairfix.auditing.result_structs import estimate
-from fairfix.auditing.results import AuditReport, Settings, Value
+from fairfix.auditing.multiclass import CHANGES, audit_classes, require_measured
+from fairfix.auditing.results import Settings
 from fairfix.auditing.row_differences import SHARE, PairedDifference, between_limits
 from fairfix.data.classes import classes_of_rows
 from fairfix.data.counts import Floats, Ints
@@ -36,6 +36,8 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.schema import common
+from fairfix.schema.classes import Classes
+from fairfix.schema.common import estimate
 from fairfix.schema.repair import ClassGap, Evaluation, EvaluationRow
 from fairfix.tasks.before_after import Assessment, BeforeAfter, changed
 from fairfix.tasks.repaired_rows import RepairedRows
@@ -158,7 +160,7 @@ def evaluate_classes(
     def changes(rule: RepairedPredictor, confidence: float) -> More:
         return of_predicted_classes(table, rule, comparable, confidence, copies)
 
-    def pair(settings: Settings) -> tuple[ClassesReport, ClassesReport]:
+    def pair(settings: Settings) -> tuple[Classes, Classes]:
         unchecked, confidence = replace(settings, checks=()), settings.confidence
         was = _audited(table, before, unchecked, None if came else changes(plain, confidence), column)
         return was, _audited(table, after, settings, changes(predictor, confidence))
@@ -169,40 +171,41 @@ def evaluate_classes(
     was, now = pair(settings)
     then_right, right = (_same(one, labels) for one in (before, after))
     change = PairedDifference(then_right, right, table).mean(settings.confidence, SHARE)
-    then, later = (report.everybody.overall.metrics["accuracy"] for report in (was, now))
+    then, later = (one.overall.metrics["accuracy"] for one in (was, now))
     balanced = [one.balanced_accuracy for one in (was, now) if one.balanced_accuracy is not None]
     shown = Evaluation(
         rows=table.used,
         randomized=0.0,
-        table=(changed("accuracy", then, later, change), *_rows(was.everybody, now.everybody, surer)),
+        table=(changed("accuracy", then, later, change), *_rows(was, now, surer)),
         noise=(),
         people=(),
         classes=tuple(_gaps(was, now)),
-        balanced_accuracy=common.BeforeAfter(before=estimate(balanced[0]), after=estimate(balanced[1]))
+        balanced_accuracy=common.BeforeAfter(before=balanced[0], after=balanced[1])
         if len(balanced) == 2
         else None,
     )
-    return BeforeAfter(shown, was.everybody, now.everybody, class_checks(now))
+    return BeforeAfter(shown, was, now, now.checks)
 
 
-def _gaps(was: ClassesReport, now: ClassesReport) -> Iterator[ClassGap]:
+def _gaps(was: Classes, now: Classes) -> Iterator[ClassGap]:
     """Yield the gap in true positive rates of each class, by attribute."""
     name = "true_positive_rate.difference.between_groups"
-    for of_class, before in was.classes.items():
-        for block in now.classes[of_class].blocks if of_class in now.classes else ():
-            old = before.block(block.attribute).comparisons
-            if name in block.comparisons and name in old:
+    then = {(one.of_class, block.attribute): block.by_id for one in was.classes for block in one.attributes}
+    for one in now.classes:
+        for block in one.attributes:
+            before = then.get((one.of_class, block.attribute), {})
+            if name in block.by_id and name in before:
                 yield ClassGap(
-                    of_class=of_class,
+                    of_class=one.of_class,
                     attribute=block.attribute,
-                    before=estimate(old[name].value),
-                    after=estimate(block.comparisons[name].value),
+                    before=before[name].alone,
+                    after=block.by_id[name].alone,
                 )
 
 
 def _audited(
     table: Table, predicted: Sequence[str], settings: Settings, more: More | None, column: str = "prediction"
-) -> ClassesReport:
+) -> Classes:
     """Return the audit of classes that rows are predicted; ``column``: the name of their column, for messages."""
     reading = table.reading
     own = reading.columns
@@ -226,31 +229,27 @@ def _audited(
     return audit_classes(source, read, settings, more)
 
 
-def _rows(
-    was: AuditReport, now: AuditReport, surer: tuple[ClassesReport, ClassesReport] | None
-) -> Iterator[EvaluationRow]:
+def _rows(was: Classes, now: Classes, surer: tuple[Classes, Classes] | None) -> Iterator[EvaluationRow]:
     """Yield comparisons before and after.
 
     A change is between the limits of the one before and of the one after, each at half the miscoverage (``surer``):
     wide, and valid however the two depend on each other. Without, rows are training rows, and changes have no limits.
     """
-    for block in now.blocks:
-        other = was.block(block.attribute)
-        for name in SHOWN if not block.stratum else ():
-            if name not in block.comparisons:
+    for block in now.attributes:
+        then, later = was.block(block.attribute).by_id, block.by_id
+        for name in (one for one in SHOWN if one in later):
+            after = later[name]
+            if name not in then:
+                yield changed(name, estimate(math.nan, 0.0, 1.0, NOT_ASKED), after, None, block.attribute)
                 continue
-            after = block.comparisons[name].value
-            if name not in other.comparisons:
-                yield changed(name, Value(math.nan, 0.0, 1.0, NOT_ASKED), after, None, block.attribute)
-                continue
-            before = other.comparisons[name].value
-            value, change = after.value - before.value, None
+            before, change = then[name], None
+            value = after.point - before.point
             if not math.isnan(value) and surer is None:
-                change = Value(value, math.nan, math.nan, OF_FIT)
+                change = estimate(value, math.nan, math.nan, OF_FIT)
             elif not math.isnan(value):
                 assert surer is not None
-                sure = (report.everybody.block(block.attribute).comparisons[name].value for report in surer)
-                change = replace(between_limits(*sure), value=value)
+                old, new = (one.block(block.attribute).by_id[name] for one in surer)
+                change = fields_replaced(between_limits(old, new), value=value)
             yield changed(name, before, after, change, block.attribute)
 
 
@@ -262,11 +261,11 @@ def _doubts(
     constant = {*_named(predictor, held.predicted)}
     if len(constant) == 1:
         yield Caution(f"the repaired rule predicts {constant.pop()!r} for all held-out rows", "constant")
-    attribute = [block.attribute for block in proof.after.blocks if not block.stratum][-1]
+    attribute = proof.after.attributes[-1].attribute
     if (judged := proof.pair_of(asked.comparison, attribute)) is not None:
         yield from of_gaps(asked, *judged)
     if (fitted := fit.pair_of(asked.comparison, attribute)) is not None:
-        yield from of_slack(asked, fitted[1].value)
+        yield from of_slack(asked, fitted[1].point)
     labels = {*_labels(held.table)}
     if new := sorted(labels - {*predictor.classes}):
         shown = ", ".join(map(repr, new[:3])) + (f" and {len(new) - 3} more" if len(new) > 3 else "")

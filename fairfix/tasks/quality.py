@@ -11,8 +11,8 @@ from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
     from fairfix.auditing.metrics import EntryMean
-    from fairfix.auditing.results import Value
     from fairfix.data.table import Table
+    from fairfix.schema.common import Estimate
 
 COST = "cost"
 
@@ -72,15 +72,15 @@ class Quality:
             return ()
         return (make(COST, (0.0, self.fn, self.fp, 0.0), (1.0, 1.0, 1.0, 1.0)),)
 
-    def change(self, old: Table, new: Table, confidence: float) -> Value | None:
+    def change(self, old: Table, new: Table, confidence: float) -> Estimate | None:
         """Return the change of the quality on the same rows with its interval; None if a row lacks a value for it.
 
         The change of balanced accuracy is the mean of the changes of both rates, each at half the miscoverage.
         """
         import numpy as np
 
-        from fairfix.auditing.results import Value
         from fairfix.auditing.row_differences import ANY, SHARE, PairedDifference, change_of
+        from fairfix.schema.common import estimate
 
         label = old.rows.label
         if self.name == "balanced_accuracy" and label is not None:
@@ -90,8 +90,8 @@ class Quality:
                 for rows in (np.flatnonzero(label == one) for one in (0, 1))
                 if rows.size
             ]
-            ends = [(part.value, part.low, part.high) for part in parts if part is not None]
-            return Value(*np.mean(ends, axis=0).tolist()) if len(ends) == 2 else None
+            ends = [(part.point, part.lower, part.upper) for part in parts if part is not None]
+            return estimate(*np.mean(ends, axis=0).tolist()) if len(ends) == 2 else None
         if self.name == COST and label is not None:
             if old.chance is None or new.chance is None:
                 return None

@@ -12,8 +12,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix import __version__
 from fairfix.auditing.baseline import read_checks
 from fairfix.auditing.checks import worst
-from fairfix.auditing.result_structs import reading_fields, rows_struct
-from fairfix.auditing.results import Settings
+from fairfix.auditing.results import Settings, reading_fields, rows_struct
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
 from fairfix.data.names import did_you_mean, joined_names, nearest

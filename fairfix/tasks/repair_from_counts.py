@@ -21,8 +21,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.count_thresholds import at_threshold
 from fairfix.auditing.countfile import CountFile, repeated, require_alike
 from fairfix.auditing.disclosure import SUPPRESSED_ROWS
-from fairfix.auditing.result_structs import rows_struct
-from fairfix.auditing.results import Settings
+from fairfix.auditing.results import Settings, rows_struct
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
 from fairfix.data.names import attribute_name, each_and_crossed
@@ -134,7 +133,7 @@ def repair_counts(
         if rule.trace.randomized is None and "noise" not in repairer.uses:
             for columns, asked in targets_of(repairer, reading).items():
                 if (pair := of_fit.pair_of(asked.comparison, attribute_name(columns))) is not None:
-                    first += of_slack(asked, pair[1].value)
+                    first += of_slack(asked, pair[1].point)
         notes = [*first, *hidden_rows, *warned(caught), *rule.trace.notes, *notes]
     else:
         held, gaps = _answered(held, rule, reading.columns.protected)

@@ -187,7 +187,7 @@ class Result:
 
 def data_fields(source: str, rows: Rows, reading: Reading, inferred: Mapping[str, str]) -> dict[str, Any]:
     """Return how data were read, as every result has it."""
-    from fairfix.auditing.result_structs import columns_struct
+    from fairfix.auditing.results import columns_struct
 
     columns = columns_struct(reading, reading.columns.id)
     return {"source": source, "rows": rows, "columns": columns, "inferred": dict(inferred)}

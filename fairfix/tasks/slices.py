@@ -17,15 +17,7 @@ from fairfix.auditing.checks import Check, named, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.group_estimates import unavailable
 from fairfix.auditing.metrics import ALIASES, METRICS, metrics_for
-from fairfix.auditing.result_structs import (
-    check_struct,
-    columns_struct,
-    estimate,
-    number_fields,
-    reading_fields,
-    rows_struct,
-)
-from fairfix.auditing.results import CheckResult, Value
+from fairfix.auditing.results import columns_struct, judged, reading_fields, rows_struct, with_checks
 from fairfix.data.names import did_you_mean
 from fairfix.data.numeric_groups import Edges, parse_bands
 from fairfix.data.row_filter import parse_condition
@@ -122,8 +114,7 @@ def run_slices(request: AuditRequest) -> SlicesResult:
 def with_slices(result: Audit, asked: SliceRequest, data: Dataset) -> Audit:
     """Return an audit with a search for slices, and with what its checks say."""
     part, checks, _, _ = searched_in(asked, data)
-    every = (*result.checks, *checks)
-    return fields_replaced(result, slices=part, checks=every, verdict=worst(check.verdict for check in every))
+    return with_checks(fields_replaced(result, slices=part), (*result.checks, *checks))
 
 
 def without_slices(request: AuditRequest) -> SliceRequest:
@@ -230,7 +221,7 @@ def searched_in(
         ),
         left_out=tuple(of_slices.UnusedColumn(column=name, reason=why) for name, why in left_out.items()),
         rows=found_in.rows,
-        overall=estimate(Value(*found_in.overall)),
+        overall=common.estimate(*found_in.overall),
         slices=tuple(_slice(one, asked, data) for one in found_in.slices),
         more=bool(found_in.more),
     )
@@ -309,7 +300,7 @@ def _slice(one: SliceEstimate, asked: SliceRequest, data: Dataset) -> of_slices.
     return of_slices.Slice(
         where=str(one.condition),
         rows=one.rows,
-        **number_fields(Value(one.value, one.low, one.high)),
+        **common.numbers(one.value, one.low, one.high),
         shown=one.worse,
         error=None if one.error is None else min(one.error, 1.0),
         proposed=None
@@ -339,18 +330,19 @@ def _judged(
     check: Check, of: Comparison, found_in: Searched, part: of_slices.SliceSearch, request: AuditRequest
 ) -> common.Check:
     """Return a judged check of the worst slice."""
-    value, low, high = found_in.extreme or (math.nan,) * 3
-    reason = "" if not math.isnan(value) else "no slice has enough rows"
+    reason = "" if found_in.extreme else "no slice has enough rows"
+    value = common.estimate(*(found_in.extreme or (math.nan,) * 3), reason)
     columns = tuple(one.column for one in part.columns)
     groups = () if found_in.extreme_slice is None else (str(found_in.extreme_slice),)
     complete = request.validation is None
-    judged = check.judge(Value(value, low, high, reason), complete=complete, gate_on=request.gate_on)
-    if judged.code == "group_undefined":
+    ruling = check.judge(value, complete=complete, gate_on=request.gate_on)
+    if ruling.code == "group_undefined":
         open_ = "slices that were not tested may be worse; without `validation` the check can pass"
-        judged = replace(judged, reason=open_)
-    result = CheckResult(check, ATTRIBUTE, columns, Value(value, low, high), groups, judged, complete)
-    name = re.split("[<>]", check.text)[0].strip()
-    return fields_replaced(check_struct(result, request.gate_on), id=name)
+        ruling = replace(ruling, reason=open_)
+    result = judged(
+        check, (ATTRIBUTE, columns), value, groups, ruling, complete=complete, gate_on=request.gate_on
+    )
+    return fields_replaced(result, id=re.split("[<>]", check.text)[0].strip())
 
 
 slices = function_of("slices", AuditRequest, run_slices)

@@ -29,14 +29,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fairfix.auditing.comparisons import ENDS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES
-from fairfix.auditing.results import Value
 from fairfix.auditing.sufficient_statistics import confusion, proportions, rate_sums
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.scan import count_table
@@ -44,6 +43,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
+from fairfix.schema.common import Estimate, estimate
 from fairfix.schema.repair import EvaluationRow
 from fairfix.stats.estimates import Areas, Means, powers, simultaneous_limits
 from fairfix.tasks.messages import of_decisions, of_direction
@@ -128,33 +128,31 @@ class ConstraintTarget:
             else f"the smallest allowed ratio {self.ratio:g}"
         )
 
-    def away(self, value: Value) -> Value:
+    def away(self, value: Estimate) -> Estimate:
         """Return how far groups are from alike, with its interval: a gap itself, or what a ratio lacks of 1."""
-        low, high = (value.high, value.low) if self.is_ratio else (value.low, value.high)
-        return replace(
-            value, value=self.distance(value.value), low=self.distance(low), high=self.distance(high)
-        )
+        low, high = (value.upper, value.lower) if self.is_ratio else (value.lower, value.upper)
+        return estimate(self.distance(value.point), self.distance(low), self.distance(high))
 
     def distance(self, number: float) -> float:
         """Return how far from alike a number is."""
         return 1 - number if self.is_ratio else number
 
 
-def show(value: Value) -> str:
+def show(value: Estimate) -> str:
     """Return a value with its interval."""
-    return f"{value.value:.4f} [{value.low:.3f}, {value.high:.3f}]"
+    return f"{value.point:.4f} [{value.lower:.3f}, {value.upper:.3f}]"
 
 
-def of_gaps(asked: ConstraintTarget, before: Value, after: Value) -> Iterator[Caution]:
+def of_gaps(asked: ConstraintTarget, before: Estimate, after: Estimate) -> Iterator[Caution]:
     """Yield what is to be said of a gap before and after the repair, on held-out rows."""
-    if asked.is_end and not math.isnan(before.value):
+    if asked.is_end and before.value is not None:
         yield from _of_worst(asked, before, after)
-    if not asked.is_gap or math.isnan(before.value) or asked.slack == math.inf:
+    if not asked.is_gap or before.value is None or asked.slack == math.inf:
         return
     allowed = asked.allowed or 0.0
     least = asked.limit if allowed else f"{float(asked.is_ratio):g}"
-    uncertain = not asked.away(before).low > allowed
-    larger = asked.away(after).value >= asked.away(before).value
+    uncertain = not asked.away(before).lower > allowed
+    larger = asked.away(after).point >= asked.away(before).point
     if uncertain and larger:
         yield Caution(
             f"no evidence that the repair helped: on held-out rows, {asked.name} was {show(before)}, which "
@@ -175,10 +173,10 @@ def of_gaps(asked: ConstraintTarget, before: Value, after: Value) -> Iterator[Ca
         )
 
 
-def _of_worst(asked: ConstraintTarget, before: Value, after: Value) -> Iterator[Caution]:
+def _of_worst(asked: ConstraintTarget, before: Estimate, after: Estimate) -> Iterator[Caution]:
     """Yield that the group that is worst off is no better off, on held-out rows."""
     better = METRICS[Comparison.parse(asked.comparison).metric].better
-    if after.value <= before.value if better == "larger" else after.value >= before.value:
+    if after.point <= before.point if better == "larger" else after.point >= before.point:
         yield Caution(
             f"the worst group is no better off: {asked.name} was {show(before)} on held-out rows and is {show(after)}",
             "gap_after",
@@ -282,7 +280,7 @@ def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Ca
 
 
 def of_rounding(
-    asked: ConstraintTarget, fitted: Value, before: Value, after: Value, step: float, drawn: float
+    asked: ConstraintTarget, fitted: Estimate, before: Estimate, after: Estimate, step: float, drawn: float
 ) -> Iterator[Caution]:
     """Yield what is to be said of a rule that was made deterministic.
 
@@ -290,17 +288,17 @@ def of_rounding(
     far one decision moves it: no deterministic rule is surely nearer than that. ``drawn`` is the gap that drawn
     decisions leave on held-out rows: what they would leave too is not for rounding to answer.
     """
-    if not asked.is_gap or math.isnan(fitted.value):
+    if not asked.is_gap or fitted.value is None:
         return
-    was, now = asked.away(before).value, asked.away(after).value
-    missed = asked.allowed is not None and asked.away(fitted).value > asked.allowed + step
+    was, now = asked.away(before).point, asked.away(after).point
+    missed = asked.allowed is not None and asked.away(fitted).point > asked.allowed + step
     kept = not now < was and not asked.distance(drawn) >= now
     if not (missed or kept):
         return
     what = "leaves the gap" if kept else f"exceeds {asked.limit}"
     yield Caution(
-        f"rounding {what}: with deterministic decisions, {asked.name} is {fitted.value:.4f} on the training "
-        f"rows and {after.value:.4f} on held-out rows ({before.value:.4f} before the repair). With randomized "
+        f"rounding {what}: with deterministic decisions, {asked.name} is {fitted.point:.4f} on the training "
+        f"rows and {after.point:.4f} on held-out rows ({before.point:.4f} before the repair). With randomized "
         f"decisions, it is {drawn:.4f} on held-out rows: use `decisions=randomized`",
         "rounding",
     )
@@ -338,7 +336,7 @@ class Blindness:
     comparison: str
     loss: float
     aware_loss: float
-    more: Value
+    more: Estimate
     free: float
     constant: float
     gap: float
@@ -385,11 +383,11 @@ def of_directions(table: Table, confidence: float, *, scored: bool = True) -> It
     for name in EQUALIZED_ODDS:
         one = proportions(*rate_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)
         low, high = simultaneous_limits(one, 1.0 - confidence)
-        rates[name] = Value(float(one.value[0]), float(low[0]), float(high[0]))
+        rates[name] = estimate(float(one.value[0]), float(low[0]), float(high[0]))
     yield from of_decisions(rates, reading)
 
 
-def area_of(table: Table, confidence: float) -> Value | None:
+def area_of(table: Table, confidence: float) -> Estimate | None:
     """Return the overall AUC of the rows' scores, from bins; None where there are no scores or 0/1 labels."""
     if table.rows.score is None or not table.reading.binary:
         return None
@@ -397,7 +395,7 @@ def area_of(table: Table, confidence: float) -> Value | None:
     weights, squares = (part.sum(axis=0)[:, None] for part in (counts.weights, counts.square_weights))
     areas = Areas.from_histograms(weights[1], weights[0], (squares[1], squares[0]))
     low, high = simultaneous_limits(areas, 1.0 - confidence)
-    return Value(float(areas.area[0]), float(low[0]), float(high[0]))
+    return estimate(float(areas.area[0]), float(low[0]), float(high[0]))
 
 
 # ---------------------------------------------------------------------- small groups

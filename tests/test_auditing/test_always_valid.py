@@ -78,8 +78,10 @@ def test_what_has_no_such_interval_is_left_out_with_the_reason() -> None:
     real = fairfix.audit(
         frame, protected="group", task="regression", label="label", score="score", always_valid=True
     )
-    assert {"mean_score", "mean_error", "absolute_loss", "square_loss"} <= set(real.report.not_computed)
-    assert "ks.between_groups" in real.report.block("group").comparisons
+    assert {"mean_score", "mean_error", "absolute_loss", "square_loss"} <= {
+        one.metric for one in real.content.not_computed
+    }
+    assert "ks.between_groups" in real.content.block("group").by_id
 
 
 def test_own_metrics_of_unequal_rows_are_left_out() -> None:
@@ -94,9 +96,9 @@ def test_own_metrics_of_unequal_rows_are_left_out() -> None:
             "uneven": lambda c: c.true_positives / (c.positives + c.rows),
         },
     )
-    values = made.report.block("group").groups[0].metrics
+    values = made.content.block("group").groups[0].metrics
     assert 0 <= values["cost"].low < values["cost"].value < values["cost"].high <= 5
-    assert "uneven" in made.report.not_computed
+    assert "uneven" in {one.metric for one in made.content.not_computed}
 
 
 def test_verdicts_read_the_intervals(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 from fairfix.auditing.checks import OPERATORS, Check, exit_status
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import FLIP_SCOPES, METRICS, NOISE_METRICS, RATES, Rate
-from fairfix.auditing.results import Value
 from fairfix.data.choices import GateOn
 from fairfix.errors import ExitStatus, UsageError
+from fairfix.schema.common import estimate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -176,8 +176,8 @@ def test_three_verdicts(
     """Against <= 0.1: the whole interval beyond, within, or neither; undefined never passes."""
     check = Check.parse("dp.difference<=0.1")
 
-    assert check.judge(Value(*numbers), complete=complete, gate_on="interval").verdict == by_interval
-    assert check.judge(Value(*numbers), complete=complete, gate_on="point").verdict == by_point
+    assert check.judge(estimate(*numbers), complete=complete, gate_on="interval").verdict == by_interval
+    assert check.judge(estimate(*numbers), complete=complete, gate_on="point").verdict == by_point
 
 
 @pytest.mark.parametrize("gate_on", ["interval", "point"])
@@ -190,7 +190,7 @@ def test_what_is_exactly_at_the_limit(operator: str, at_the_limit: str, gate_on:
     within, beyond = (0.2, 0.05) if ">" in operator else (0.05, 0.2)
 
     for value, verdict in ((0.1, at_the_limit), (beyond, "fail"), (within, "pass")):
-        assert check.judge(Value(value, value, value), complete=True, gate_on=gate_on).verdict == verdict
+        assert check.judge(estimate(value, value, value), complete=True, gate_on=gate_on).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,9 @@ def test_a_point_is_known_to_its_numerical_error(value: float, bound: float, ver
     """Within the error of a number it cannot be told on which side of the limit it lies."""
     check = Check.parse("auc.difference<=0.1")
 
-    assert check.judge(Value(value, 0.0, 1.0, bound=bound), complete=True, gate_on="point").verdict == verdict
+    assert (
+        check.judge(estimate(value, 0.0, 1.0, bound=bound), complete=True, gate_on="point").verdict == verdict
+    )
 
 
 @given(
@@ -218,7 +220,7 @@ def test_a_verdict_agrees_with_every_value_of_the_interval(
     low, high = sorted((a, b))
     value = low + at * (high - low)
     check = Check.parse(f"selection_rate.max{sign}{limit!r}")
-    verdict = check.judge(Value(value, low, high), complete=True, gate_on="interval").verdict
+    verdict = check.judge(estimate(value, low, high), complete=True, gate_on="interval").verdict
 
     if verdict == "fail":
         assert check.violated_by(value)

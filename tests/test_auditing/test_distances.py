@@ -10,10 +10,11 @@ import pytest
 from fairfix.auditing import audit as auditor
 from fairfix.auditing import distances as distributions
 from fairfix.auditing.audit import audit
-from fairfix.auditing.results import Block, Settings
+from fairfix.auditing.results import Settings
 from fairfix.data import scan as engine
 from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
+from fairfix.schema.common import Block
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
@@ -86,11 +87,11 @@ def test_ks_equals_scipy(kind: str, groups: int, way: str) -> None:
     """Every distance equals scipy's to 1e-12, and the score named is where it is reached."""
     data = frame(kind, groups, 400, seed=groups)
     block = block_of(data)
-    between, overall = block.comparisons["ks.between_groups"], block.comparisons["ks.to_overall"]
+    between, overall = block.by_id["ks.between_groups"], block.by_id["ks.to_overall"]
     pairs, alone = pairwise(data), to_overall(data)
 
-    assert between.value.value == pytest.approx(max(pairs.values()), abs=1e-12)
-    assert overall.value.value == pytest.approx(max(alone.values()), abs=1e-12)
+    assert between.value == pytest.approx(max(pairs.values()), abs=1e-12)
+    assert overall.value == pytest.approx(max(alone.values()), abs=1e-12)
     for name, value in overall.per_group.items():
         assert value.value == pytest.approx(alone[name], abs=1e-12)
     for pair in between.pairs:
@@ -98,8 +99,8 @@ def test_ks_equals_scipy(kind: str, groups: int, way: str) -> None:
     assert (groups > 12) == (not between.pairs)
     if between.at is not None:
         shares = [(data.score[data.g == name] <= between.at).mean() for name in between.groups]
-        assert abs(shares[0] - shares[1]) == pytest.approx(between.value.value, abs=1e-12)
-    assert between.value.bound == overall.value.bound == 0.0
+        assert abs(shares[0] - shares[1]) == pytest.approx(between.value, abs=1e-12)
+    assert between.bound == overall.bound == 0.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,7 +111,7 @@ def test_bins_certify_the_distance(kind: str, groups: int, monkeypatch: pytest.M
     data = frame(kind, groups, 400, seed=1)
     rough, exact = block_of(data, exact=False), block_of(data)
     for name in ("ks.between_groups", "ks.to_overall"):
-        found, truth = rough.comparisons[name].value, exact.comparisons[name].value.value
+        found, truth = rough.by_id[name], exact.by_id[name].value
         assert found.value - 1e-12 <= truth <= found.value + found.bound + 1e-12
         assert found.low - 1e-12 <= truth <= found.high + 1e-12
         assert kind != "smooth" or 0 < found.bound < 0.5
@@ -126,7 +127,7 @@ def test_ties_that_are_merged_keep_every_interval(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("fairfix.data.files.BATCH_ROWS", 50)
     merged = audit(data, reading).block("g")
     for name in ("ks.between_groups", "ks.to_overall", "scoring_rate.difference.between_groups"):
-        one, two = (block.comparisons[name].value for block in (plain, merged))
+        one, two = (block.by_id[name] for block in (plain, merged))
         assert (one.value, one.low, one.high) == pytest.approx((two.value, two.low, two.high), abs=1e-9)
 
 
@@ -139,9 +140,7 @@ def test_ks_of_random_data(seed: int, kind: str, groups: int, n: int) -> None:
         return
     block = block_of(data)
 
-    assert block.comparisons["ks.between_groups"].value.value == pytest.approx(
-        max(pairwise(data).values()), abs=1e-12
-    )
+    assert block.by_id["ks.between_groups"].value == pytest.approx(max(pairwise(data).values()), abs=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("smooth", 4), ("clumps", 1), ("clumps", 12)])
@@ -154,7 +153,7 @@ def test_the_largest_of_many_pairs_is_exact(kind: str, seed: int, way: str) -> N
     ]
 
     found = block_of(data).comparisons["ks.between_groups"]
-    assert found.value.value == pytest.approx(np.ptp(shares, axis=0).max(), abs=1e-12)
+    assert found.value == pytest.approx(np.ptp(shares, axis=0).max(), abs=1e-12)
 
 
 @pytest.mark.parametrize("sort", [10, 1 << 17])
@@ -168,7 +167,7 @@ def test_parts_may_meet_groups_in_any_order(
     data.to_parquet(tmp_path / "d.parquet", row_group_size=50)
     block = audit(tmp_path / "d.parquet", Reading(Columns(("g",), label="label", score="score"))).block("g")
 
-    for pair in block.comparisons["ks.between_groups"].pairs:
+    for pair in block.by_id["ks.between_groups"].pairs:
         assert pair.value == pytest.approx(pairwise(data)[pair.groups], abs=1e-12)
 
 
@@ -181,7 +180,7 @@ def test_auc_equals_scikit_learn(kind: str, weighted: bool, monkeypatch: pytest.
     exact = audit(data, reading).block("g")
     rough = audit(data, reading, Settings(exact=False)).block("g")
     for group, binned in zip(exact.groups, rough.groups, strict=True):
-        part = data[data.g == group.name]
+        part = data[data.g == group.group]
         truth = roc_auc_score(part.label, part.score, sample_weight=part.w if weighted else None)
         found = binned.metrics["auc"]
         assert group.metrics["auc"].value == pytest.approx(truth, abs=1e-12)
@@ -198,7 +197,7 @@ def test_the_scoring_rate_is_the_share_above_the_pooled_median(kind: str, n: int
 
     assert report.pooled_median == pytest.approx(median, abs=1e-15)
     for group in report.block("g").groups:
-        share = (data.score[data.g == group.name] > median).mean()
+        share = (data.score[data.g == group.group] > median).mean()
         assert group.metrics["scoring_rate"].value == pytest.approx(share, abs=1e-12)
 
 
@@ -211,7 +210,7 @@ def test_weights_are_repeated_rows(way: str) -> None:
 
     assert weighted.pooled_median == plain.pooled_median
     for name in ("ks.between_groups", "ks.to_overall"):
-        one, two = (report.block("g").comparisons[name].value.value for report in (weighted, plain))
+        one, two = (report.block("g").by_id[name].value for report in (weighted, plain))
         assert one == pytest.approx(two, abs=1e-12)
 
 
@@ -222,9 +221,9 @@ def test_real_data_equals_scipy(name: str) -> None:
     report = audit(
         data.rename(columns={protected: "g"}), Reading(Columns(("g",), label="label", score="score"))
     )
-    found = report.block("g").comparisons
+    found = report.block("g").by_id
 
-    assert found["ks.between_groups"].value.value == pytest.approx(
+    assert found["ks.between_groups"].value == pytest.approx(
         max(pairwise(data.rename(columns={protected: "g"})).values()), abs=1e-12
     )
 

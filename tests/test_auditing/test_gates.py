@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing.baseline import Allowance, change, likeliest, read_checks
 from fairfix.auditing.checks import Check
-from fairfix.auditing.result_structs import check_struct
-from fairfix.auditing.results import CheckResult, Value
+from fairfix.auditing.results import judged as judged_check
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.cli.options import today
 from fairfix.errors import ConfigError, UsageError
 from fairfix.report import FORMATS
 from fairfix.schema import common, json_schema
+from fairfix.schema.common import estimate
 from fairfix.stats.estimates import Proportions
 from fairfix.stats.gaps import difference_between_groups
 from scipy.stats import binom
@@ -174,13 +173,13 @@ def test_square_and_add_by_hand(call: Call, old: str) -> None:
 
 def test_the_change_of_one_difference_is_newcombes() -> None:
     """With symmetric limits square and add is the usual interval of a difference; open ends stay open."""
-    one, two = Value(0.2, 0.1, 0.3), Value(0.5, 0.3, 0.7)
+    one, two = estimate(0.2, 0.1, 0.3), estimate(0.5, 0.3, 0.7)
     found = change(one, two)
 
     assert (found.value, found.low) == pytest.approx((0.3, 0.3 - math.sqrt(0.05)))
     assert found.high == pytest.approx(0.3 + math.sqrt(0.05))
-    assert change(one, replace(two, high=math.inf)).high == math.inf
-    assert math.isnan(change(one, replace(two, value=math.nan)).value)
+    assert change(one, estimate(0.5, 0.3, math.inf)).high is None
+    assert change(one, estimate(math.nan, 0.3, 0.7)).value is None
 
 
 def test_ratios_are_worse_when_smaller(call: Call, old: str) -> None:
@@ -651,9 +650,9 @@ def test_a_waiver_can_name_one_limit() -> None:
     found = Waiver.parse(table, "here")
 
     def judged(text: str) -> common.Check:
-        check, number = Check.parse(text), Value(0.5, 0.4, 0.6)
+        check, number = Check.parse(text), estimate(0.5, 0.4, 0.6)
         ruling = check.judge(number, complete=True, gate_on="interval")
-        return check_struct(CheckResult(check, "race", ("race",), number, (), ruling, True), "interval")
+        return judged_check(check, ("race", ("race",)), number, (), ruling, complete=True, gate_on="interval")
 
     assert found.covers(judged("dp.difference<=0.1"))
     assert not found.covers(judged("dp.difference<=0.2"))
@@ -675,11 +674,11 @@ def test_a_waiver_does_not_pass_within_the_error_of_a_number() -> None:
 def waived_verdict(value: float, bound: float, limit: float, *, complete: bool) -> str:
     """Return the verdict of ``auc.difference<=0.1``, by its value, under a waiver up to a limit."""
     check = Check.parse("auc.difference<=0.1")
-    number = Value(value, value, value, bound=bound)
+    number = estimate(value, value, value, bound=bound)
     ruling = check.judge(number, complete=complete, gate_on="point")
     assert ruling.verdict == "fail"
-    judged = check_struct(
-        CheckResult(check, "race", ("race",), number, ("a", "b"), ruling, complete), "point"
+    judged = judged_check(
+        check, ("race", ("race",)), number, ("a", "b"), ruling, complete=complete, gate_on="point"
     )
     table = {"check": "auc.difference", "reason": "x", "expires": date(2027, 1, 1), "limit": limit}
     (found,), _ = apply([judged], [Waiver.parse(table, "here")], date(2026, 6, 30))

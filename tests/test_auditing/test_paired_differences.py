@@ -21,7 +21,6 @@ from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.checks import named
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.paired_differences import Changes, Matched, Reaches, _change_of_largest, _reach, match
-from fairfix.auditing.result_structs import audit_struct
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -78,7 +77,7 @@ def limits_of(
 
 def compared(found: Matched, *names: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the change of every number with rows paired, and without."""
-    old, new = (audit_struct(audit(table, table.reading)) for table in (found.old, found.new))
+    old, new = (audit(table, table.reading) for table in (found.old, found.new))
     out = []
     for limits in (Changes(found, 0.95, {}).limits, None):
         section, _ = compare(old, new, (Allowance.parse("change<=0"),), names, "interval", limits)

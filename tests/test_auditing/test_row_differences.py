@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 from fairfix.auditing.audit import audit
-from fairfix.auditing.results import Value
 from fairfix.auditing.row_differences import ANY, SHARE, PairedDifference, between_limits, change_of
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
+from fairfix.schema.common import estimate
 
 from tests.data import scored
 
@@ -51,7 +51,7 @@ def test_what_is_unknown_or_infinite_has_no_difference() -> None:
 
 
 def test_between_limits_holds_all_differences() -> None:
-    change = between_limits(Value(0.5, 0.4, 0.7), Value(0.6, 0.55, 0.8))
+    change = between_limits(estimate(0.5, 0.4, 0.7), estimate(0.6, 0.55, 0.8))
 
     assert (change.low, change.high) == pytest.approx((-0.15, 0.4))
     assert change.value == pytest.approx(0.1)

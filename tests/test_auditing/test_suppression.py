@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
-from fairfix.auditing.results import ComparisonReport, Settings, Value
+from fairfix.auditing.results import Settings
 from fairfix.auditing.suppression import shown_cells
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.typed import rebatched
 from fairfix.errors import DataError, UsageError
 from fairfix.report import FORMATS
+from fairfix.schema.common import comparison, estimate
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -290,17 +291,15 @@ def test_no_format_names_a_small_group(name: str) -> None:
 
 def test_what_is_found_elsewhere_is_hidden_too() -> None:
     """Comparisons that come from changed rows lose what they say of small groups."""
-    value = Value(0.1, 0.0, 0.2, "over the rest; undefined in Elm")
-    told = ComparisonReport(
-        "decision_flips.under_flips", value, ("Ash",), per_group={"Ash": value, "Elm": value}
-    )
-    named = ComparisonReport("score_change.under_flips", value, ("Elm", "Ash"))
+    value = estimate(0.1, 0.0, 0.2, "over the rest; undefined in Elm")
+    told = comparison("decision_flips.under_flips", value, ("Ash",), per_group={"Ash": value, "Elm": value})
+    named = comparison("score_change.under_flips", value, ("Elm", "Ash"))
     data = {name: pa.array(values.tolist()) for name, values in people(700, 1).items()}
     report = audit(data, OF_RACE, Settings(suppress_below=LEAST), {"race": [told, named]})
 
-    assert set(report.block("race").comparisons["decision_flips.under_flips"].per_group) == {"Ash"}
-    assert "Elm" not in report.block("race").comparisons["decision_flips.under_flips"].value.reason
-    assert "score_change.under_flips" not in report.block("race").comparisons
+    assert set(report.block("race").by_id["decision_flips.under_flips"].per_group) == {"Ash"}
+    assert "Elm" not in report.block("race").by_id["decision_flips.under_flips"].reason
+    assert "score_change.under_flips" not in report.block("race").by_id
 
 
 def test_a_group_that_loses_its_rows_goes_too() -> None:

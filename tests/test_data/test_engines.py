@@ -251,7 +251,7 @@ def test_what_is_refused_is_named(case: str, engine: Open, tmp_path: Path) -> No
 def test_many_rows_stay_where_they_are(engine: Open, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines.LazySource, "parts", lambda *_: pytest.fail("rows were asked for"))
 
-    assert fairfix.audit(engine(path), protected="race", where="score>=0.1").report is not None
+    assert fairfix.audit(engine(path), protected="race", where="score>=0.1").content is not None
 
 
 @pytest.mark.usefixtures("two_passes")

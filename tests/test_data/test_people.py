@@ -165,7 +165,7 @@ def test_people_come_in_batches_of_a_size(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(sizes) <= files.BATCH_ROWS
     rates = [
         fairfix.audit(frame, protected="race", prediction="yes", **more)
-        .report.overall.metrics["accuracy"]
+        .content.overall.metrics["accuracy"]
         .value  # type: ignore[union-attr]
         for frame, more in ((table, {"count": "n"}), (one, {}))
     ]

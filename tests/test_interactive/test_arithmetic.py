@@ -121,31 +121,32 @@ def test_an_audit_at_every_threshold_is_that_of_python() -> None:
                     frame, **parameters, intersect=True, threshold=threshold, check=checks
                 )
             audit = audits[threshold]
-            (block,) = (one for one in audit.report.blocks if one.attribute == name)
+            block = audit.content.block(name)
             for metric, own in result["rates"].items():
                 for group, value, (low, high) in zip(block.groups, own["values"], own["limits"], strict=True):
                     theirs = group.metrics[metric]
-                    pairs = ((value, theirs.value), (low, theirs.low), (high, theirs.high))
-                    wrong += [(name, threshold, metric, group.name, *p) for p in pairs if not close(*p)]
+                    pairs = ((value, theirs.point), (low, theirs.lower), (high, theirs.upper))
+                    wrong += [(name, threshold, metric, group.group, *p) for p in pairs if not close(*p)]
                     compared += 3
             for metric, kinds in result["gaps"].items():
                 for kind, gap in kinds.items():
-                    report = block.comparisons[f"{metric}.{kind}.between_groups"]
-                    pairs = tuple((gap[end], getattr(report.value, end)) for end in ("value", "low", "high"))
+                    report = block.by_id[f"{metric}.{kind}.between_groups"]
+                    ends = (report.point, report.lower, report.upper)
+                    pairs = tuple(zip((gap["value"], gap["low"], gap["high"]), ends, strict=True))
                     wrong += [(name, threshold, metric, kind, *p) for p in pairs if not close(*p)]
                     assert gap["complete"] == (not report.undefined)
-                    assert [block.groups[k].name for k in gap["groups"]] == list(report.groups)
+                    assert [block.groups[k].group for k in gap["groups"]] == list(report.groups)
                     compared += 3
-            ruled = {(one.attribute, one.check.limit): one.verdict for one in audit.report.checks}
+            ruled = {(one.attribute, one.limit): one.verdict for one in audit.content.checks}
             assert result["verdicts"] == [ruled[name, limit] for limit in job["limits"]]
             for metric, own in result["all"].items():
-                theirs = audit.report.overall.metrics[metric]
+                theirs = audit.content.overall.metrics[metric]
                 pairs = zip(
-                    (own["value"], *own["limits"]), (theirs.value, theirs.low, theirs.high), strict=True
+                    (own["value"], *own["limits"]), (theirs.point, theirs.lower, theirs.upper), strict=True
                 )
                 wrong += [(name, threshold, metric, "overall", *p) for p in pairs if not close(*p)]
             if result["overall"]:
-                overall = {name: one.value for name, one in audit.report.overall.metrics.items()}
+                overall = {name: one.point for name, one in audit.content.overall.metrics.items()}
                 assert close(100 - result["overall"]["cost"], 100 * overall["accuracy"])
                 rates = overall["true_positive_rate"] + overall["true_negative_rate"]
                 assert close(result["overall"]["balanced"], rates / 2)

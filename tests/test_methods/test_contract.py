@@ -296,7 +296,7 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
         gaps = [np.cov(predictor.predict(table), z, bias=True)[0, 1] / z.std() for z in kept_numbers(table)]
         return float(np.abs(gaps).max())
     report = audit(repaired, repaired.reading, Settings(only={repairer.criterion}))
-    return max(report.block(name).comparisons[repairer.criterion].value.value for name in PROTECTED)
+    return max(report.block(name).by_id[repairer.criterion].value for name in PROTECTED)
 
 
 def kept_numbers(table: Table) -> Iterator[np.ndarray]:
@@ -444,14 +444,14 @@ def test_a_guarantee_holds_in_the_population_or_is_refused(method: type[Repairer
         return
     one, fresh = result.to_dict()["guarantee"], table_of(scored(6, 20_000))
     repaired = RepairedRows(fresh, result.repaired.predictor).shipped.repaired
-    gaps = audit(repaired, repaired.reading).block("race").comparisons
+    gaps = audit(repaired, repaired.reading).block("race").by_id
 
     assert one["holds"] == (one["bound"] <= one["slack"])
     assert method is not Blind or not result.repaired.predictor.needs_protected
     if one["way"] == "construction":
         assert "race" not in result.repaired.required
     else:
-        assert gaps[one["criterion"]].value.value <= one["bound"] < 1
+        assert gaps[one["criterion"]].value <= one["bound"] < 1
 
 
 def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairfix.auditing.results import Value
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
@@ -27,6 +26,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.score_models import TruncatedLogit
 from fairfix.models.trace import Caution
+from fairfix.schema.common import estimate
 from fairfix.schema.repair import Evaluation
 from fairfix.solvers.robust_log_loss import truncated
 from fairfix.tasks.fit_and_evaluate import Outcome, repair_table
@@ -468,7 +468,7 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
 )
 def test_a_dear_rule_without_the_group_is_warned_of(loss: float, aware: float, warning: str | None) -> None:
     """From a quarter of what features tell on, with the way out that is the cheaper one."""
-    more = Value(loss - aware, 0.0, 0.1)
+    more = estimate(loss - aware, 0.0, 0.1)
     note, *cautions = of_blindness(Blindness("race", PARITY, loss, aware, more, 0.45, 0.65, 0.01, 0.02))
 
     assert {f"{loss:.4f}", f"{aware:.4f}"} <= set(note.split())

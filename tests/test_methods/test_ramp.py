@@ -64,7 +64,7 @@ def gap(repairer: Ramp, table: Table, chance: np.ndarray, attribute: str = "race
     report = audit(
         table.with_decision(chance), table.reading, Settings(only={name}, intersect=" x " in attribute)
     )
-    return report.block(attribute).comparisons[name].value.value
+    return report.block(attribute).by_id[name].value
 
 
 # ---- laws ----------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from fairfix.auditing.results import Bound
 from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
@@ -21,6 +20,7 @@ from fairfix.noise.observed_groups import Recorded, recorded_groups
 from fairfix.noise.randomized_rule_bounds import ball_bounds, level_bounds
 from fairfix.noise.rates import CELLS_OF_LABEL, LABELS, RATIOS, Floats
 from fairfix.noise.true_groups import TrueGroups
+from fairfix.schema.audit import Bound
 from scipy import stats
 
 NAMES = ("a", "b", "c")

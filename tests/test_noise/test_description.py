@@ -666,10 +666,10 @@ def test_a_check_can_ask_for_one_true_group() -> None:
 
     bound = figure(told, "selection_rate", "a")["bounds"]["N1"]
     assert (one.id, one.groups) == ("selection_rate.true_groups[noisy=a]", ("a",))
-    assert (one.value.low, one.value.high) == (bound["outer_low"], bound["outer_high"])
-    assert bound["low"] <= one.value.value <= bound["high"]
+    assert (one.low, one.high) == (bound["outer_low"], bound["outer_high"])
+    assert bound["low"] <= one.value <= bound["high"]
     assert "assumes N1; worst case" in one.reason
-    assert two.value.low == figure(told, "true_positive_rate", "b")["bounds"]["N0"]["outer_low"]
+    assert two.low == figure(told, "true_positive_rate", "b")["bounds"]["N0"]["outer_low"]
     assert (three.verdict, "`assume=class-conditional`" in three.reason) == ("undecided", True)
     for text, said in (
         ("dp.true_groups[noisy=z]>0.1", "no true group 'z'; it has a, b"),
@@ -808,8 +808,9 @@ def test_many_groups_have_no_curve() -> None:
         Recorded("x", names, cells, 1000.0, dict(RATIOS)), Noise(table), replicates=20
     ).report()
 
-    assert all(not f.curve and f.certain_up_to is None for f in told.figures)
-    assert "N1" in told.figures[0].bounds
+    figures = (*(f for group in told.groups for f in group.figures), *told.comparisons)
+    assert all(not f.curve and f.certain_up_to is None for f in figures)
+    assert "N1" in figures[0].bounds
     assert any("curve" in note for note in told.notes)
 
 
@@ -874,7 +875,8 @@ def test_weights_count() -> None:
     reading = Reading(Columns(("noisy",), label="label", prediction="yhat", weight="w"))
     report = audit_noisy(open_source(table), reading, Noise(radii={"a": 0.0, "b": 0.0}))
     assert report.noise is not None
-    found = next(f for f in report.noise.figures if (f.name, f.group) == ("selection_rate", "a"))
+    group = next(one for one in report.noise.groups if one.group == "a")
+    found = next(one for one in group.figures if one.name == "selection_rate")
 
     assert found.recorded == pytest.approx(120 / 180)
     assert found.bounds["N0"].low == pytest.approx(120 / 180)

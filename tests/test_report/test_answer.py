@@ -16,7 +16,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
-from fairfix.auditing.results import Settings, Value
+from fairfix.auditing.results import Settings
 from fairfix.data.reading import Columns, Reading
 from fairfix.report.answer import (
     NOT_CHECKED,
@@ -34,6 +34,7 @@ from fairfix.report.answer import (
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import Check as SavedCheck
 from fairfix.schema.common import Comparison as SavedComparison
+from fairfix.schema.common import estimate
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
@@ -232,7 +233,7 @@ def test_so_many_rows_decide(value: float, limit: float, below: float, above: fl
 
     def verdict(many: float) -> str:
         shrunk = math.sqrt(rows / many)
-        narrow = Value(value, value - shrunk * below, value + shrunk * above)
+        narrow = estimate(value, value - shrunk * below, value + shrunk * above)
         return own.judge(narrow, complete=True, gate_on="interval").verdict
 
     assert verdict(1.001 * needed / SURER) != "undecided"

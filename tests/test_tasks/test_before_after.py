@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
-from fairfix.auditing.results import Settings, Value
+from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.reading import Columns, Reading
@@ -24,6 +24,7 @@ from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
 from fairfix.models.score_models import Scorer
+from fairfix.schema.common import estimate
 from fairfix.tasks.fit_and_evaluate import repair_table
 from fairfix.tasks.row_split import split_rows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_rounding, of_slack
@@ -103,10 +104,7 @@ def test_the_proof_says_what_an_audit_says() -> None:
     change = proof["accuracy"].change
     assert change is not None
     assert change.value == pytest.approx((right - (base == held.rows.label)).mean(), abs=1e-12)
-    assert (
-        proof[f"{gap} [race]"].before.value
-        == audit(held, held.reading).block("race").comparisons[gap].value.value
-    )
+    assert proof[f"{gap} [race]"].before.value == audit(held, held.reading).block("race").by_id[gap].value
     rates = [chance[held.groups().codes == k].mean() for k in range(3)]
     assert proof[f"{gap} [race]"].after.value == pytest.approx(max(rates) - min(rates), abs=1e-12)
     assert outcome.holdout.shown.randomized == pytest.approx(is_random(chance).mean())
@@ -257,7 +255,7 @@ def test_rounding_that_undoes_the_repair_is_told(
         fitted, before, after, drawn = 1 - fitted, 1 - before, 1 - after, 1 - drawn
         told = told and told.replace("slack 0.05", "smallest allowed ratio 0.95")
         asked = ConstraintTarget("selection_rate.ratio.between_groups", None, 0.95)
-    values = (Value(one, one, one) for one in (fitted, before, after))
+    values = (estimate(one, one, one) for one in (fitted, before, after))
     found = list(of_rounding(asked, *values, step=0.01, drawn=drawn))
 
     assert [n.code for n in found] == ([] if told is None else ["rounding"])
@@ -279,7 +277,7 @@ def test_a_ratio_is_worse_where_it_is_less(
 ) -> None:
     """What is said of a gap is said of a ratio by what it lacks of 1."""
     asked = ConstraintTarget("selection_rate.ratio.between_groups", None, 0.8)
-    told = list(of_gaps(asked, Value(*before), Value(after, after, after)))
+    told = list(of_gaps(asked, estimate(*before), estimate(after, after, after)))
 
     assert [n.code for n in told] == code
     assert all("ratio 0.8" in n for n in told if n.code != "gap_after")

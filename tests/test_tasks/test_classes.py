@@ -193,9 +193,8 @@ def test_checks_are_judged_for_each_class() -> None:
     assert len({one["id"] for one in result.to_dict()["checks"]}) == len(verdicts)
     github = rendered("github", result.to_dict())
     assert "title=tpr.difference<=0.1 [sex]%2C class poet::FAIL" in github
-    assert set(result.classes) == set(JOBS)
-    assert result.report is not None
-    assert result.report.verdict == "fail"
+    assert {one.of_class for one in result.content.classes} == set(JOBS)
+    assert result.content.verdict == "fail"
 
 
 def test_a_class_that_no_label_has_leaves_the_gap_open() -> None:

@@ -282,9 +282,7 @@ def test_worst_cases_of_true_groups_are_those_of_an_audit(table: Table) -> None:
     report = audit_noisy(open_source(frame().take(split.holdout)), reading, Noise(known))
     assert report.noise is not None
     (bound,) = (
-        one.bounds["N1"]
-        for one in report.noise.figures
-        if (one.name, one.group) == ("selection_rate.difference", "")
+        one.bounds["N1"] for one in report.noise.comparisons if one.name == "selection_rate.difference"
     )
     assert points[0].gaps[worst].value == pytest.approx(bound.high, abs=1e-9)
 

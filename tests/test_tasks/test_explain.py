@@ -65,7 +65,7 @@ def test_comparisons_are_those_of_a_report(task: str, frames: Frames) -> None:
     columns = Columns(("race",), label="label", score="score", strata=("town",))
     reading = Reading(columns, task=task)
     report = audit(frame, reading, Settings(reference={"race": "r0"}))
-    found = set(report.block("race").comparisons)
+    found = set(report.block("race").by_id)
     metrics = {Comparison.parse(identifier).metric for identifier in found}
     named = {f"{metric}.{rest}" for metric in metrics for rest in METRICS[metric].comparisons}
 

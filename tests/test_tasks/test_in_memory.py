@@ -100,7 +100,7 @@ def test_models_without_names_take_the_columns_in_order() -> None:
         assert numbers(given_) == numbers(expected)
     margin = LinearSVC().fit(X, frame["y"])
     raw = fairfix.audit(X, model=margin, protected=frame["sex"], label=frame["y"], threshold=0.0)
-    assert raw.report.overall.metrics["selection_rate"].value == np.mean(margin.decision_function(X) >= 0)
+    assert raw.content.overall.metrics["selection_rate"].value == np.mean(margin.decision_function(X) >= 0)
 
 
 KINDS: dict[str, Callable[[pd.DataFrame], Any]] = {
