@@ -26,9 +26,6 @@ from fairfix.stats.geometric_noise import Below, two_sided_geometric
 SUPPRESSED = "in groups too small to show, at most"
 """Reason why rows of small cells are not in a file. Their number is the largest possible one, so it reveals no size."""
 
-SUPPRESSED_ROWS = (SUPPRESSED, "in groups too small to show")
-"""The same, and the reason with exact numbers in files of earlier versions."""
-
 
 def count_shown(data: Any, reading: Reading, least: int, **about: Any) -> CountFile:
     """Count as :func:`count` does, without the rows of cells of fewer rows than ``least``, in one piece.
@@ -53,7 +50,7 @@ def suppressed(content: CountFile, tables: Sequence[Sequence[str]], least: int) 
     kept = counts.cells_at(np.flatnonzero(shown))
     if not has_range(content.reading):  # else the ends of the bins are those of the scores that are left out
         kept = kept.trimmed()
-    gone = sum(counts.excluded.get(why, 0) for why in SUPPRESSED_ROWS)
+    gone = counts.excluded.get(SUPPRESSED, 0)
     return _in_one_piece(content, kept, gone + int((~shown).sum()) * (least - 1))
 
 

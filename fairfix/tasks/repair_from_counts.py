@@ -20,7 +20,7 @@ from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.count_thresholds import at_threshold
 from fairfix.auditing.countfile import CountFile, repeated, require_alike
-from fairfix.auditing.disclosure import SUPPRESSED_ROWS
+from fairfix.auditing.disclosure import SUPPRESSED
 from fairfix.auditing.results import Settings, rows_struct
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
@@ -73,7 +73,7 @@ class CountsPart:
     @property
     def left_out(self) -> int:
         """Rows that suppression left out, at most."""
-        return sum(self.counts.excluded.get(why, 0) for why in SUPPRESSED_ROWS)
+        return self.counts.excluded.get(SUPPRESSED, 0)
 
     @property
     def struct(self) -> CountedRows:
