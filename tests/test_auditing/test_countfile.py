@@ -65,9 +65,9 @@ READINGS: dict[str, Reading] = {
 }
 
 
-def as_json(report: Any, **more: Any) -> str:
+def as_json(report: Any) -> str:
     """Return the JSON of a report without the name of its data."""
-    result = audit_dict(replace(report, **more))
+    result = audit_dict(report)
     del result["data"]["source"]
     return as_text(result)
 

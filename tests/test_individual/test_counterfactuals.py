@@ -81,7 +81,7 @@ def model(tmp_path: Path) -> dict[str, Any]:
 def comparisons(result: Any) -> dict[str, Any]:
     """Return the numbers of an audit by their names."""
     block = result.content.block("sex")
-    return {name: one.value for name, one in block.by_id.items() if "counterfactuals" in name}
+    return {name: one for name, one in block.by_id.items() if "counterfactuals" in name}
 
 
 def test_an_audit_says_what_copies_get(model: dict[str, Any], tmp_path: Path) -> None:
