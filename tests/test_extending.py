@@ -153,13 +153,13 @@ def test_a_format_is_one_module(house: Path, run: Fairfix) -> None:
 METHOD = '''"""Quota: the same fraction of every group is selected, those with the highest scores."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from fairfix.data.codec import Array
 from fairfix.methods.base import Repairer, param
-from fairfix.models.predictors import GROUPS, OfGroups
+from fairfix.models.predictors import OfGroups
 from fairfix.schema import json_schema
 
 
@@ -168,8 +168,7 @@ class GroupThresholds(OfGroups):
     """A threshold on the score per group, shape (K,)."""
 
     kind: ClassVar[str] = "group_thresholds"
-    parts: ClassVar[dict] = {**GROUPS, "thresholds": Array("<f8", ("groups",))}
-    thresholds: np.ndarray
+    thresholds: Annotated[np.ndarray, Array("<f8", ("groups",))]
 
     def write(self, program):
         one, zero = program.constant(1.0), program.constant(0.0)

@@ -1,7 +1,7 @@
 """Codec: what a thing holds, declared once, from which it is saved, checked and made again.
 
-A thing is saved as settings (JSON values) and named arrays. A class that is saved derives from :class:`Saved` and lists
-its parts: for each name a :class:`Part`, which says how the value is kept and what it must be to be taken back. Parts
+A thing is saved as settings (JSON values) and named arrays. A class that is saved derives from :class:`Saved`, and its
+fields are annotated with a :class:`Part`, which says how the value is kept and what it must be to be taken back. Parts
 take what they read out of a :class:`State`; what is left at the end does not belong there.
 
 Shapes are numbers, names or None. A name stands for a number that is settled where it is met first, by an array or by
@@ -16,7 +16,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn, Self
+from functools import cache
+from typing import Any, ClassVar, NoReturn, Self, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -380,12 +381,11 @@ class Inner(Part):
 
 
 class Saved(ABC):
-    """Base of classes saved by their parts: for each value a name, and its form.
+    """Base of classes saved by their fields, whose annotations have their forms.
 
     A subclass with a ``kind`` of its own is found by it, in its base's ``kinds``, when a file is read.
     """
 
-    parts: ClassVar[Mapping[str, Part]] = {}
     kind: ClassVar[str]
     kinds: ClassVar[dict[str, Any]] = {}
 
@@ -394,25 +394,24 @@ class Saved(ABC):
         if "kind" in cls.__dict__:
             cls.kinds[cls.kind] = cls
 
+    @classmethod
+    @cache
+    def parts(cls) -> Mapping[str, Part]:
+        """Return the form of every field that has one."""
+        hints = get_type_hints(cls, include_extras=True).items()
+        annotated = ((name, getattr(hint, "__metadata__", ())) for name, hint in hints)
+        return {name: part for name, notes in annotated for part in notes if isinstance(part, Part)}
+
     @property
     def sound(self) -> bool:
         """Whether parts that are each as declared fit together."""
         return True
 
-    def held(self) -> Mapping[str, Any]:
-        """Return the value of every part."""
-        return {name: getattr(self, name) for name in self.parts}
-
-    @classmethod
-    def made_of(cls, held: Mapping[str, Any]) -> Self:
-        """Return what has these values of its parts."""
-        return cls(**held)
-
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return JSON settings and named arrays, from which :meth:`from_state` makes an equal one."""
         state = State()
-        for name, value in self.held().items():
-            self.parts[name].save(name, value, state)
+        for name, part in self.parts().items():
+            part.save(name, getattr(self, name), state)
         return state.settings, state.arrays
 
     @classmethod
@@ -421,10 +420,10 @@ class Saved(ABC):
         try:
             need(isinstance(settings, Mapping), f"{shown(settings)} are no settings")
             state = State(dict(settings), dict(arrays))
-            held = {name: part.load(name, state) for name, part in cls.parts.items()}
+            held = {name: part.load(name, state) for name, part in cls.parts().items()}
             extra = [*state.settings, *state.arrays]
             need(not extra, f"nothing is known of {', '.join(map(shown, extra[:LISTED]))}")
-            made = cls.made_of(held)
+            made = cls(**held)
             need(made.sound, "they contradict each other")
         except ValueError as error:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together: {error}") from error

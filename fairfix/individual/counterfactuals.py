@@ -188,12 +188,7 @@ def read_counterfactuals(
                 f"{source.name}: column {name!r} is cut into bands, and a copy has a single value; leave out "
                 "`bands`, or the column"
             )
-    read = _read(source, table, own, [*changing, *results])
-    people = _people(read.column(own), table, own)
-    unknown = _check_people(people, table, source.name, own)
-    gone = {None, *unknown}
-    there = [copy for copy, one in enumerate(people) if one not in gone]
-    read, owners = read.take(arrow_array(np.array(there, dtype=np.int64))), [str(people[k]) for k in there]
+    read, owners, unknown = _known(source, table, own, [*changing, *results])
     features, levels = {}, {}
     for name in changing:
         column = read.column(name)
@@ -205,14 +200,16 @@ def read_counterfactuals(
             features[name] = _values(table, name, column, source.name, learned=learned)
     graded = None
     if scored:
-        own_parts: dict[str, Any] = {part: name for part, name in _parts(reading.columns) if name in results}
+        own_parts: dict[str, Any] = {
+            one: name for one in GIVEN if (name := getattr(reading.columns, one)) in results
+        }
         alone = Columns((), **own_parts)
         graded = assemble(
             read.select(results).to_batches(),
             replace(reading, columns=alone, missing_rows="error", missing_of={}),
         )
     made = Counterfactuals(
-        source.name, own, tuple(owners), pa.table(features), levels, unknown, tuple(aside), graded
+        source.name, own, owners, pa.table(features), levels, unknown, tuple(aside), graded
     )
     if learned and features:
         try:
@@ -231,34 +228,38 @@ def read_predictions(data: Any, table: Table, name: str) -> Counterfactuals:
     """
     source, own = open_source(data), str(table.reading.columns.id)
     source.require([own, name])
-    read = _read(source, table, own, [name])
-    people = _people(read.column(own), table, own)
-    unknown = _check_people(people, table, source.name, own)
-    gone = set(unknown)
-    there = [copy for copy, one in enumerate(people) if one not in gone]
-    column = read.column(name).take(arrow_array(np.array(there, dtype=np.int64))).combine_chunks()
-    codes, levels, missing = group_codes(column, name)
+    read, owners, unknown = _known(source, table, own, [name])
+    codes, levels, missing = group_codes(read.column(name).combine_chunks(), name)
     if missing is not None:
-        whose = people[there[int(np.argmax(missing))]]
+        whose = owners[int(np.argmax(missing))]
         raise DataError(
             f"{source.name}: column {name!r} is missing for a copy of {whose!r}; write its prediction, or "
             "remove the row"
         )
     aside = tuple(one for one in source.columns if one not in (own, name) and not INDEX_NAME.fullmatch(one))
-    owners, classes = tuple(str(people[copy]) for copy in there), tuple(levels[code] for code in codes)
+    classes = tuple(levels[code] for code in codes)
     return Counterfactuals(source.name, own, owners, pa.table({}), {name: classes}, unknown, aside)
 
 
-def _parts(columns: Columns) -> Iterator[tuple[str, str]]:
-    """Yield (part, name) of the columns that say what a model gives."""
-    for part in ("score", "prediction", "probability"):
-        if name := getattr(columns, part):
-            yield part, name
+GIVEN = ("score", "prediction", "probability")
+"""Roles of columns that hold what a model gives."""
 
 
 def _results(columns: Columns) -> list[str]:
-    """Return the columns that say what a model gives."""
-    return [name for _, name in _parts(columns)]
+    """Return the columns that hold what a model gives."""
+    return [name for one in GIVEN if (name := getattr(columns, one))]
+
+
+def _known(
+    source: Source, table: Table, own: str, names: Sequence[str]
+) -> tuple[pa.Table, tuple[str, ...], tuple[str, ...]]:
+    """Return the copies of people in a table, whose they are, and the ids of the others."""
+    read = _read(source, table, own, names)
+    people = texts_of(read.column(own).combine_chunks()).to_pylist()
+    unknown = _check_people(people, table, source.name, own)
+    gone = {*unknown}
+    there = [copy for copy, one in enumerate(people) if one not in gone]
+    return read.take(pa.array(there, pa.int64())), tuple(people[copy] for copy in there), unknown
 
 
 def _read(source: Source, table: Table, own: str, names: Sequence[str]) -> pa.Table:
@@ -283,11 +284,6 @@ def _read(source: Source, table: Table, own: str, names: Sequence[str]) -> pa.Ta
     except pa.ArrowInvalid as error:
         reason = " ".join(str(error).split())
         raise DataError(f"the columns of {source.name} differ in type from file to file: {reason}") from error
-
-
-def _people(column: pa.ChunkedArray, table: Table, own: str) -> list[str | None]:
-    """Return whose each copy is, as a text, or None."""
-    return list(texts_of(column.combine_chunks()).to_pylist())
 
 
 def _check_people(people: Sequence[str | None], table: Table, where: str, own: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from fairfix.data.names import attribute_name
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
 from fairfix.individual.similar import Comparable, written_values
+from fairfix.models.features import column_of
 from fairfix.models.scored_source import Change
 
 MOST = 256
@@ -180,12 +181,6 @@ def _in_cells(table: Table, protected: Mapping[str, str]) -> Rows:
     place = {cell: i for i, cell in enumerate(cells)}
     into = np.array([place[cell] for cell in changed], dtype=table.rows.cell.dtype)
     return replace(table.rows, cell=into[table.rows.cell], cells=cells)
-
-
-def column_of(table: Table, name: str) -> pa.Array:
-    """Return a feature column as one array."""
-    column = table.features.column(name).combine_chunks()
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def levels_of(table: Table, name: str) -> tuple[pa.Array, Ints, list[str]]:

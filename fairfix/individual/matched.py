@@ -17,7 +17,7 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError
 from fairfix.individual.contrasts import Contrast, cells_of, ordered
-from fairfix.individual.flips import column_of
+from fairfix.models.features import column_of
 from fairfix.stats.quantiles import student_quantile
 
 LEAST_MATCHED = 30
@@ -59,8 +59,6 @@ def keys_of(table: Table, names: Sequence[str]) -> Floats:
     """
     keys = np.zeros((len(table), len(names)))
     for j, name in enumerate(names):
-        if name not in table.features.column_names:
-            raise ColumnError(f"there is no feature column {name!r}; name the features with `features`")
         column = column_of(table, name)
         if pa.types.is_null(column.type):  # no value in a text file: all are the same
             continue

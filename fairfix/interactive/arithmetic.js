@@ -445,11 +445,15 @@ function heightAt(xs, ys, x) {
   return ys[k] + (Math.min(Math.max((x - xs[k]) / (xs[k + 1] - xs[k]), 0), 1)) * (ys[k + 1] - ys[k]);
 }
 
-/** The rule between two best thresholds of a hull: that of `k`, and with a chance that of `k + 1`. */
-function between(points, k, share, bins) {
-  const chance = new Array(bins).fill(0).map((_, b) => (b >= points[k].end ? 1 : 0));
-  if (share > 0) for (let b = points[k + 1].end; b < points[k].end; b += 1) chance[b] = share;
-  return chance;
+/** The rule of a best threshold of a hull. */
+const ruleOf = (point, bins) => Array.from({ length: bins }, (_, b) => (b >= point.end ? 1 : 0));
+
+/** The rule of a hull at x of a line through some of its points: that of a point, with a chance that of the next. */
+function ruleAt(points, line, x, bins) {
+  const at = Math.min(placeOf(line.xs, x), line.xs.length - 2);
+  const share = Math.min(Math.max((x - line.xs[at]) / (line.xs[at + 1] - line.xs[at]), 0), 1);
+  const [first, second] = [at, at + 1].map((k) => ruleOf(points[line.at[k]], bins));
+  return first.map((one, b) => one + share * (second[b] - one)); // blocks without rows of the rate lie between the two
 }
 
 /** Points of a hull as a line over one rate, of equal rates the one of the larger value. */
@@ -498,15 +502,7 @@ function oneBand(hulls, axis, gap, costs, bins) {
     if (value(centres[middle]) < value(centres[middle + 1])) low = middle + 1;
     else high = middle;
   }
-  return lines.map((line, k) => {
-    const x = best(line, tops[k], centres[low]);
-    const at = Math.min(placeOf(line.xs, x), line.xs.length - 2);
-    const share = (x - line.xs[at]) / (line.xs[at + 1] - line.xs[at]);
-    if (share >= 1) return between(hulls[k], line.at[at + 1], 0, bins);
-    const first = between(hulls[k], line.at[at], 0, bins); // blocks without rows of the rate lie between the two
-    const second = between(hulls[k], line.at[at + 1], 0, bins);
-    return first.map((one, b) => one + share * (second[b] - one));
-  });
+  return lines.map((line, k) => ruleAt(hulls[k], line, best(line, tops[k], centres[low]), bins));
 }
 
 /** The largest value of a concave function between two ends, and where it is, by golden sections. */
@@ -573,12 +569,7 @@ function twoBands(hulls, gap, costs, bins) {
 
 /** The rule of a group with two rates: one on its hull, mixed with all or none where the rates are below the hull. */
 function mixture(points, group, [x, y], bins) {
-  const on = (tpr) => {
-    const at = Math.min(placeOf(group.xs, tpr), group.xs.length - 2);
-    const share = (tpr - group.xs[at]) / (group.xs[at + 1] - group.xs[at]);
-    const [first, second] = [at, at + 1].map((k) => between(points, group.at[k], 0, bins));
-    return first.map((one, b) => one + Math.min(Math.max(share, 0), 1) * (second[b] - one));
-  };
+  const on = (tpr) => ruleAt(points, group, tpr, bins);
   const height = heightAt(group.xs, group.ys, x);
   if (y - height <= 1e-12) return on(x);
   if (1 - x < 1e-12) return on(1).map((one) => (one * (1 - y) + y - height) / (1 - height));
@@ -606,7 +597,7 @@ function optimum(content, counts, constraint, gap, costs) {
   if (gap === Infinity || !(costs.fp > 0 || costs.fn > 0))
     return hulls.map((points) => {
       const values = points.map(({ pos, neg }) => costs.fn * pos - costs.fp * neg);
-      return between(points, values.indexOf(Math.max(...values)), 0, bins);
+      return ruleOf(points[values.indexOf(Math.max(...values))], bins);
     });
   if (!isDefined(counts, constraint)) return null;
   if (constraint === "equalized_odds") {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,9 +22,6 @@ from fairfix.errors import ColumnError, ModelError
 if TYPE_CHECKING:
     import pandas as pd
 
-Ask = Callable[[Any, Any], Any]
-"""Returns the answer of a booster to rows of features."""
-
 SHOWN: Final = 10
 """Levels that a message lists."""
 
@@ -33,28 +31,21 @@ class BoosterModel:
     """A booster as an estimator that predicts numbers; ``feature_names_in_`` is None where it has no names."""
 
     booster: Any
-    ask: Ask
+    predict: Callable[[Any], Any]
+    """Rows -> the number of each, or probabilities: of the second class, shape (n,), or of all classes, (n, K)."""
     feature_names_in_: tuple[str, ...] | None
     n_features_in_: int
-
-    def predict(self, X: Any) -> Any:
-        """Return the number of every row, shape (n,)."""
-        return self.ask(self.booster, X)
 
 
 @dataclass(frozen=True, eq=False)
-class BoosterClassifier:
+class BoosterClassifier(BoosterModel):
     """A booster as an estimator that gives probabilities of classes."""
 
-    booster: Any
-    ask: Ask
-    feature_names_in_: tuple[str, ...] | None
-    n_features_in_: int
     classes_: tuple[Any, ...]
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of every row: of the second class, shape (n,), or of all classes, shape (n, K)."""
-        return self.ask(self.booster, X)
+        """Return the probabilities of every row."""
+        return self.predict(X)
 
 
 def adapted(model: Any) -> Any:
@@ -64,7 +55,7 @@ def adapted(model: Any) -> Any:
         head = lightgbm_head(model)
         return _made(
             model,
-            _ask_lightgbm,
+            model.predict,
             model.feature_name(),
             model.num_feature(),
             {"binary": 2, "cross_entropy": 2, "multiclass": 0, "multiclassova": 0},
@@ -75,7 +66,7 @@ def adapted(model: Any) -> Any:
         learner = json.loads(model.save_config())["learner"]
         return _made(
             model,
-            _ask_xgboost,
+            partial(_ask_xgboost, model),
             model.feature_names,
             model.num_features(),
             {"binary:logistic": 2, "reg:logistic": 2, "multi:softprob": 0},
@@ -87,22 +78,25 @@ def adapted(model: Any) -> Any:
         classes = tuple(one.item() if isinstance(one, np.generic) else one for one in model.classes_)
         if loss in ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll"):
             own = tuple(model.feature_names_)
-            return BoosterClassifier(model, _ask_catboost, own, len(own), classes or (0, 1))
+            ask = partial(model.predict, prediction_type="Probability")
+            return BoosterClassifier(model, ask, own, len(own), classes or (0, 1))
     return model
 
 
 def _made(
-    model: Any, ask: Ask, names: Any, width: int, classes: Mapping[str, int], objective: str, many: int
+    model: Any,
+    ask: Callable[[Any], Any],
+    names: Any,
+    width: int,
+    classes: Mapping[str, int],
+    objective: str,
+    many: int,
 ) -> Any:
     """Return the estimator of a booster; ``classes`` has the objectives of classes, with 0 for many of them."""
     own = tuple(map(str, names)) if names else None
     if objective not in classes:
         return BoosterModel(model, ask, own, int(width))
     return BoosterClassifier(model, ask, own, int(width), tuple(range(classes[objective] or many)))
-
-
-def _ask_lightgbm(booster: Any, rows: Any) -> Any:
-    return booster.predict(rows)
 
 
 def _ask_xgboost(booster: Any, rows: Any) -> Any:
@@ -113,10 +107,6 @@ def _ask_xgboost(booster: Any, rows: Any) -> Any:
     return booster.predict(made(rows, feature_names=names, feature_types=kinds))
 
 
-def _ask_catboost(model: Any, rows: Any) -> Any:
-    return model.predict(rows, prediction_type="Probability")
-
-
 def _names(model: Any) -> set[str]:
     """Return the names of a model's classes, with their modules."""
     return {f"{kind.__module__}.{kind.__name__}" for kind in type(model).__mro__}
@@ -124,7 +114,7 @@ def _names(model: Any) -> set[str]:
 
 def booster_of(model: Any) -> tuple[str, Any]:
     """Return (library, booster) of a fitted model of LightGBM or XGBoost; ("", None) of any other."""
-    if isinstance(model, (BoosterModel, BoosterClassifier)):
+    if isinstance(model, BoosterModel):
         model = model.booster
     names = _names(model)
     if "lightgbm.basic.Booster" in names:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from fairfix.data.choices import Unseen
-from fairfix.data.codec import Part, Setting, list_of, text
+from fairfix.data.codec import Setting, list_of, text
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.encoder import arrow_array
 from fairfix.data.table import Table
@@ -28,13 +27,9 @@ class ClassChances(OfScorers):
     """Probabilities of classes; the prediction is the most probable, the first in order among equals."""
 
     kind: ClassVar[str] = "class_chances"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "scorer": ScorerPart(one_number=False),
-        "names": Setting(list_of(text, 2)),
-    }
 
-    scorer: Scorer
-    names: tuple[str, ...]
+    scorer: Annotated[Scorer, ScorerPart(one_number=False)]
+    names: Annotated[tuple[str, ...], Setting(list_of(text, 2))]
     """The classes: numbers by size, then texts."""
 
     @property

@@ -52,6 +52,9 @@ MOST_LEVELS = 100
 KNOTS = 9
 """Knots of a score that is learned from, even in its distribution."""
 
+MOST_COLUMNS = 1 << 16
+"""Columns of a saved matrix: each has steps of its own, some 3 KB of memory."""
+
 LONGEST = 1 << 14
 """Numbers of a vector: twice those of the largest embeddings in use."""
 
@@ -240,6 +243,8 @@ class Features:
             columns = tuple(Feature(**one) for one in list_of(FEATURE, least=1)(state))
             names = [one.name for one in columns]
             need(len(set(names)) == len(names), "a column occurs twice")  # as often as memory lasts
+            wide = sum(len(one.titles) for one in columns) <= MOST_COLUMNS
+            need(wide, f"they make more than {MOST_COLUMNS:,} columns")
             for one in columns:
                 levelled = one.kind in ("category", "group")
                 need(bool(one.levels) == levelled, f"{one.name!r} has no levels, or should not")
@@ -265,7 +270,7 @@ FEATURE = record(
 
 
 def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Feature:
-    kind = kind_of(name, _column(table, name).type)
+    kind = kind_of(name, column_of(table, name).type)
     if same and kind != "category":
         raise ColumnError(
             f"feature column {name!r} holds {kind}s; only texts can replace them: leave it out, or convert it to text"
@@ -284,7 +289,7 @@ def _coded(table: Table, name: str, kind: str, same: Sequence[str] = ()) -> tupl
     if kind == "group":
         groups = table.groups([name])
         return groups.codes, groups.names
-    codes, levels, _ = group_codes(_column(table, name), name)
+    codes, levels, _ = group_codes(column_of(table, name), name)
     if not same:
         return codes, levels
     place = dict[str, int]()
@@ -399,12 +404,13 @@ class FeatureInputs(TableInputs):
 
     def _places(self, own: Mapping[str, Any]) -> Ints:
         """Return the place of each row's category among the levels, shape (n,)."""
-        codes, names, _ = group_codes(_column(self.table, own["column"]), own["column"])
+        codes, names, _ = group_codes(column_of(self.table, own["column"]), own["column"])
         place, merged = {level: i for i, level in enumerate(own["levels"])}, own.get("merged", {})
         return np.array([place.get(merged.get(name, name), -1) for name in names])[codes]
 
 
-def _column(table: Table, name: str) -> pa.Array:
+def column_of(table: Table, name: str) -> pa.Array:
+    """Return a feature column as one array; a ColumnError where there is none."""
     if name not in table.features.column_names:
         raise ColumnError(f"there is no feature column {name!r}; name the features with `features`")
     column = table.features.column(name).combine_chunks()
@@ -412,7 +418,7 @@ def _column(table: Table, name: str) -> pa.Array:
 
 
 def _reals(table: Table, name: str) -> Floats:
-    return _numbers(_column(table, name), name)
+    return _numbers(column_of(table, name), name)
 
 
 def _numbers(column: pa.Array, name: str) -> Floats:
@@ -427,7 +433,7 @@ def _numbers(column: pa.Array, name: str) -> Floats:
 
 
 def _vectors(table: Table, name: str, width: int | None = None) -> Floats:
-    return _lists(_column(table, name), name, width)
+    return _lists(column_of(table, name), name, width)
 
 
 def _lists(column: pa.Array, name: str, width: int | None = None) -> Floats:

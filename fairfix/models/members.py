@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from fairfix.data.codec import (
     Array,
     Arrays,
     Inner,
-    Part,
     Saved,
     Setting,
     one_of,
@@ -45,6 +44,9 @@ HIGHEST = 700.0
 
 DEEPEST_TREE = 1000
 """Largest depth of a tree, since all rows wait for each step; fitted trees have some 30 leaves."""
+
+MOST_SUMS = 1 << 14
+"""Classes or hidden units that a fitted model may have: each has steps of its own, some 2 KB of memory."""
 
 ROWS_OF_RUN = 256
 """Rows of one run of a graph: a whole number of the blocks that kernels take, and few, as one row costs as many."""
@@ -99,14 +101,13 @@ class ConstantMember(Member):
     """The same value for every row."""
 
     kind: ClassVar[str] = "constant"
-    parts: ClassVar[Mapping[str, Part]] = {"value": Array("<f8", (None,))}
-    value: Floats
+    value: Annotated[Floats, Array("<f8", (None,))]
     """Shape (1,), or (K,) for probabilities of classes."""
 
     @property
     def sound(self) -> bool:
         """Whether there is a value."""
-        return self.value.size > 0
+        return 0 < self.value.size <= MOST_SUMS
 
     @property
     def classes_given(self) -> int | None:
@@ -136,15 +137,10 @@ class LinearMember(Member):
     """``link(X coef + intercept)``."""
 
     kind: ClassVar[str] = "linear"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "link": LINK,
-        "coef": Array("<f8", (None, "sums")),
-        "intercept": Array("<f8", ("sums",)),
-    }
-    coef: Floats
-    intercept: Floats
+    coef: Annotated[Floats, Array("<f8", (None, "sums"))]
+    intercept: Annotated[Floats, Array("<f8", ("sums",))]
     """Shapes (d, m) and (m,)."""
-    link: Link
+    link: Annotated[Link, LINK]
 
     @property
     def sound(self) -> bool:
@@ -191,24 +187,16 @@ class TreesMember(Member):
 
     kind: ClassVar[str] = "trees"
     sees_gaps: ClassVar[bool] = True
-    parts: ClassVar[Mapping[str, Part]] = {
-        "link": LINK,
-        "features": Setting(whole()),
-        "nodes": Inner(dict, NODES),
-        "roots": Array("<i8", ("trees",), 0),
-        "classes": Array("<i8", ("trees",), 0),
-        "baseline": Array("<f8", (None,)),
-    }
-    nodes: Arrays
+    nodes: Annotated[Arrays, Inner(dict, NODES)]
     """Name of ``NODES`` -> array with an entry per node, trees end to end; children are numbers of nodes."""
-    roots: Ints
+    roots: Annotated[Ints, Array("<i8", ("trees",), 0)]
     """Number of the first node of each tree, shape (T,)."""
-    classes: Ints
+    classes: Annotated[Ints, Array("<i8", ("trees",), 0)]
     """Which sum a tree adds to, shape (T,)."""
-    baseline: Floats
+    baseline: Annotated[Floats, Array("<f8", (None,))]
     """Start of the sums, shape (m,)."""
-    features: int
-    link: Link
+    features: Annotated[int, Setting(whole())]
+    link: Annotated[Link, LINK]
 
     @property
     def sound(self) -> bool:
@@ -258,26 +246,19 @@ class NetworkMember(Member):
     """A network with one hidden layer: ``link(max(X hidden + hidden_bias, 0) out + out_bias)``."""
 
     kind: ClassVar[str] = "network"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "link": LINK,
-        "hidden": Array("<f8", (None, "hidden")),
-        "hidden_bias": Array("<f8", ("hidden",)),
-        "out": Array("<f8", ("hidden", "sums")),
-        "out_bias": Array("<f8", ("sums",)),
-    }
 
-    hidden: Floats
-    hidden_bias: Floats
+    hidden: Annotated[Floats, Array("<f8", (None, "hidden"))]
+    hidden_bias: Annotated[Floats, Array("<f8", ("hidden",))]
     """Shapes (d, h) and (h,)."""
-    out: Floats
-    out_bias: Floats
+    out: Annotated[Floats, Array("<f8", ("hidden", "sums"))]
+    out_bias: Annotated[Floats, Array("<f8", ("sums",))]
     """Shapes (h, m) and (m,)."""
-    link: Link
+    link: Annotated[Link, LINK]
 
     @property
     def sound(self) -> bool:
-        """Whether the link has as many sums as it needs."""
-        return _are_sums(self.out_bias, self.link)
+        """Whether the link has as many sums as it needs, and there are not too many hidden units."""
+        return _are_sums(self.out_bias, self.link) and self.hidden_bias.size <= MOST_SUMS
 
     @property
     def width(self) -> int | None:
@@ -306,26 +287,17 @@ class OnnxMember(Member):
     """
 
     kind: ClassVar[str] = "onnx"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "graph": Array("|u1", (None,)),
-        "features": Setting(whole(1)),
-        "type": Setting(one_of(*FLOATS_OF_GRAPH)),
-        "classes": Setting(whole()),
-        "chance": Setting(truth),
-        "level": Setting(real()),
-        "unit": Setting(real()),
-    }
-    graph: npt.NDArray[np.uint8]
+    graph: Annotated[npt.NDArray[np.uint8], Array("|u1", (None,))]
     """The bytes of the file, shape (b,)."""
-    features: int
-    type: str
+    features: Annotated[int, Setting(whole(1))]
+    type: Annotated[str, Setting(one_of(*FLOATS_OF_GRAPH))]
     """Type of the input: a name of :data:`FLOATS_OF_GRAPH`."""
-    classes: int
+    classes: Annotated[int, Setting(whole())]
     """Number of classes whose probabilities the graph gives; 0 where it gives a number."""
-    chance: bool
+    chance: Annotated[bool, Setting(truth)]
     """Whether the chance of the last class alone is asked for."""
-    level: float = 0.0
-    unit: float = 1.0
+    level: Annotated[float, Setting(real())] = 0.0
+    unit: Annotated[float, Setting(real())] = 1.0
 
     @property
     def sound(self) -> bool:
@@ -391,7 +363,7 @@ def _unusable(error: Exception) -> ModelError:
 
 def _are_sums(start: Floats, link: Link) -> bool:
     """Tell whether there are as many sums as a link needs: one, but for those of several classes."""
-    return start.size == 1 or (link in ("softmax", "shares") and start.size > 0)
+    return start.size == 1 or (link in ("softmax", "shares") and 0 < start.size <= MOST_SUMS)
 
 
 def _classes_of(start: Floats, link: Link) -> int | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from itertools import cycle
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -14,19 +14,16 @@ from fairfix.data.codec import (
     BELOW_1,
     Array,
     Inner,
-    Part,
     Setting,
     list_of,
-    need,
     real,
     truth,
-    whole,
 )
 from fairfix.data.counts import Floats
 from fairfix.data.table import Table
 from fairfix.models.program import Program, tree_settings
 from fairfix.models.score_models import OfScorers, Scorer, ScorerPart, ScorersPart
-from fairfix.solvers.group_blind_rates import LEAST, BlindMixture, Chances, EqualRates
+from fairfix.solvers.group_blind_rates import LEAST, BlindMixture, Chances
 from fairfix.solvers.plugin_rule import LAST_DRAW, PluginRule
 
 CERTAIN = 1.0 - 1e-9
@@ -42,17 +39,12 @@ class PluginScore(OfScorers):
     """A score drawn by the expected label and the probabilities of groups, which does not see the group."""
 
     kind: ClassVar[str] = "plugin_score"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "label": ScorerPart(),
-        "group": ScorerPart(one_number=False),
-        "rule": RULE,
-    }
 
-    label: Scorer
+    label: Annotated[Scorer, ScorerPart()]
     """Where the expected label comes from."""
-    group: Scorer
+    group: Annotated[Scorer, ScorerPart(one_number=False)]
     """Where the probabilities of groups come from; that of the label where the rule does not look at groups."""
-    rule: PluginRule
+    rule: Annotated[PluginRule, RULE]
     """See :mod:`fairfix.solvers.plugin`."""
 
     @property
@@ -114,16 +106,11 @@ class ModelMixture(OfScorers):
     """Several models with weights: one is drawn for each row, or they are averaged; one alone is a model."""
 
     kind: ClassVar[str] = "model_mixture"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "models": ScorersPart("model", "models"),
-        "averaged": Setting(truth),
-        "weights": Array("<f8", ("models",), ABOVE_0),
-    }
 
-    models: tuple[Scorer, ...]
-    weights: Floats
+    models: Annotated[tuple[Scorer, ...], ScorersPart("model", "models")]
+    weights: Annotated[Floats, Array("<f8", ("models",), ABOVE_0)]
     """Shape (M,), positive, of sum 1."""
-    averaged: bool
+    averaged: Annotated[bool, Setting(truth)]
     """Whether the value is the average; else each row draws its model."""
 
     @property
@@ -157,19 +144,13 @@ class DecisionMixture(OfScorers):
 
     kind: ClassVar[str] = "decision_mixture"
     gives: ClassVar[Literal["decision"]] = "decision"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "models": ScorersPart("model", "models"),
-        "thresholds": Array("<f8", ("models",)),
-        "weights": Array("<f8", ("models",), ABOVE_0),
-        "always": Setting(real(0.0, 1.0)),
-    }
 
-    models: tuple[Scorer, ...]
-    thresholds: Floats
+    models: Annotated[tuple[Scorer, ...], ScorersPart("model", "models")]
+    thresholds: Annotated[Floats, Array("<f8", ("models",))]
     """Least score that each model accepts, shape (M,)."""
-    weights: Floats
+    weights: Annotated[Floats, Array("<f8", ("models",), ABOVE_0)]
     """Shape (M,), positive, with ``always`` of sum 1 at most."""
-    always: float
+    always: Annotated[float, Setting(real(0.0, 1.0))]
     """Acceptance probability that is the same for all rows."""
 
     @property
@@ -202,88 +183,55 @@ class BlindRule(OfScorers):
 
     kind: ClassVar[str] = "blind_rule"
     gives: ClassVar[Literal["decision"]] = "decision"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "scorers": ScorersPart("scorer", "scorers"),
-        "groups": Setting(list_of(whole(2), least=1)),
-        "prior": Setting(list_of(real(ABOVE_0, BELOW_1), 2, 2)),
-        "always": Setting(real(0.0, 1.0)),
-        "mu": Array("<f8", ("rules", 2, "groups")),
-        "cells": Array("<f8", (2, "groups"), ABOVE_0),
-        "shares": Array("<f8", ("rules",), ABOVE_0),
-    }
 
-    label: Scorer
-    """Where ``P(y = 1 | x)`` comes from."""
-    groups: tuple[tuple[Scorer, Scorer], ...]
-    """For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``."""
-    mixture: BlindMixture
-
-    def held(self) -> Mapping[str, Any]:
-        """Return the value of every part; groups of all attributes end to end."""
-        mixture, rule = self.mixture, self.mixture.rule
-        cells = np.concatenate([np.stack(pair) for pair in rule.cells], axis=1)
-        mu = [
-            np.concatenate([np.stack(pair) for pair in rule.priced(one).mu], axis=1) for one in mixture.prices
-        ]
-        return {
-            "scorers": self.scorers,
-            "groups": [int(one.size) for one, _ in rule.mu],
-            "prior": rule.prior,
-            "always": mixture.always,
-            "mu": np.array(mu).reshape(len(mu), *cells.shape),
-            "cells": cells,
-            "shares": mixture.shares,
-        }
+    models: Annotated[tuple[Scorer, ...], ScorersPart("model", "models")]
+    """Models of ``P(y = 1 | x)`` and, for each attribute, of ``P(group | x, y)`` for ``y = 1`` and for ``y = 0``."""
+    prior: Annotated[tuple[float, float], Setting(list_of(real(ABOVE_0, BELOW_1), 2, 2))]
+    """``P(y = 0)`` and ``P(y = 1)``."""
+    cells: Annotated[Floats, Array("<f8", ("classes",), ABOVE_0)]
+    """``P(group, y)`` of the classes of all models but the first, in order, shape (J,)."""
+    prices: Annotated[Floats, Array("<f8", ("rules", "classes"))]
+    """Multipliers of the classes for each rule, shape (R, J)."""
+    shares: Annotated[Floats, Array("<f8", ("rules",), ABOVE_0)]
+    """Shape (R,), with ``always`` of sum 1 at most."""
+    always: Annotated[float, Setting(real(0.0, 1.0))]
+    """Acceptance probability that is the same for all rows."""
 
     @classmethod
-    def made_of(cls, held: Mapping[str, Any]) -> BlindRule:
-        """Return what has these values of its parts."""
-        sizes, shares, (first, *others) = held["groups"], held["shares"], held["scorers"]
-        need(len(others) == 2 * len(sizes), "there is not a scorer for the label and two for each attribute")
-        given = [one.classes_given for one in (first, *others)]
-        need(given == [None, *(size for size in sizes for _ in range(2))], "a scorer is not of its groups")
-        need(sum(sizes) == held["cells"].shape[1], "the number of intersections differs from that of groups")
-        need(float(shares.sum()) + held["always"] <= 1.0 + 1e-9, "the probabilities add up to more than 1")
-        cuts = np.cumsum(sizes)[:-1]
-        cells = tuple((one, zero) for one, zero in np.split(held["cells"], cuts, axis=1))
-        prices = [
-            np.concatenate([part for pair in np.split(mu, cuts, axis=1) for part in pair])
-            for mu in held["mu"]
-        ]
-        rule = EqualRates(cells, held["prior"], cells)
-        mixture = BlindMixture(
-            rule, np.array(prices).reshape(shares.size, 2 * sum(sizes)), shares, held["always"]
-        )
-        return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), mixture)
+    def of(cls, models: tuple[Scorer, ...], mixture: BlindMixture) -> BlindRule:
+        """Return the rule of a mixture."""
+        cells = np.concatenate([np.zeros(0), *(part for pair in mixture.rule.cells for part in pair)])
+        return cls(models, mixture.rule.prior, cells, mixture.prices, mixture.shares, mixture.always)
 
     @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        """All of them."""
-        return (self.label, *(one for pair in self.groups for one in pair))
+    def sound(self) -> bool:
+        """Whether the first model gives one number, the others the classes, and the shares sum to 1 at most."""
+        first, *sizes = (one.classes_given for one in self.models)
+        pairs = first is None and sizes[::2] == sizes[1::2] and None not in sizes
+        whole = float(self.shares.sum()) + self.always <= 1.0 + 1e-9
+        return whole and pairs and sum(size or 0 for size in sizes) == self.cells.size
 
     @property
     def randomized(self) -> bool:
-        """Whether decisions are drawn."""
-        return self.mixture.randomized
+        """Whether decisions are drawn: there is more than one rule."""
+        return self.shares.size != 1 or float(self.shares[0]) < 1.0
 
     def write(self, program: Program) -> int:
         """Write the chance to be accepted: the shares of the rules whose score is above 0."""
-        zero, one = program.constant(0.0), program.constant(1.0)
-        (pi_0, pi_1), yes = self.mixture.rule.prior, program.scorer(self.label)
-        no = program.add("subtract", one, yes)
+        zero, one, yes = program.constant(0.0), program.constant(1.0), program.scorer(self.models[0])
+        no, (pi_0, pi_1) = program.add("subtract", one, yes), self.prior
         odds = (program.add("divide", own, program.constant(pi)) for own, pi in ((yes, pi_1), (no, pi_0)))
         gain = program.add("multiply", program.constant(0.5), program.add("subtract", *odds))
-        gaps = []
-        for scorers, cells in zip(self.groups, self.mixture.rule.cells, strict=True):
-            for scorer, sizes, own, pi in zip(scorers, cells, (yes, no), (pi_1, pi_0), strict=True):
-                for chance, size in zip(program.class_scores(scorer), sizes.tolist(), strict=True):
-                    ratio = program.add("divide", chance, program.constant(size))
-                    gaps.append(program.add("multiply", own, program.affine(ratio, 1.0, -1.0 / pi)))
-        parts = [program.constant(self.mixture.always)]
-        for prices in self.mixture.prices:
+        gaps, sizes = list[int](), iter(self.cells.tolist())
+        for model, (own, pi) in zip(self.models[1:], cycle(((yes, pi_1), (no, pi_0))), strict=False):
+            for chance in program.class_scores(model):
+                ratio = program.add("divide", chance, program.constant(next(sizes)))
+                gaps.append(program.add("multiply", own, program.affine(ratio, 1.0, -1.0 / pi)))
+        parts = [program.constant(self.always)]
+        for prices in self.prices:
             accepted = program.add("below", zero, program.dot([gain, *gaps], [1.0, *prices]))
             parts.append(program.add("choose", accepted, one, zero))
-        total = program.dot(parts, [1.0, *self.mixture.shares])
+        total = program.dot(parts, [1.0, *self.shares])
         sure = program.add("below", program.constant(1.0 - LEAST), total)
         return program.add("choose", sure, one, total)
 

@@ -6,17 +6,17 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from fairfix.data.codec import ABOVE_0, Array, Part, Setting, list_of, real, text
+from fairfix.data.codec import ABOVE_0, Array, Setting, list_of, real, text
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.memberships import ROUNDED, memberships
 from fairfix.data.scales import Scale, scaled
 from fairfix.data.table import Table
 from fairfix.models.array_interpreter import TableInputs, run
-from fairfix.models.predictors import CURVES, RepairedPredictor
+from fairfix.models.predictors import CURVES, PER_GROUP, RepairedPredictor
 from fairfix.models.program import Program
 from fairfix.solvers.piecewise import Piecewise
 
@@ -27,8 +27,8 @@ class OfMemberships(RepairedPredictor):
 
     randomized: ClassVar[bool] = True
 
-    groups: tuple[str, ...]
-    columns: tuple[str, ...]
+    groups: Annotated[tuple[str, ...], Setting(list_of(text), "groups")]
+    columns: Annotated[tuple[str, ...], Setting(list_of(text), "groups")]
     """The groups, and the column of the probabilities of each."""
 
     @property
@@ -85,16 +85,10 @@ class SoftRamp(OfMemberships):
     """
 
     kind: ClassVar[str] = "soft_ramp"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "groups": Setting(list_of(text), "groups"),
-        "columns": Setting(list_of(text), "groups"),
-        "offsets": Array("<f8", ("groups",)),
-        "gamma": Setting(real(ABOVE_0)),
-    }
 
-    offsets: Floats
+    offsets: Annotated[Floats, PER_GROUP]
     """``t``, shape (K,)."""
-    gamma: float
+    gamma: Annotated[float, Setting(real(ABOVE_0))]
     """Width of the ramp."""
 
     def of_memberships(self, program: Program, z: Sequence[int]) -> int:
@@ -112,21 +106,13 @@ class SoftRates(OfMemberships):
     """
 
     kind: ClassVar[str] = "soft_rates"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "groups": Setting(list_of(text), "groups"),
-        "columns": Setting(list_of(text), "groups"),
-        "curves": CURVES,
-        "offsets": Array("<f8", ("groups",)),
-        "slopes": Array("<f8", ("groups",)),
-        "gamma": Setting(real(ABOVE_0)),
-    }
 
-    curves: tuple[Piecewise, ...]
+    curves: Annotated[tuple[Piecewise, ...], CURVES]
     """``eta_k``: the probability of label 1 of each group at a score ``f = 2 p - 1``."""
-    offsets: Floats
-    slopes: Floats
+    offsets: Annotated[Floats, PER_GROUP]
+    slopes: Annotated[Floats, PER_GROUP]
     """``t`` and ``s``, shape (K,) each."""
-    gamma: float
+    gamma: Annotated[float, Setting(real(ABOVE_0))]
     """Width of the ramp."""
 
     def of_memberships(self, program: Program, z: Sequence[int]) -> int:
@@ -137,6 +123,9 @@ class SoftRates(OfMemberships):
         g = program.affine(eta, 2.0, -1.0)
         price, rise = program.dot(z, self.offsets), program.dot(z, self.slopes)
         return program.ramp(program.add("subtract", g, price), program.add("multiply", rise, g), self.gamma)
+
+
+PER_NUMBER = Array("<f8", ("numbers",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,25 +139,19 @@ class NumberRamp(RepairedPredictor):
     """
 
     kind: ClassVar[str] = "number_ramp"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "columns": Setting(list_of(text, least=1), "numbers"),
-        **{name: Array("<f8", ("numbers",)) for name in ("low", "high", "mean", "deviation", "prices")},
-        "offset": Setting(real()),
-        "gamma": Setting(real(ABOVE_0)),
-    }
     randomized: ClassVar[bool] = True
 
-    columns: tuple[str, ...]
-    low: Floats
-    high: Floats
-    mean: Floats
-    deviation: Floats
+    columns: Annotated[tuple[str, ...], Setting(list_of(text, least=1), "numbers")]
+    low: Annotated[Floats, PER_NUMBER]
+    high: Annotated[Floats, PER_NUMBER]
+    mean: Annotated[Floats, PER_NUMBER]
+    deviation: Annotated[Floats, PER_NUMBER]
     """``columns``, ``low``, ``high``, ``mean`` and ``deviation``: of the scales, shape (J,) each."""
-    prices: Floats
+    prices: Annotated[Floats, PER_NUMBER]
     """``lambda``, per standard deviation, shape (J,)."""
-    offset: float
+    offset: Annotated[float, Setting(real())]
     """``t``."""
-    gamma: float
+    gamma: Annotated[float, Setting(real(ABOVE_0))]
     """Width of the ramp."""
 
     @property

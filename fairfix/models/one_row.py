@@ -20,7 +20,6 @@ from fairfix.data.numeric_groups import band_names, pieces
 from fairfix.data.reading import Reading
 from fairfix.data.row_hash import draw_of, identity_of
 from fairfix.models.array_interpreter import FUNCTIONS, as_it_comes, score_as
-from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.program import Plan, Rule, Step
 from fairfix.models.standalone import Computed, Computing, compiled
 
@@ -75,18 +74,11 @@ class OneRow:
 class RowRule:
     """Decides rows of dicts one by one; made once per repaired predictor."""
 
-    def __init__(
-        self,
-        predictor: RepairedPredictor,
-        reading: Reading,
-        required: tuple[str, ...],
-        output: tuple[str, ...],
-        identity: Mapping[str, str],
-        key: bytes,
-    ) -> None:
+    def __init__(self, repaired: Any) -> None:
+        predictor, reading = repaired.predictor, repaired.reading
         columns = reading.columns
         self.predictor, self.reading = predictor, reading
-        self.required, self.output = frozenset(required), output
+        self.required, self.output = frozenset(repaired.required), tuple(repaired.output.names)
         self.keys, self.score, self.id = columns.cell_keys, columns.score, columns.id
         self.bands = {
             name: (*pieces(edges), band_names(edges)) for name, edges in reading.bands.items() if edges
@@ -95,19 +87,17 @@ class RowRule:
         self.gives = predictor.gives
         self.chance = self.gives == "decision" or predictor.is_probability
         self.cut = reading.cut if reading.thresholds else None
-        self.identity, self.key = dict(identity), key
-        self.numbers = frozenset(name for name, kind in identity.items() if kind != "text")
-        self.truths = frozenset(name for name, kind in identity.items() if kind == "boolean")
+        self.identity, self.key = dict(repaired.identity), repaired.key
+        self.numbers = frozenset(name for name, kind in self.identity.items() if kind != "text")
+        self.truths = frozenset(name for name, kind in self.identity.items() if kind == "boolean")
         self._rule: Callable[[OneRow], float] | None = None
 
     @classmethod
     def of(cls, repaired: Any) -> RowRule | None:
         """Return the rule of a repaired predictor; None where it gives classes, or needs a model file or vectors."""
         predictor = repaired.predictor
-        if repaired.base["kind"] == "file" or predictor.classes or predictor.vectors:
-            return None
-        names = repaired.required, tuple(repaired.output.names)
-        return cls(predictor, repaired.reading, *names, repaired.identity, repaired.key)
+        beyond = repaired.base["kind"] == "file" or predictor.classes or predictor.vectors
+        return None if beyond else cls(repaired)
 
     def __call__(self, data: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the row with its prediction; None where it is not plain."""

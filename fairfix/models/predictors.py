@@ -15,11 +15,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, list_of, real, text
+from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Saved, Setting, list_of, real, text
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.reading import Reading, from_ranking
 from fairfix.data.scales import Scale
@@ -194,9 +194,9 @@ def decided(table: Table, score: Floats) -> Floats:
 class OfGroups(RepairedPredictor):
     """A predictor that has a rule for each group."""
 
-    columns: tuple[str, ...]
+    columns: Annotated[tuple[str, ...], Setting(list_of(text))]
     """Columns whose levels make the group."""
-    levels: tuple[tuple[str, ...], ...]
+    levels: Annotated[tuple[tuple[str, ...], ...], LEVELS]
     """One tuple of levels per group, sorted."""
 
     @property
@@ -261,11 +261,8 @@ def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str
 MOST_GROUPS = 1 << 16
 """Groups that a saved rule may have: each has steps of its own, some 12 KB of memory."""
 
-GROUPS: Mapping[str, Part] = {
-    "columns": Setting(list_of(text)),
-    "levels": Setting(list_of(list_of(text), least=1, most=MOST_GROUPS), "groups"),
-}
-"""Saved form of the groups of a predictor."""
+LEVELS = Setting(list_of(list_of(text), least=1, most=MOST_GROUPS), "groups")
+PER_GROUP = Array("<f8", ("groups",))
 
 SHARE = Array("<f8", (None,), 0.0, 1.0)
 
@@ -287,18 +284,12 @@ class GroupwiseRamp(OfGroups):
     """
 
     kind: ClassVar[str] = "groupwise_ramp"
-    parts: ClassVar[Mapping[str, Part]] = {
-        **GROUPS,
-        "offsets": Array("<f8", ("groups",)),
-        "remainders": Array("<f8", ("groups",)),
-        "gamma": Setting(real(ABOVE_0)),
-    }
     randomized: ClassVar[bool] = True
 
-    offsets: Floats
-    remainders: Floats
+    offsets: Annotated[Floats, PER_GROUP]
+    remainders: Annotated[Floats, PER_GROUP]
     """``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.solvers.ramp`."""
-    gamma: float
+    gamma: Annotated[float, Setting(real(ABOVE_0))]
     """Width of the ramp."""
 
     @property
@@ -352,14 +343,9 @@ class GroupwiseCurve(OfCurves):
     """
 
     kind: ClassVar[str] = "groupwise_curve"
-    parts: ClassVar[Mapping[str, Part]] = {
-        **GROUPS,
-        "curves": CURVES,
-        "sigmoid": Array("<f8", ("groups", 2), optional=True),
-    }
 
-    curves: tuple[Piecewise, ...]
-    sigmoid: Floats | None = None
+    curves: Annotated[tuple[Piecewise, ...], CURVES]
+    sigmoid: Annotated[Floats | None, Array("<f8", ("groups", 2), optional=True)] = None
     """``(a_k, b_k)``, shape (K, 2); None where the score is taken as it is."""
 
     @property
@@ -392,15 +378,10 @@ class BinnedRule(OfGroups):
     """
 
     kind: ClassVar[str] = "binned_rule"
-    parts: ClassVar[Mapping[str, Part]] = {
-        **GROUPS,
-        "edges": Array("<f8", ("edges",)),
-        "probabilities": Array("<f8", ("groups", None), 0.0, 1.0),
-    }
 
-    edges: Floats
+    edges: Annotated[Floats, Array("<f8", ("edges",))]
     """The least score of each bin but the first, increasing, shape (B - 1,)."""
-    probabilities: Floats
+    probabilities: Annotated[Floats, Array("<f8", ("groups", None), 0.0, 1.0)]
     """Shape (K, B)."""
 
     @classmethod

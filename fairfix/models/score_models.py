@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from fairfix.data.codec import (
     Array,
     Arrays,
     EndToEnd,
+    Inner,
     Part,
     Setting,
     State,
@@ -38,7 +39,7 @@ from fairfix.data.table import Table
 from fairfix.models.array_interpreter import TableInputs, run
 from fairfix.models.features import Feature, FeatureInputs, Features
 from fairfix.models.members import Member
-from fairfix.models.predictors import CURVES, GROUPS, OfCurves, OfGroups, RepairedPredictor, decided
+from fairfix.models.predictors import CURVES, OfCurves, OfGroups, RepairedPredictor, decided
 from fairfix.models.program import Program, Rule
 from fairfix.models.spline_basis import KINDS
 from fairfix.solvers.piecewise import Piecewise
@@ -175,7 +176,8 @@ class OfScorers(RepairedPredictor):
     @property
     def inputs(self) -> tuple[str, ...]:
         """Group columns that prediction looks at."""
-        return tuple(dict.fromkeys(name for scorer in self.scorers for name in scorer.features.groups))
+        of_scorers = (name for scorer in self.scorers for name in scorer.features.groups)
+        return tuple(dict.fromkeys((*super().inputs, *of_scorers)))
 
     @property
     def features(self) -> Mapping[str, str]:
@@ -206,9 +208,8 @@ class Unrepaired(OfScorers):
     """The scores of a scorer as they are: what a repair is compared with."""
 
     kind: ClassVar[str] = "unrepaired"
-    parts: ClassVar[Mapping[str, Part]] = {"scorer": ScorerPart()}
 
-    scorer: Scorer
+    scorer: Annotated[Scorer, ScorerPart()]
 
     def write(self, program: Program) -> int:
         """Write the score."""
@@ -216,18 +217,13 @@ class Unrepaired(OfScorers):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedScore(OfGroups, OfScorers):
+class GroupedScore(OfScorers, OfGroups):
     """One score, which a rule changes in each group.
 
     One rule for all groups has no columns and one empty tuple of levels.
     """
 
-    scorer: Scorer
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Group columns that prediction looks at."""
-        return tuple(dict.fromkeys((*self.columns, *self.scorer.features.groups)))
+    scorer: Annotated[Scorer, ScorerPart()]
 
 
 def _are_levels(one: Levels) -> bool:
@@ -239,6 +235,12 @@ def _are_levels(one: Levels) -> bool:
 
 NUMBER, LEVEL = Array("<f8", (None,)), Array("<f8", (None,), 0.0, 1.0)
 ATOMS = {"first": NUMBER, "last": NUMBER, "low": LEVEL, "high": LEVEL}
+TUBE = {
+    "levels": EndToEnd(Levels, "atoms", ATOMS, "groups", _are_levels),
+    "outputs": Array("<f8", (None,), optional=True),
+    "steps": Array("<f8", ("groups", None), 0.0, 1.0),
+}
+"""Saved form of a tube."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,34 +248,20 @@ class GroupTube(GroupedScore):
     r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.solvers.quantile_matching`."""
 
     kind: ClassVar[str] = "group_tube"
-    parts: ClassVar[Mapping[str, Part]] = {
-        **GROUPS,
-        "scorer": ScorerPart(),
-        "atoms": EndToEnd(Levels, "atoms", ATOMS, "groups", _are_levels),
-        "moved": Setting(truth),
-        "values": Array("<f8", ("values",), optional=True),
-        "steps": Array("<f8", ("groups", "values"), 0.0, 1.0, optional=True),
-    }
 
-    tube: Tube
+    tube: Annotated[Tube, Inner(Tube, TUBE)]
 
-    def held(self) -> Mapping[str, Any]:
-        """Return the value of every part."""
-        tube, moved = self.tube, self.tube.outputs is not None
-        steps = tube.steps if moved else None
-        own = {"atoms": tube.levels, "moved": moved, "values": tube.outputs, "steps": steps}
-        return own | {"columns": self.columns, "levels": self.levels, "scorer": self.scorer}
-
-    @classmethod
-    def made_of(cls, held: Mapping[str, Any]) -> GroupTube:
-        """Return what has these values of its parts."""
-        grid, steps, moved = held["values"], held["steps"], held["moved"]
-        need((grid is not None) == (steps is not None) == moved, "values or steps are missing or too many")
-        if moved:
-            rising = (np.diff(grid) >= 0).all() and (np.diff(steps) >= 0).all()
-            need(grid.size and rising and (steps[:, -1] == 1).all(), "steps do not rise to 1")
-        tube = Tube(held["atoms"], grid, steps if moved else np.ones((len(held["levels"]), 0)))
-        return cls(held["columns"], held["levels"], held["scorer"], tube)
+    @property
+    def sound(self) -> bool:
+        """Whether values rise, if there are any, and steps with them to 1."""
+        outputs, steps = self.tube.outputs, self.tube.steps
+        many = 0 if outputs is None else outputs.size
+        fits = super().sound and steps.shape[1] == many
+        if outputs is None or not (fits and many):
+            return fits and outputs is None
+        return bool(
+            (np.diff(outputs) >= 0).all() and (np.diff(steps) >= 0).all() and (steps[:, -1] == 1).all()
+        )
 
     @property
     def randomized(self) -> bool:
@@ -348,9 +336,8 @@ class BinnedTube(GroupTube):
     """
 
     kind: ClassVar[str] = "binned_tube"
-    parts: ClassVar[Mapping[str, Part]] = {**GroupTube.parts, "edges": Array("<f8", ("edges",))}
 
-    edges: Floats
+    edges: Annotated[Floats, Array("<f8", ("edges",))]
     """The least score of each bin but the first, increasing, shape (B - 1,)."""
 
     @classmethod
@@ -369,16 +356,6 @@ class BinnedTube(GroupTube):
         else:
             made = replace(own, levels=tuple(_at_middles(one, bins, middle) for one in own.levels))
         return cls(tube.columns, tube.levels, tube.scorer, made, starts[1:].copy())
-
-    def held(self) -> Mapping[str, Any]:
-        """Return the value of every part."""
-        return {**super().held(), "edges": self.edges}
-
-    @classmethod
-    def made_of(cls, held: Mapping[str, Any]) -> BinnedTube:
-        """Return what has these values of its parts."""
-        tube = GroupTube.made_of(held)
-        return cls(tube.columns, tube.levels, tube.scorer, tube.tube, held["edges"])
 
     @property
     def sound(self) -> bool:
@@ -446,16 +423,10 @@ class TruncatedLogit(GroupedScore):
 
     kind: ClassVar[str] = "truncated_logit"
     is_probability: ClassVar[bool] = True
-    parts: ClassVar[Mapping[str, Part]] = {
-        **GROUPS,
-        "scorer": ScorerPart(),
-        "prices": Array("<f8", (2, "groups")),
-        "rounded": Setting(truth),
-    }
 
-    prices: Floats
+    prices: Annotated[Floats, Array("<f8", (2, "groups"))]
     """``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part."""
-    rounded: bool
+    rounded: Annotated[bool, Setting(truth)]
     """Whether decisions are rounded at the threshold instead of drawn."""
 
     @property
@@ -512,20 +483,12 @@ class EstimatedLogit(TruncatedLogit):
     """
 
     kind: ClassVar[str] = "estimated_logit"
-    parts: ClassVar[Mapping[str, Part]] = {
-        **GROUPS,
-        "scorer": ScorerPart(),
-        "classifier": ScorerPart(one_number=False),
-        "prices": Array("<f8", ("classes",)),
-        "owners": Array("<i8", ("classes",), 0),
-        "rounded": Setting(truth),
-    }
 
-    prices: Floats
+    prices: Annotated[Floats, Array("<f8", ("classes",))]
     """``c`` of each class, shape (C,)."""
-    classifier: Scorer = field(kw_only=True)
+    classifier: Annotated[Scorer, ScorerPart(one_number=False)] = field(kw_only=True)
     """The model of the classes."""
-    owners: Ints = field(kw_only=True)
+    owners: Annotated[Ints, Array("<i8", ("classes",), 0)] = field(kw_only=True)
     """Number of the group, among the levels, that each class belongs to, shape (C,)."""
 
     @property
@@ -537,11 +500,6 @@ class EstimatedLogit(TruncatedLogit):
             and self.classifier.classes_given == self.prices.size
             and np.array_equal(own, np.arange(len(self.levels)))
         )
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Group columns that prediction looks at."""
-        return tuple(dict.fromkeys((*super().inputs, *self.classifier.features.groups)))
 
     def write(self, program: Program) -> int:
         """Write the probability: the score between the ends of the mean price of the row's classes."""
@@ -574,9 +532,8 @@ class ScoreCurves(OfCurves, GroupedScore):
 
     kind: ClassVar[str] = "score_curves"
     gives: ClassVar[Literal["decision"]] = "decision"
-    parts: ClassVar[Mapping[str, Part]] = {**GROUPS, "scorer": ScorerPart(), "curves": CURVES}
 
-    curves: tuple[Piecewise, ...]
+    curves: Annotated[tuple[Piecewise, ...], CURVES]
 
     def ranked(self, program: Program, k: int) -> int:
         """Write ``f``."""

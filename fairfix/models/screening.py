@@ -44,7 +44,7 @@ from fairfix.data.notation import Seen
 from fairfix.data.reading import SCORES, of_predict
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError
-from fairfix.models.features import kind_of
+from fairfix.models.features import column_of, kind_of
 from fairfix.models.trace import Caution, Note
 from fairfix.schema.common import LeftOut
 
@@ -128,27 +128,27 @@ ID_WORDS = frozenset(("id", "ids", "uuid", "guid", "key", "ssn", "email", "phone
 def screen_types(schema: pa.Schema, names: Sequence[str]) -> list[LeftOut]:
     """Return which of some columns the types or the names alone rule out."""
     times, own = Counter(schema.names), of_predict(schema)
-    out = []
-    for name in dict.fromkeys(names):
-        if times[name] > 1:
-            out.append(LeftOut(column=name, reason="repeated", text=f"{times[name]} columns have this name"))
-        elif INDEX_NAME.fullmatch(name):
-            out.append(LeftOut(column=name, reason="index", text="is the index of a data frame"))
-        elif name in own:
-            out.append(LeftOut(column=name, reason="output", text="is output of 'fairfix predict'"))
-        else:
-            kind = schema.field(name).type
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if pa.types.is_temporal(kind):
-                out.append(LeftOut(column=name, reason="date", text="holds dates or times"))
-                continue
-            try:
-                kind_of(name, kind)
-            except ColumnError:
-                out.append(
-                    LeftOut(column=name, reason="type", text=f"has type {kind}, which is not supported")
-                )
-    return out
+    whys = ((name, _by_type(name, schema, times[name], name in own)) for name in dict.fromkeys(names))
+    return [LeftOut(column=name, reason=why[0], text=why[1]) for name, why in whys if why]
+
+
+def _by_type(name: str, schema: pa.Schema, times: int, of_ours: bool) -> Why:
+    """Return why the name or the type of a column rules it out."""
+    if times > 1:
+        return "repeated", f"{times} columns have this name"
+    if INDEX_NAME.fullmatch(name):
+        return "index", "is the index of a data frame"
+    if of_ours:
+        return "output", "is output of 'fairfix predict'"
+    kind = schema.field(name).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_temporal(kind):
+        return "date", "holds dates or times"
+    try:
+        kind_of(name, kind)
+    except ColumnError:
+        return "type", f"has type {kind}, which is not supported"
+    return None
 
 
 def screen(table: Table, names: Sequence[str]) -> list[LeftOut]:
@@ -208,7 +208,10 @@ def of_leaks(leaks: Sequence[LeftOut]) -> Iterator[Note]:
         )
 
 
-Rule = Callable[["View", str], LeftOut | None]
+Why = tuple[LeftOutReason, str] | None
+"""Reason why a column is left out, and its text; None where it is not."""
+
+Rule = Callable[["View", str], Why]
 """A question about a column of a view."""
 
 
@@ -224,8 +227,9 @@ def _views(table: Table, columns: int) -> tuple[View, View]:
 
 def _confirmed(name: str, few: View, whole: View, rule: Rule) -> LeftOut | None:
     """Return what a rule finds in all rows; looks at a part of them first."""
-    verdict = rule(few, name)
-    return verdict if verdict is None or few is whole else rule(whole, name)
+    why = rule(few, name)
+    why = why if why is None or few is whole else rule(whole, name)
+    return None if why is None else LeftOut(column=name, reason=why[0], text=why[1])
 
 
 @dataclass(frozen=True)
@@ -280,8 +284,7 @@ class View:
 
     def entries(self, name: str) -> Entries:
         """Return a column that is a number or a text."""
-        column = self.table.features.column(name).combine_chunks()
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        column = column_of(self.table, name)
         if kind_of(name, column.type) == "category":
             codes, levels, missing = group_codes(column, name)
             gone = np.zeros(len(codes), dtype=bool) if missing is None else missing
@@ -292,42 +295,40 @@ class View:
         distinct, codes = np.unique(reals, return_inverse=True)  # NaN is one value, the last
         return Entries(codes, len(distinct), gone, reals)
 
-    def why(self, name: str) -> LeftOut | None:
+    def why(self, name: str) -> Why:
         """Return why a column is not to be learned from; None where nothing speaks against it."""
-        column = self.table.features.column(name)
-        if kind_of(name, column.type) == "vector":
-            return _ragged(name, column)
+        if self._is_vector(name):
+            return _ragged(self.table.features.column(name))
         one = self.entries(name)
         if one.size <= 1:
-            return LeftOut(column=name, reason="constant", text="has one value in all rows")
+            return ("constant", "has one value in all rows")
         if one.reals is not None and not np.all(np.abs(one.reals[~one.missing].astype(float)) < LARGEST):
-            return LeftOut(
-                column=name, reason="type", text="holds infinite numbers, or numbers too large to be squared"
-            )
+            return ("type", "holds infinite numbers, or numbers too large to be squared")
         if _dates(one):
-            return LeftOut(column=name, reason="date", text="holds dates or times")
+            return ("date", "holds dates or times")
         return (
-            self._leak(name, one)
-            or self._after(name, one)
-            or self._group(name, one)
-            or self._score(name, one)
+            self._leak(one)
+            or self._after(one)
+            or self._group(one)
+            or self._score(one)
             or _output(name)
             or _index(name, one, UNLIKELY - math.log(self.columns))
-            or _text(name, one)
+            or _text(one)
         )
 
-    def leak(self, name: str) -> LeftOut | None:
+    def leak(self, name: str) -> Why:
         """Return that a column gives away the label."""
-        if kind_of(name, self.table.features.column(name).type) == "vector":
+        if self._is_vector(name):
             return None
         one = self.entries(name)
-        return self._leak(name, one) or self._after(name, one)
+        return self._leak(one) or self._after(one)
 
-    def after(self, name: str) -> LeftOut | None:
+    def after(self, name: str) -> Why:
         """Return that a column has values for one outcome only."""
-        if kind_of(name, self.table.features.column(name).type) == "vector":
-            return None
-        return self._after(name, self.entries(name))
+        return None if self._is_vector(name) else self._after(self.entries(name))
+
+    def _is_vector(self, name: str) -> bool:
+        return kind_of(name, self.table.features.column(name).type) == "vector"
 
     def _sure(self, rows: Sequence[int] | Ints, errors: int, log_rules: float) -> bool:
         """Tell whether chance does not explain that a rule is wrong for so few rows.
@@ -342,7 +343,7 @@ class View:
         ways = math.lgamma(n + 1) - math.lgamma(near + 1) - math.lgamma(n - near + 1) + math.log(errors + 1)
         return log_rules + ways - orders <= UNLIKELY - math.log(self.columns)
 
-    def _leak(self, name: str, one: Entries) -> LeftOut | None:
+    def _leak(self, one: Entries) -> Why:
         """Return that a column predicts the label."""
         table = self.table
         if self.outcome is None:
@@ -352,11 +353,9 @@ class View:
                 if _one_to_one(one.codes, groups.codes) and self._sure(
                     one.rows, 0, math.lgamma(one.size + 1)
                 ):
-                    return LeftOut(
-                        column=name, reason="leak", text="is the label, with other names for its classes"
-                    )
+                    return ("leak", "is the label, with other names for its classes")
             if label is not None and _same_order(one, label):
-                return LeftOut(column=name, reason="leak", text="has the order of the label, or the reverse")
+                return ("leak", "has the order of the label, or the reverse")
             return None
         ones = int(self.outcome.sum())
         both = (len(self.outcome) - ones, ones)
@@ -373,7 +372,7 @@ class View:
             if errors
             else "predicts the label without error"
         )
-        return LeftOut(column=name, reason="leak", text=text)
+        return ("leak", text)
 
     def _predictions(self, one: Entries) -> Iterator[tuple[float, int, float]]:
         """Yield (balanced accuracy, wrong rows, log of the number of rules) of simple rules of a column."""
@@ -397,7 +396,7 @@ class View:
                 yield (1 + abs(float(apart[at]))) / 2, int(wrong), math.log(4 * (2 * int(wrong) + 1))
         yield 0.0, 0, 0.0
 
-    def _after(self, name: str, one: Entries) -> LeftOut | None:
+    def _after(self, one: Entries) -> Why:
         """Return that a column has values in rows of one label only."""
         outcome = self.outcome
         if outcome is None:
@@ -413,34 +412,29 @@ class View:
                 many = int(present.sum())
                 if many >= least and bool(own[present].all()):
                     own_name = "1" if label else "0"
-                    return LeftOut(
-                        column=name,
-                        reason="after",
-                        text=f"has values in {many:,} rows, all of label {own_name}: recorded after it",
+                    return (
+                        "after",
+                        f"has values in {many:,} rows, all of label {own_name}: recorded after it",
                     )
         return None
 
-    def _group(self, name: str, one: Entries) -> LeftOut | None:
+    def _group(self, one: Entries) -> Why:
         """Return that a column names the groups of a protected column."""
         for column in self.table.reading.columns.protected:
             codes = self.table.groups([column]).codes
             if _one_to_one(one.codes, codes) and self._sure(one.rows, 0, math.lgamma(one.size + 1)):
-                return LeftOut(
-                    column=name, reason="group", text=f"is the protected column {column!r} with other names"
-                )
+                return ("group", f"is the protected column {column!r} with other names")
         return None
 
-    def _score(self, name: str, one: Entries) -> LeftOut | None:
+    def _score(self, one: Entries) -> Why:
         """Return that a column copies, rounds or bins the score."""
         score = self.table.rows.score
         if score is None:
             return None
         if _same_order(one, score):
-            return LeftOut(column=name, reason="score", text="has the order of the score, or the reverse")
+            return ("score", "has the order of the score, or the reverse")
         if one.size <= FEW and _bins(one, score) and self._sure(one.rows, 0, math.lgamma(one.size + 1)):
-            return LeftOut(
-                column=name, reason="score", text=f"has {one.size} values, which are ranges of the score"
-            )
+            return ("score", f"has {one.size} values, which are ranges of the score")
         return None
 
 
@@ -492,16 +486,16 @@ def _bins(one: Entries, score: Floats) -> bool:
     )
 
 
-def _ragged(name: str, column: pa.ChunkedArray) -> LeftOut | None:
+def _ragged(column: pa.ChunkedArray) -> Why:
     """Return that lists cannot be learned from: of several lengths, empty, or with entries that are no numbers."""
     import pyarrow.compute as pc
 
     lengths = pc.unique(pc.list_value_length(column).drop_null())
     if len(lengths) != 1 or lengths[0].as_py() == 0:
-        return LeftOut(column=name, reason="type", text="holds lists of several lengths, or none")
+        return ("type", "holds lists of several lengths, or none")
     flat = pc.list_flatten(column)
     if flat.null_count or not pc.all(pc.is_finite(flat)).as_py():
-        return LeftOut(column=name, reason="type", text="holds lists with missing or infinite numbers")
+        return ("type", "holds lists with missing or infinite numbers")
     return None
 
 
@@ -523,7 +517,7 @@ def _words(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
 
 
-def _output(name: str) -> LeftOut | None:
+def _output(name: str) -> Why:
     """Return that a column is named like the output of a model."""
     words = set(_words(name))
     if (
@@ -532,11 +526,11 @@ def _output(name: str) -> LeftOut | None:
         or words == {"score"}
         or ("score" in words and words & OF_SCORES)
     ):
-        return LeftOut(column=name, reason="output", text="is named like the output of a model")
+        return ("output", "is named like the output of a model")
     return None
 
 
-def _index(name: str, one: Entries, unlikely: float) -> LeftOut | None:
+def _index(name: str, one: Entries, unlikely: float) -> Why:
     """Return that whole numbers are assigned, not measured.
 
     Of ``n`` numbers drawn from ``m`` at random, by any distribution, about ``n (n - 1) / 2 m`` pairs or more are equal.
@@ -554,15 +548,11 @@ def _index(name: str, one: Entries, unlikely: float) -> LeftOut | None:
     rows = one.rows[: one.size - 1] if one.missing.any() else one.rows
     pairs, expected = float((rows * (rows - 1) // 2).sum()), n * (n - 1) / (2 * span)
     if len(rows) >= 0.9 * n and _log_below(pairs, expected) <= unlikely:
-        return LeftOut(
-            column=name,
-            reason="index",
-            text="numbers the rows: whole numbers that rarely repeat in their range",
-        )
+        return ("index", "numbers the rows: whole numbers that rarely repeat in their range")
     if len(rows) == n == span and bool((np.diff(reals.astype(np.float64)) == 1).all()):
-        return LeftOut(column=name, reason="index", text="is the number of the row")
+        return ("index", "is the number of the row")
     if len(rows) >= max(FEWEST_TEXTS, n / 2) and (words := _words(name)) and words[-1] in ID_WORDS:
-        return LeftOut(column=name, reason="id", text="is named like an ID, and its values rarely repeat")
+        return ("id", "is named like an ID, and its values rarely repeat")
     return None
 
 
@@ -573,7 +563,7 @@ def _log_below(pairs: float, expected: float) -> float:
     return pairs - expected + (pairs * math.log(expected / pairs) if pairs else 0.0)
 
 
-def _text(name: str, one: Entries) -> LeftOut | None:
+def _text(one: Entries) -> Why:
     """Return that texts are names or free text, or numbers that cannot be read as such."""
     if one.reals is not None:
         return None
@@ -583,13 +573,7 @@ def _text(name: str, one: Entries) -> LeftOut | None:
     seen = Seen()
     seen.add(one.levels[: len(rows)])
     if not seen.text and (seen.unit or seen.open or seen.thousands or "," in seen.decimal):
-        return LeftOut(
-            column=name, reason="numbers", text=f"holds numbers as text, such as {seen.in_words!r}"
-        )
+        return ("numbers", f"holds numbers as text, such as {seen.in_words!r}")
     if len(rows) > FEWEST_TEXTS and unique > RARE * n:
-        return LeftOut(
-            column=name,
-            reason="text",
-            text=f"holds names or free text: {unique:,} of {n:,} values occur once",
-        )
+        return ("text", f"holds names or free text: {unique:,} of {n:,} values occur once")
     return None

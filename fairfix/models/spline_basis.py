@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -16,8 +17,6 @@ from fairfix.data.codec import Array, Inner, Part, Setting, whole
 from fairfix.data.counts import Floats, Ints
 from fairfix.models.members import LinearMember, Member, TreesMember, on_matrix
 from fairfix.models.program import Program
-
-LINEAR: Mapping[str, Part] = LinearMember.parts
 
 KNOTS = 7
 """Knots of a spline: the most that Harrell, *Regression Modeling Strategies* (2nd ed., 2.4.6), finds useful. The
@@ -151,28 +150,23 @@ def curves_at(knots: Floats, curves: Floats, x: Floats) -> Floats:
     return on_matrix(lambda program, X: program.stack(write_curves(program, knots, curves, X[0])), x[:, None])
 
 
+SPLINES = {
+    "column": Array("<i8", ("splined",), 0),
+    "knots": Array("<f8", ("splined", KNOTS)),
+    "ends": Array("<f8", ("splined", 2)),
+    "curves": Array("<f8", ("splined", KNOTS - 2, 3 + KNOTS)),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class SplinesMember(Member):
     """``link([X, curves of X] coef + intercept)``."""
 
     kind: ClassVar[str] = "splines"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "features": Setting(whole(1)),
-        "linear": Inner(LinearMember, LINEAR),
-        "splines": Inner(
-            Splines,
-            {
-                "column": Array("<i8", ("splined",), 0),
-                "knots": Array("<f8", ("splined", KNOTS)),
-                "ends": Array("<f8", ("splined", 2)),
-                "curves": Array("<f8", ("splined", KNOTS - 2, 3 + KNOTS)),
-            },
-        ),
-    }
-    features: int
+    features: Annotated[int, Setting(whole(1))]
     """Number of columns of the matrix."""
-    linear: LinearMember
-    splines: Splines
+    linear: Annotated[LinearMember, Inner(LinearMember, LinearMember.parts())]
+    splines: Annotated[Splines, Inner(Splines, SPLINES)]
 
     @property
     def sound(self) -> bool:
@@ -202,7 +196,9 @@ class SplinesMember(Member):
         return self.linear.write(program, self.splines.write(program, X))
 
 
-SUM_OF_TREES: Mapping[str, Part] = {name: part for name, part in TreesMember.parts.items() if name != "link"}
+SUM_OF_TREES: Mapping[str, Part] = {
+    name: part for name, part in TreesMember.parts().items() if name != "link"
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,12 +206,8 @@ class BoostedMember(Member):
     """``link([X, sum of trees of X] coef + intercept)``."""
 
     kind: ClassVar[str] = "boosted"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "linear": Inner(LinearMember, LINEAR),
-        "trees": Inner(lambda **parts: TreesMember(link="identity", **parts), SUM_OF_TREES),
-    }
-    linear: LinearMember
-    trees: TreesMember
+    linear: Annotated[LinearMember, Inner(LinearMember, LinearMember.parts())]
+    trees: Annotated[TreesMember, Inner(partial(TreesMember, link="identity"), SUM_OF_TREES)]
 
     @property
     def sound(self) -> bool:

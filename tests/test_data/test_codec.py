@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,6 @@ import pytest
 from fairfix.data.codec import (
     Array,
     EndToEnd,
-    Part,
     Saved,
     Setting,
     json_of,
@@ -37,35 +35,23 @@ class Run:
     at: npt.NDArray[np.float64]
 
 
+NUMBERS = {"at": Array("<f8", (None,))}
+RUNS = EndToEnd(Run, "lengths", NUMBERS, "names", lambda run: bool((np.diff(run.at) > 0).all()))
+
+
 @dataclass(frozen=True, eq=False)
 class Thing(Saved):
     """A part of every kind."""
 
     kind: ClassVar[str] = "thing"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "names": Setting(list_of(text, least=1), "names"),
-        "colour": Setting(one_of("red", "blue")),
-        "many": Setting(whole(1, 9)),
-        "on": Setting(truth),
-        "share": Setting(real(0.0, 1.0)),
-        "weights": Array("<f8", ("names", 2), 0.0),
-        "extra": Array("<i8", (None,), optional=True),
-        "runs": EndToEnd(
-            Run,
-            "lengths",
-            {"at": Array("<f8", (None,))},
-            "names",
-            lambda run: bool((np.diff(run.at) > 0).all()),
-        ),
-    }
-    names: tuple[str, ...]
-    colour: str
-    many: int
-    on: bool
-    share: float
-    weights: npt.NDArray[np.float64]
-    runs: tuple[Run, ...]
-    extra: npt.NDArray[np.int64] | None = None
+    names: Annotated[tuple[str, ...], Setting(list_of(text, least=1), "names")]
+    colour: Annotated[str, Setting(one_of("red", "blue"))]
+    many: Annotated[int, Setting(whole(1, 9))]
+    on: Annotated[bool, Setting(truth)]
+    share: Annotated[float, Setting(real(0.0, 1.0))]
+    weights: Annotated[npt.NDArray[np.float64], Array("<f8", ("names", 2), 0.0)]
+    runs: Annotated[tuple[Run, ...], RUNS]
+    extra: Annotated[npt.NDArray[np.int64] | None, Array("<i8", (None,), optional=True)] = None
 
     @property
     def sound(self) -> bool:

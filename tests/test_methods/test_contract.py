@@ -642,7 +642,7 @@ SIXTH = '''"""Coin: everybody gets the same chance.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -657,8 +657,7 @@ class CoinPredictor(RepairedPredictor):
 
     kind: ClassVar[str] = "coin"
     randomized: ClassVar[bool] = True
-    parts: ClassVar[dict] = {"chance": Setting(real(0.0, 1.0))}
-    chance: float
+    chance: Annotated[float, Setting(real(0.0, 1.0))]
 
     def write(self, program):
         return program.constant(self.chance)

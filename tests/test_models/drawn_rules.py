@@ -23,6 +23,7 @@ from fairfix.models.score_models import (
     TruncatedLogit,
     Unrepaired,
 )
+from fairfix.models.spline_basis import BoostedMember, Splines, SplinesMember
 from fairfix.solvers.group_blind_rates import BlindMixture, EqualRates
 from fairfix.solvers.piecewise import Piecewise
 from fairfix.solvers.plugin_rule import PluginRule
@@ -83,7 +84,7 @@ def features(rng: Rng) -> Features:
     return Features(tuple(made))
 
 
-def trees(rng: Rng, width: int, sums: int, link: Any) -> Member:
+def trees(rng: Rng, width: int, sums: int, link: Any) -> TreesMember:
     """Return trees of depth 2 that send missing numbers either way."""
     many = 3 * sums
     first = 7 * np.arange(many)[:, None]
@@ -105,8 +106,16 @@ def trees(rng: Rng, width: int, sums: int, link: Any) -> Member:
 
 def member(rng: Rng, own: Features, classes: int) -> Member:
     """Return a fitted model of one number, or of chances of several classes."""
-    width, way = len(own.titles), rng.integers(4)
+    width, way = len(own.titles), rng.integers(6)
     if classes == 0:
+        if way > 3:
+            many = width + (5 if way == 4 else 1)
+            linear = LinearMember(rng.normal(size=(many, 1)), rng.normal(size=1), "sigmoid")
+            if way == 5:
+                return BoostedMember(linear, trees(rng, width, 1, "identity"))
+            knots, ends = np.sort(rng.normal(size=(1, 7))), np.array([[-2.0, 2.0]])
+            splines = Splines(np.zeros(1, dtype=np.int64), knots, ends, rng.normal(size=(1, 5, 10)) / 4)
+            return SplinesMember(width, linear, splines)
         if way == 0:
             return ConstantMember(rng.random(1))
         if way == 1:
@@ -125,7 +134,7 @@ def member(rng: Rng, own: Features, classes: int) -> Member:
         return ConstantMember(value / value.sum())
     if way == 1:
         return trees(rng, width - 1, classes, "shares")
-    sharp = 1.0 if way == 2 else 300.0  # chances of which some are too small for floats
+    sharp = 1.0 if way < 4 else 300.0  # chances of which some are too small for floats
     return LinearMember(sharp * rng.normal(size=(width, classes)), rng.normal(size=classes), "softmax")
 
 
@@ -267,7 +276,8 @@ def _blind(rng: Rng) -> RepairedPredictor:
     parts /= parts.sum()
     rule = EqualRates(cells, (0.4, 0.6), cells)
     mixture = BlindMixture(rule, rng.normal(size=(rules, 2 * sum(sizes))), parts[1:], float(parts[0]))
-    return BlindRule(scorer(rng), tuple((scorer(rng, size), scorer(rng, size)) for size in sizes), mixture)
+    each = (scorer(rng, size) for size in sizes for _ in range(2))
+    return BlindRule.of((scorer(rng), *each), mixture)
 
 
 MEMBERSHIPS = (("a", "b", "c"), ("in_a", "in_b", "in_c"))

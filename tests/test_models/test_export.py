@@ -217,29 +217,6 @@ def test_the_program_is_the_rule(name: str) -> None:
     assert standalone.failures(whole) == []
 
 
-@pytest.mark.parametrize("name", REPAIRS)
-def test_a_dict_gets_what_its_row_gets(name: str) -> None:
-    """To the bit, decisions and draws included, for rules of every kind, without a table."""
-    alone, whole = repaired(name)._row_rule, expected(name)
-    assert alone is not None
-    inputs = rows().drop(columns=["label"]).to_dict("records")[:300]
-
-    got = pd.DataFrame([alone(row) for row in inputs])
-    for output in repaired(name).output.names:
-        assert got[output].tolist() == whole[output].tolist()[:300]
-
-
-@pytest.mark.parametrize("name", REPAIRS)
-def test_a_query_gives_what_predict_gives(name: str) -> None:
-    duckdb = pytest.importorskip("duckdb", reason="runs the queries")
-    data = rows().assign(fairfix_draw=draws(name))
-    with duckdb.connect() as base:
-        base.register("some table", data)
-        got = base.execute(str(export(repaired(name), "sql", table="some table"))).df()
-    assert (got["id"] == data["id"]).all()
-    close(got[result(name)], name)
-
-
 @pytest.mark.parametrize("name", ["ramp of crossed groups", "plug-in rule", "truncated logit by label"])
 def test_a_query_runs_where_numbers_have_no_types(name: str) -> None:
     """SQLite: a number that was written as a whole one would be divided as one."""
@@ -316,15 +293,6 @@ def test_nul_is_refused_in_names_and_texts(dialect: Database) -> None:
         step = Step("level", settings={"column": name, "levels": [level]})
         with pytest.raises(UsageError, match="NUL"):
             query([step], {"p": 0}, [], "data", dialect)
-
-
-@pytest.mark.parametrize("name", REPAIRS)
-def test_a_model_gives_what_predict_gives(name: str) -> None:
-    runtime = pytest.importorskip("onnxruntime", reason="runs the models")
-    content = export(repaired(name), "onnx")
-    feed = columns(name) | ({"fairfix_draw": draws(name)} if exported(repaired(name)).drawn else {})
-    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    close(session.run([result(name)], feed)[0], name)
 
 
 def test_a_graph_is_exported_to_nothing() -> None:

@@ -17,7 +17,9 @@ from fairfix.models import standalone
 from fairfix.models.array_interpreter import CHUNK, TableInputs, run
 from fairfix.models.export import document, export
 from fairfix.models.export.lowering import Exported, exported
+from fairfix.models.features import LONGEST, Feature, Features
 from fairfix.models.identity import RowDraws
+from fairfix.models.members import MOST_SUMS, NetworkMember
 from fairfix.models.predictors import MOST_GROUPS, GroupwiseRamp, RepairedPredictor
 from fairfix.models.program import Program
 from fairfix.models.repaired import Repaired
@@ -179,3 +181,19 @@ def test_a_rule_of_more_groups_than_memory_holds_is_refused() -> None:
     settings["levels"].pop()
     made = GroupwiseRamp.from_state(settings, {name: one[1:] for name, one in arrays.items()})
     assert len(made.compiled_rule.steps) < 20
+
+
+def test_a_model_of_more_units_than_memory_holds_is_refused() -> None:
+    """Hidden units and columns have steps of their own, and a small file can name millions."""
+    many = MOST_SUMS + 1
+    arrays = {"hidden": np.zeros((1, many)), "hidden_bias": np.zeros(many), "out": np.zeros((many, 1))}
+    with pytest.raises(ArtifactError):
+        NetworkMember.from_state({"link": "sigmoid"}, {**arrays, "out_bias": np.zeros(1)})
+    fewer = {name: one[..., 1:] if name != "out" else one[1:] for name, one in arrays.items()}
+    made = NetworkMember.from_state({"link": "sigmoid"}, {**fewer, "out_bias": np.zeros(1)})
+    assert made.predict(np.zeros((1, 1))) == 0.5
+
+    wide = Features(tuple(Feature(f"v{i}", "vector", means=(0.0,) * LONGEST) for i in range(5)))
+    with pytest.raises(ArtifactError):
+        Features.from_state(wide.state())
+    Features.from_state(Features(wide.columns[:4]).state())

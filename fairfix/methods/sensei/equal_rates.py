@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -67,7 +68,7 @@ class EqualRates(Solver):
         codes = tuple(table.groups([name]).codes for name in models.columns)
         rows = WeightedSample(y, codes, problem.weight / problem.weight.sum())
         held = self._held_rates(free, probabilities_of(table, plain, scorers), unseen, rows, slack)
-        predictor = BlindRule(plain, scorers, held.mixture)
+        predictor = BlindRule.of((plain, *chain(*scorers)), held.mixture)
         own, other = predictor.predict(table), held.mixture.chance(*unseen)
         gap, apart = (float(np.abs(rows.gaps(one)).max()) for one in (own, other))
         right, most = rows.balanced(other), rows.balanced((free.score(*unseen) > 0).astype(np.float64))

@@ -118,7 +118,10 @@ def _inputs(
         if one.column == name:  # also beyond its ends, and missing
             inside = rng.uniform(-0.2, 1.2, ROWS) * (one.high - one.low) + one.low
             return pa.array(np.where(np.arange(ROWS) % 12 == 7, np.nan, inside), from_pandas=True)
-    mean, scale = _standard(program, name)
+    learned = [
+        one for scorer in getattr(repaired.predictor, "scorers", ()) for one in scorer.features.columns
+    ]
+    mean, scale = next(((one.mean, one.scale) for one in learned if one.name == name), (0.0, 1.0))
     return pa.array(mean + 2.0 * scale * rng.standard_normal(ROWS))
 
 
@@ -148,21 +151,6 @@ def _range(program: Exported) -> tuple[float, float]:
     low, high = (min(grid), max(grid)) if grid else (-1.0, 1.0)
     margin = (high - low) / 10 or 1.0
     return low - margin, high + margin
-
-
-def _standard(program: Exported, name: str) -> tuple[float, float]:
-    """Return the mean that is taken off a number and the scale that it is divided by; 0 and 1 where none are."""
-    steps = program.steps
-    own = {i for i, step in enumerate(steps) if step.settings.get("column") == name}
-    out = [0.0, 1.0]
-    for place, operation in enumerate(("subtract", "divide")):
-        for i, step in enumerate(steps):
-            if step.operation == operation and step.of[0] in own:
-                other = steps[step.of[1]].settings.get("value")
-                if other is not None:
-                    own, out[place] = {i}, float(other)
-                    break
-    return out[0], out[1]
 
 
 def _names(kind: str) -> pa.Array:
