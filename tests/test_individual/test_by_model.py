@@ -175,7 +175,7 @@ JUDGE = Judge(lambda table: score_of(table.features.to_pandas()), 0.5)
 def test_the_numbers_are_those_by_hand() -> None:
     """Every comparison of joint flips, by brute force over the six settings."""
     data = couples(many=900)
-    found = {c.id: c.value for c in under_flips(table_of(data), ("sex", "race"), JUDGE, 0.95)}
+    found = {c.id: c for c in under_flips(table_of(data), ("sex", "race"), JUDGE, 0.95)}
     p = np.stack([score_of(data.assign(sex=s, race=r)) for s, r in product("fm", "abc")])
     logit = np.log(p / (1 - p))
     own = np.log(score_of(data) / (1 - score_of(data)))
@@ -230,7 +230,7 @@ def test_the_radius_adds_moves_to_near_rows() -> None:
 
     data = couples(many=60)
     table = table_of(data)
-    found = [within_radius(table, ("sex",), JUDGE, r, 0.95).value for r in (0.0, 0.05, 0.5)]
+    found = [within_radius(table, ("sex",), JUDGE, r, 0.95) for r in (0.0, 0.05, 0.5)]
     flips = {c.id: c.value for c in under_flips(table, ("sex",), JUDGE, 0.95)}
     p = np.stack([score_of(data), *(score_of(data.assign(sex=s)) for s in "fm")])
     logit = np.log(p / (1 - p))
