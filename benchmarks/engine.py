@@ -36,8 +36,8 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.distances import View, candidate_bins, distances
 from fairfix.auditing.ks_candidates import slice_of
 from fairfix.auditing.results import Settings
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import BATCH_ROWS, Source, open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
 from fairfix.data.second_pass import collect
 from fairfix.data.text_stream import BLOCK
@@ -97,9 +97,9 @@ def opened(path: Path, threads: int = 1) -> Source:
     return open_source(path).read_by(Threads(threads))
 
 
-def reading(*protected: str) -> Reading:
+def data_spec(*protected: str) -> DataSpec:
     """Return how the synthetic columns are read."""
-    return Reading(Columns(protected, label="label", score="score"), thresholds=(0.5,))
+    return DataSpec(ColumnRoles(protected, label="label", score="score"), thresholds=(0.5,))
 
 
 def read_parquet(path: Path, columns: Sequence[str] = USED) -> None:
@@ -230,12 +230,12 @@ LIBRARIES = "import click, numpy, pyarrow.parquet, scipy.special"
 
 def parquet_section(path: Path, rows: int, rounds: int) -> Iterator[str]:
     """Yield the engine against the read of the same columns."""
-    source, cells, race = opened(path), reading(*GROUPS), reading("race")
+    source, cells, race = opened(path), data_spec(*GROUPS), data_spec("race")
 
-    def counts(how: Reading, *, losses: bool = False) -> Job:
+    def counts(how: DataSpec, *, losses: bool = False) -> Job:
         return lambda: scan(source, how, exact=False, losses=losses)
 
-    def whole(how: Reading, *, exact: bool) -> Job:
+    def whole(how: DataSpec, *, exact: bool) -> Job:
         return lambda: audit(source, how, Settings(exact=exact))
 
     two, four = (Goal(2.0), Goal(4.0)) if rows >= CHUNK else (None, None)
@@ -256,7 +256,7 @@ def parquet_section(path: Path, rows: int, rounds: int) -> Iterator[str]:
     yield over_base(lambda: read_parquet(path, ("race", "label", "score")), few, rounds)
 
 
-def exact_ks(path: Path, how: Reading) -> None:
+def exact_ks(path: Path, how: DataSpec) -> None:
     """Count and compute every KS distance exactly, without intervals or other metrics."""
     source = opened(path)
     found = scan(source, how, losses=False)
@@ -298,7 +298,7 @@ def memory_section(path: Path, rows: int) -> Iterator[str]:
 
 def threads_section(path: Path, rows: int, rounds: int) -> Iterator[str]:
     """Yield the wall time of one thread over that of two."""
-    cells = reading(*GROUPS)
+    cells = data_spec(*GROUPS)
     parts = len(opened(path).parts(cells.columns.counted))
     if parts < 2:
         yield "Threads: one run of row groups is the work of one thread, so there is nothing to share out."
@@ -333,7 +333,7 @@ def duckdb_section(path: Path, rounds: int) -> Iterator[str]:
         "CREATE OR REPLACE TEMP TABLE counts AS SELECT race, sex, age, label, floor(score * 1024)::INT AS bin, "
         "count(*) AS rows FROM read_parquet(?) GROUP BY ALL"
     )
-    source, cells = opened(path), reading(*GROUPS)
+    source, cells = opened(path), data_spec(*GROUPS)
     jobs: dict[str, Job] = {
         "fairfix": lambda: scan(source, cells, exact=False, losses=False),
         "duckdb": lambda: base.execute(statement, [str(path)]),
@@ -349,7 +349,7 @@ def duckdb_section(path: Path, rounds: int) -> Iterator[str]:
 def csv_section(folder: Path, rows: int, rounds: int) -> Iterator[str]:
     """Yield the engine against the stream of a CSV file."""
     path = make(folder, rows, "csv")
-    source, cells = opened(path), reading(*GROUPS)
+    source, cells = opened(path), data_spec(*GROUPS)
     yield f"### {rows:,} rows of CSV, one thread"
     jobs: dict[str, tuple[Job, Goal | None]] = {
         "counts, 60 cells, one pass": (
@@ -372,7 +372,7 @@ def peer_section(path: Path, rows: int, rounds: int) -> Iterator[str]:
     except ImportError:
         yield f"### {rows:,} rows next to Fairlearn\n\nFairlearn is not installed: no comparison."
         return
-    how = reading("race", "sex")
+    how = data_spec("race", "sex")
 
     def whole(*, exact: bool) -> Job:
         return lambda: audit(opened(path), how, Settings(exact=exact, intersect=True))

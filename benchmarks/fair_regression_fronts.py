@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.methods.fair_regression import FairRegression
@@ -62,7 +62,7 @@ Pair = tuple[Point, Point]
 def table_of(data: Data) -> Table:
     """Return a data set as fairfix reads it."""
     task = "regression" if data.loss == "square" else "classification"
-    return read_table(data.frame, Reading(Columns((data.group,), label=data.label), task=task))
+    return read_table(data.frame, DataSpec(ColumnRoles((data.group,), label=data.label), task=task))
 
 
 def ours(data: Data, seed: int, *, aware: bool, learner: str) -> list[Pair]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
@@ -48,7 +48,7 @@ def gaps_by_race(path: Path) -> dict[str, dict[str, float]]:
         chance = (data["score"].to_numpy() >= 0.5).astype(float)
         if protected is not None:
             table = read_table(
-                data, Reading(Columns(protected, label="label", score="score"), thresholds=(0.5,))
+                data, DataSpec(ColumnRoles(protected, label="label", score="score"), thresholds=(0.5,))
             )
             predictor = Ramp().fit(RepairProblem(table), rng=np.random.default_rng(0))
             chance = predictor.predict(table)

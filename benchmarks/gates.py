@@ -26,12 +26,12 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.checks import Check, GateOn
 from fairfix.auditing.results import Settings
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.report.layout import HEADLINES
 from fairfix.schema.audit import Audit
 from numpy.typing import NDArray
 
-READING = Reading(Columns(("group",), label="label", prediction="decision"))
+READING = DataSpec(ColumnRoles(("group",), label="label", prediction="decision"))
 USUAL = tuple(HEADLINES)
 GATES: tuple[GateOn, ...] = ("interval", "point")
 VERDICTS = ("fail", "undecided", "pass")

@@ -13,7 +13,7 @@ from typing import Any
 import fairfix
 import numpy as np
 import pandas as pd
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.errors import FairfixWarning
 from fairfix.methods.logloss import LogLoss
@@ -90,7 +90,7 @@ def game(seed: int) -> tuple[int, bool]:
     y[:groups], y[groups : 2 * groups] = 0, 1
     names = [f"x{j}" for j in range(width)]
     frame = pd.DataFrame(X, columns=names).assign(group=[f"g{k}" for k in code], label=y)
-    table = read_table(frame, Reading(Columns(("group",), label="label")), names)
+    table = read_table(frame, DataSpec(ColumnRoles(("group",), label="label")), names)
     method = LogLoss(
         constraint=str(rng.choice(CONSTRAINTS)),
         slack=float(rng.choice([0.0, 0.05])),

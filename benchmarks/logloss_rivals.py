@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.errors import FairfixWarning
 from fairfix.methods.logloss import LogLoss
@@ -181,13 +181,13 @@ def as_used(train: Rows, test: Rows, constraint: str) -> Floats:
             {**columns, "group": np.array(["behind", "ahead"])[rows.g], "label": rows.y.astype(np.int64)}
         )
 
-    reading = Reading(Columns(("group",), label="label"))
+    data_spec = DataSpec(ColumnRoles(("group",), label="label"))
     problem = RepairProblem(
-        read_table(table(train), reading, names), features=names, protected_as_feature=True
+        read_table(table(train), data_spec, names), features=names, protected_as_feature=True
     )
     rule = LogLoss(constraint=NAMES[constraint], learner=f"linear(l2={L2},intercept=penalised)")
     predictor = rule.fit(problem, rng=np.random.default_rng(0))
-    return predictor.predict(read_table(table(test), reading, names))
+    return predictor.predict(read_table(table(test), data_spec, names))
 
 
 def rules(train: Rows, test: Rows, constraint: str) -> Iterator[tuple[str, Rule]]:
@@ -247,8 +247,8 @@ def main() -> None:
                 for train, test in splits(rows, many):
                     for rule, (chance, decided) in rules(train, test, constraint):
                         shown = decided if chance is None else chance
-                        reading = read(test, constraint, shown, decided)
-                        found.setdefault((name, constraint, rule), []).append((chance is not None, reading))
+                        data_spec = read(test, constraint, shown, decided)
+                        found.setdefault((name, constraint, rule), []).append((chance is not None, data_spec))
                 print(f"{name} {constraint}", file=sys.stderr)
     print("\n\n".join(["## Rivals of the figures (Figures 2 and 4)", *missing, ""]), end="")
     print(

@@ -20,8 +20,8 @@ import pandas as pd
 import pyarrow as pa
 from fairfix.auditing.audit import judge
 from fairfix.auditing.results import Settings
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
 from fairfix.errors import DataError
 from fairfix.noise.bounds import conditional_radius, tv_bounds
@@ -194,27 +194,29 @@ def speed() -> Iterator[str]:
         label = (rng.random(n) < 0.3 + 0.4 * score).astype(np.int64)
         names = np.array([f"g{i}" for i in range(groups)])
         source = open_source(pa.table({"race": names[noisy], "label": label, "score": score}))
-        reading = Reading(Columns(("race",), label="label", score="score"))
+        data_spec = DataSpec(ColumnRoles(("race",), label="label", score="score"))
         settings = Settings(exact=False)
         counts = np.zeros((groups, groups))
         np.add.at(counts, (true[:5000], noisy[:5000]), 1.0)
         noise = Noise(
             NoiseTable("survey", tuple(names), tuple(names), counts, "count"), assume="class-conditional"
         )
-        found = scan(source, reading, exact=False)
-        reading = found.reading
+        found = scan(source, data_spec, exact=False)
+        data_spec = found.data_spec
 
         def told(
-            replicates: int, reading: Reading = reading, noise: Noise = noise, found: Any = found
+            replicates: int, data_spec: DataSpec = data_spec, noise: Noise = noise, found: Any = found
         ) -> TrueGroups:
-            return TrueGroups(recorded_groups(found.counts, reading, ("race",)), noise, replicates=replicates)
+            return TrueGroups(
+                recorded_groups(found.counts, data_spec, ("race",)), noise, replicates=replicates
+            )
 
         def bounds(replicates: int, told: Callable[[int], TrueGroups] = told) -> object:
             one = told(replicates)
             return [list(b.of_groups(m)) for b in one.bounds.values() for m in one.data.metrics]
 
         times = [
-            timed(lambda source=source, reading=reading: scan(source, reading, exact=False), 3),
+            timed(lambda source=source, data_spec=data_spec: scan(source, data_spec, exact=False), 3),
             timed(
                 lambda found=found, settings=settings: judge(found, settings, "", None),
                 3,

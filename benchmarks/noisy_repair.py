@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.methods.learned import mean_of
@@ -191,7 +191,9 @@ def table_of(data: Data, score: Floats, recorded: Ints, rows: Ints) -> Table:
             "score": score[rows],
         }
     )
-    return read_table(frame, Reading(Columns(("recorded",), label="label", score="score"), thresholds=(0.5,)))
+    return read_table(
+        frame, DataSpec(ColumnRoles(("recorded",), label="label", score="score"), thresholds=(0.5,))
+    )
 
 
 def violation(data: Data, rows: Ints, chance: Floats) -> Floats:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.methods.base import Repairer
@@ -55,10 +55,10 @@ class Rows:
         }
         if self.weight is not None:
             columns["weight"] = pa.array(self.weight)
-        roles = Columns(
+        roles = ColumnRoles(
             ("group",), label="label", score="score", weight="weight" if "weight" in columns else None
         )
-        return read_table(pa.table(columns), Reading(roles, thresholds=(0.5,)))
+        return read_table(pa.table(columns), DataSpec(roles, thresholds=(0.5,)))
 
     def accuracy(self, chance: Floats) -> float:
         """Return the expected share of right decisions."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.individual.flips import Flip, changes_of, flipped, protected_flips
@@ -81,8 +81,8 @@ def table_of(frame: pd.DataFrame) -> Table:
     """Return the validated table."""
     import pyarrow as pa
 
-    reading = Reading(Columns(("sex", "race"), label="income"))
-    return read_table(frame, reading, NAMES, {"sex": pa.string(), "race": pa.string()})
+    data_spec = DataSpec(ColumnRoles(("sex", "race"), label="income"))
+    return read_table(frame, data_spec, NAMES, {"sex": pa.string(), "race": pa.string()})
 
 
 def judged(table: Table, decide: Callable[[Table], Floats], cut: float, seconds: float) -> Row:
@@ -265,7 +265,9 @@ def scores_only(many: int) -> None:
         "c_charge_degree",
         "sex",
     ]
-    held = read_table(compas, Reading(Columns(("race",), score="decile_score"), score_scale="raw"), given)
+    held = read_table(
+        compas, DataSpec(ColumnRoles(("race",), score="decile_score"), score_scale="raw"), given
+    )
     groups, score = held.groups(), compas["decile_score"].to_numpy(float)
     (pair,) = matched_effect(score, groups.codes, keys_of(held, given)).pairs
     X = pd.get_dummies(compas[given], dtype=float).to_numpy()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fairfix.auditing.checks import Check
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.results import Settings
-    from fairfix.data.reading import Columns, Reading
+    from fairfix.data.data_spec import ColumnRoles, DataSpec
     from fairfix.data.scan import read_table
     from fairfix.data.table import Table
     from fairfix.errors import ArtifactError, DataError, FairfixError, ModelError, UsageError
@@ -43,8 +43,8 @@ _HOMES = {
     "auditing.checks": "Check",
     "auditing.countfile": "CountFile",
     "auditing.results": "Settings",
+    "data.data_spec": "ColumnRoles DataSpec",
     "data.scan": "read_table",
-    "data.reading": "Columns Reading",
     "data.table": "Table",
     "errors": "ArtifactError DataError FairfixError ModelError UsageError",
     "methods": "RepairProblem Repairer methods",
@@ -65,15 +65,15 @@ __all__ = [
     "ArtifactError",
     "AuditResult",
     "Check",
-    "Columns",
+    "ColumnRoles",
     "CompareResult",
     "CountFile",
     "DataError",
+    "DataSpec",
     "Explored",
     "FairfixError",
     "ModelError",
     "Outcome",
-    "Reading",
     "RepairProblem",
     "RepairResult",
     "Repaired",

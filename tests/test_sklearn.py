@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import sklearn
 from fairfix.auditing.audit import audit
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.row_hash import is_random
 from fairfix.data.scan import read_table
 from fairfix.errors import DataError, FairfixWarning, UsageError
@@ -114,7 +114,7 @@ def gap(chance: np.ndarray, groups: pd.DataFrame, weight: np.ndarray | None = No
     frame = groups.assign(p=chance, w=1.0 if weight is None else weight)
     parity = "selection_rate.difference.between_groups"
     settings = fairfix.Settings(intersect=len(names) > 1, only={parity})
-    report = audit(frame, Reading(Columns(names, probability="p", weight="w")), settings)
+    report = audit(frame, DataSpec(ColumnRoles(names, probability="p", weight="w")), settings)
     block = max((*report.attributes, *report.strata), key=lambda block: len(block.columns))
     return block.by_id[parity].value
 
@@ -187,7 +187,7 @@ def test_the_repair_learns_from_out_of_fold_probabilities() -> None:
     model = RepairedClassifier(base(), "sex", cv=folds, gamma=0.2).fit(X, y)
     score = cross_val_predict(base(), X.drop(columns="sex"), y, cv=folds, method="predict_proba")[:, 1]
     frame = pd.DataFrame({"sex": X["sex"], "label": y == "yes", "score": score})
-    table = read_table(frame, Reading(Columns(("sex",), label="label", score="score")))
+    table = read_table(frame, DataSpec(ColumnRoles(("sex",), label="label", score="score")))
     rule = available()["ramp"](gamma=0.2).fit(RepairProblem(table), rng=np.random.default_rng(0))
     settings, arrays = model.predictor_.state()
     other, expected = rule.state()
@@ -452,7 +452,7 @@ def test_the_estimator_gets_the_weights_too() -> None:
         LogisticRegression(), X[["x"]], y, cv=folds, method="predict_proba", params={"sample_weight": weight}
     )[:, 1]
     frame = pd.DataFrame({"sex": X["sex"], "score": score, "w": weight})
-    table = read_table(frame, Reading(Columns(("sex",), score="score", weight="w")))
+    table = read_table(frame, DataSpec(ColumnRoles(("sex",), score="score", weight="w")))
     rule = available()["ramp"]().fit(RepairProblem(table), rng=np.random.default_rng(0))
 
     expected = LogisticRegression().fit(X[["x"]], y, sample_weight=weight).coef_

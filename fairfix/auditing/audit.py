@@ -37,10 +37,10 @@ from fairfix.auditing.results import (
 from fairfix.auditing.suppression import shown_rows, shown_table, tables_of
 from fairfix.data.choices import Code
 from fairfix.data.counts import Counts, groups_of_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
 from fairfix.data.numeric_groups import in_order
-from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows, Scan, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
@@ -61,7 +61,7 @@ OfTrueGroups = Mapping[str, Mapping[str, Mapping[str, Estimate]]]
 
 def audit(
     data: Any,
-    reading: Reading,
+    data_spec: DataSpec,
     settings: Settings | None = None,
     more: More | None = None,
     true_groups: OfTrueGroups | None = None,
@@ -91,17 +91,21 @@ def audit(
     settings = settings or Settings()
     least = settings.suppress_below
     if isinstance(data, Table):
-        table = replace(data, reading=data.reading.with_threshold())
+        table = replace(data, data_spec=data.data_spec.with_threshold())
         if least:
-            table = shown_table(table, tables_of(table.reading.columns, intersect=settings.intersect), least)
+            table = shown_table(
+                table, tables_of(table.data_spec.columns, intersect=settings.intersect), least
+            )
         return judge(
             count_table(table, exact=settings.exact), settings, "data", None, more, true_groups, uncertain
         )
-    reading.check()
+    data_spec.check()
     source = open_source(data)
     if least:
-        source = shown_rows(source, reading, tables_of(reading.columns, intersect=settings.intersect), least)
-    scanned = scan(source, reading, exact=settings.exact)
+        source = shown_rows(
+            source, data_spec, tables_of(data_spec.columns, intersect=settings.intersect), least
+        )
+    scanned = scan(source, data_spec, exact=settings.exact)
     return judge(scanned, settings, source.name, source, more, true_groups, uncertain)
 
 
@@ -121,10 +125,10 @@ def judge(
     ``uncertain`` names attributes that are known by probabilities alone, with their columns; of these there is nothing
     but ``more`` and ``true_groups``.
     """
-    counts, reading = scanned.counts, scanned.reading
+    counts, data_spec = scanned.counts, scanned.data_spec
     if settings.always_valid:
         require_equal_weights(counts)
-    views, left_out = _shown(list(views_of(counts, reading, settings)), settings.suppress_below)
+    views, left_out = _shown(list(views_of(counts, data_spec, settings)), settings.suppress_below)
     evidence = _evidence(scanned, settings, views, source)
     computed = [_block(view, evidence) for view in views]
     strata = [block for block in computed if block.stratum]
@@ -135,8 +139,8 @@ def judge(
     everybody = GroupView(group_of_cell=np.zeros(len(counts.cells), dtype=np.int64), size=1)
     whole = Measured(everybody, evidence)
     # metrics of the other task are not missed
-    foreign = {"label", "decision"} if reading.task == "regression" else {"real label"}
-    entries, least = metrics_for(reading.task), settings.suppress_below
+    foreign = {"label", "decision"} if data_spec.task == "regression" else {"real label"}
+    entries, least = metrics_for(data_spec.task), settings.suppress_below
     checks = tuple(check_results(settings, blocks, evidence.missing, left_out, true_groups or {}))
     return Audit(
         fairfix=__version__,
@@ -144,13 +148,13 @@ def judge(
         data=AuditData(
             source=name,
             rows=rows_struct(counts.read, counts.used, counts.excluded),
-            columns=columns_struct(reading),
+            columns=columns_struct(data_spec),
             inferred={},
             weight=float(counts.held_weights.sum()),
             model={},
         ),
         settings=AuditSettings(
-            **reading_fields(reading),
+            **reading_fields(data_spec),
             confidence=settings.confidence,
             gate_on=settings.gate_on,
             exact=settings.exact,
@@ -176,9 +180,9 @@ def judge(
 # ---------------------------------------------------------------------- views
 
 
-def views_of(counts: Counts, reading: Reading, settings: Settings) -> Iterator[GroupView]:
+def views_of(counts: Counts, data_spec: DataSpec, settings: Settings) -> Iterator[GroupView]:
     """Yield every attribute overall, then in each stratum."""
-    columns = reading.columns
+    columns = data_spec.columns
     chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
     if settings.intersect and len(columns.protected) > 1:
         chosen.append(columns.protected)
@@ -189,11 +193,13 @@ def views_of(counts: Counts, reading: Reading, settings: Settings) -> Iterator[G
                 f"`reference` names {name!r}, which is not audited; this audit has {', '.join(audited)}"
             )
     width = len(columns.strata)
-    strata = in_order({cell[:width] for cell in counts.cells}, columns.strata, reading.bands) if width else ()
+    strata = (
+        in_order({cell[:width] for cell in counts.cells}, columns.strata, data_spec.bands) if width else ()
+    )
     for stratum, names in product((None, *strata), chosen):
         inside = [stratum is None or cell[:width] == stratum for cell in counts.cells]
         there = list(compress(counts.cells, inside))
-        levels, _ = groups_of_cells(columns.cell_keys, there, names, bands=reading.bands)
+        levels, _ = groups_of_cells(columns.cell_keys, there, names, bands=data_spec.bands)
         group = np.where(inside, groups_of_cells(columns.cell_keys, counts.cells, names, levels)[1], -1)
         attribute, labels = attribute_name(names), tuple(map(group_name, levels))
         reference = settings.reference.get(attribute)
@@ -240,8 +246,8 @@ def _evidence(
     scanned: Scan, settings: Settings, views: Sequence[GroupView], source: Source | None
 ) -> Evidence:
     """Fetch the rows that exact distances and the pooled median need."""
-    counts, rows, reading = scanned.counts, scanned.kept, scanned.reading
-    evidence = Evidence(counts, reading, settings, labelled=_labelled(rows))
+    counts, rows, data_spec = scanned.counts, scanned.kept, scanned.data_spec
+    evidence = Evidence(counts, data_spec, settings, labelled=_labelled(rows))
     place = source if rows is None else rows
     if counts.grid is None or not settings.exact or place is None:
         return evidence
@@ -252,8 +258,8 @@ def _evidence(
     else:
         by_columns = dict[tuple[str, ...], list[View]]()
         for view in views:
-            by_columns.setdefault(view.looks_at(reading), []).append(view)
-        there = candidates(place, reading, counts, by_columns)
+            by_columns.setdefault(view.looks_at(data_spec), []).append(view)
+        there = candidates(place, data_spec, counts, by_columns)
     median, above = scoring_counts(counts, there.rows)
     return replace(evidence, all_rows=everything, candidates=there, median=median, above_median=above)
 

@@ -7,7 +7,7 @@ import numpy as np
 from fairfix.auditing.sufficient_statistics import proportions, share
 from fairfix.data.choices import ScoreScale
 from fairfix.data.counts import Counts, moved_bins
-from fairfix.data.reading import SCORE_RANGE, to_probability
+from fairfix.data.data_spec import SCORE_RANGE, to_probability
 from fairfix.schema.common import CalibrationBin, number
 from fairfix.stats.estimates import CalibrationErrors
 

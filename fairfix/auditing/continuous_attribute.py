@@ -85,9 +85,9 @@ def in_fifths(table: Table, cuts: Mapping[str, Edges]) -> Table:
     cells, code = np.unique(np.stack(codes, -1), axis=0, return_inverse=True)
     names = [band_names(edges) for edges in cuts.values()]
     levels = tuple(tuple(own[k] for own, k in zip(names, cell, strict=True)) for cell in cells.tolist())
-    columns = replace(table.reading.columns, protected=tuple(cuts))
+    columns = replace(table.data_spec.columns, protected=tuple(cuts))
     return replace(
         table,
-        reading=replace(table.reading, columns=columns, bands=cuts),
+        data_spec=replace(table.data_spec, columns=columns, bands=cuts),
         rows=replace(table.rows, cell=code.ravel().astype(np.int64), cells=levels),
     )

@@ -10,19 +10,19 @@ import numpy as np
 
 from fairfix.auditing.countfile import CountFile, Piece
 from fairfix.data.counts import Grid, moved_bins
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 
 
 def at_threshold(content: CountFile, threshold: float | None) -> CountFile:
     """Return counts at another decision threshold, if it is an edge of their score bins; otherwise as they are."""
-    reading = content.reading
-    if threshold is None or reading.threshold in (None, threshold):
+    data_spec = content.data_spec
+    if threshold is None or data_spec.threshold in (None, threshold):
         return content
     cuts = (threshold,)
     if not all(piece.grid is None or _has_edge(Grid(*piece.grid, cuts)) for piece in content.pieces):
         return content
-    pieces = tuple(_recut(piece, reading, cuts) for piece in content.pieces)
-    return replace(content, reading=replace(reading, thresholds=cuts), pieces=pieces)
+    pieces = tuple(_recut(piece, data_spec, cuts) for piece in content.pieces)
+    return replace(content, data_spec=replace(data_spec, thresholds=cuts), pieces=pieces)
 
 
 def _has_edge(grid: Grid) -> bool:
@@ -31,11 +31,11 @@ def _has_edge(grid: Grid) -> bool:
     return place.is_integer() and grid.first <= place <= grid.last
 
 
-def _recut(piece: Piece, reading: Reading, cuts: tuple[float, ...]) -> Piece:
+def _recut(piece: Piece, data_spec: DataSpec, cuts: tuple[float, ...]) -> Piece:
     """Return a piece whose bins are cut at other thresholds, which are edges of its grid."""
     if piece.grid is None:
         return piece
-    counts, grid = piece.counts(reading), Grid(*piece.grid, cuts)
+    counts, grid = piece.counts(data_spec), Grid(*piece.grid, cuts)
     assert counts.grid is not None
     into = np.minimum(
         grid.index(counts.grid.edges[:-1].copy()), grid.size - 1

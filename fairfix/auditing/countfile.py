@@ -31,12 +31,12 @@ from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.codec import Array, Arrays, Json, State, need, plain
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Grid, SavedCounts, check_cells, groups_of_cells
+from fairfix.data.data_spec import SCORE_RANGE, ColumnRoles, DataSpec
 from fairfix.data.files import open_source
 from fairfix.data.hash_split import Share
 from fairfix.data.names import kept_threshold
 from fairfix.data.numeric_groups import described, rising
 from fairfix.data.quantities import LEAST, SUMMED, are_sums, range_of, summed
-from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.scan import BINS, fixed_grid, scan
 from fairfix.data.urls import name_of
@@ -109,7 +109,7 @@ ADDED: Mapping[str, Any] = {
 READING = codec.record(**COLUMN_PARTS, **READING_PARTS)
 MANIFEST = codec.record(
     fairfix=codec.list_of(codec.text),
-    reading=lambda value: READING({**ADDED, **value} if isinstance(value, Mapping) else value),
+    data_spec=lambda value: READING({**ADDED, **value} if isinstance(value, Mapping) else value),
     sources=codec.list_of(codec.text, least=1),
     inferred=codec.map_of(codec.text),
     model=lambda value: codec.record(file=codec.text, sha256=codec.text)(value) if value != {} else {},
@@ -122,25 +122,27 @@ MANIFEST = codec.record(
 """Manifest of a counts file, and its kind."""
 
 
-def arrays_of(reading: Reading, private: Fraction | None = None) -> dict[str, Array]:
+def arrays_of(data_spec: DataSpec, private: Fraction | None = None) -> dict[str, Array]:
     """Return the arrays of a file of counts, with an entry per cell of each piece, or per entry with rows.
 
     Those of ``private`` counts have noise, and may be negative.
     """
-    labels = 2 if reading.binary else 1
+    labels = 2 if data_spec.binary else 1
     arrays = {
         "cell": Array("<i4", ("cells",), 0),
         "place": Array("<i8", ("entries",), 0),
         "rows": Array("<i8", ("entries",), 1, MAX_ROWS),
     }
-    if reading.columns.weight:
+    if data_spec.columns.weight:
         arrays |= dict.fromkeys(("mass", "square_mass"), Array("<f8", ("entries",), 0.0))
-    if reading.columns.prediction or reading.columns.probability:  # else decisions follow from a threshold
+    if (
+        data_spec.columns.prediction or data_spec.columns.probability
+    ):  # else decisions follow from a threshold
         arrays["decisions"] = Array("<f8", ("cells", labels, 4), 0.0 if private is None else -MAX_ROWS)
     # a loss may be infinite, and a sum of losses not a number
-    powers = 4 if reading.columns.weight else 2
+    powers = 4 if data_spec.columns.weight else 2
     return arrays | {
-        f"sums.{name}": Array("<f8", ("cells", labels, powers), None) for name in summed(reading)
+        f"sums.{name}": Array("<f8", ("cells", labels, powers), None) for name in summed(data_spec)
     }
 
 
@@ -177,22 +179,22 @@ class Piece:
             digest.update(np.ascontiguousarray(self.arrays[name]).tobytes())
         return digest.hexdigest()
 
-    def counts(self, reading: Reading, private: Fraction | None = None) -> Counts:
+    def counts(self, data_spec: DataSpec, private: Fraction | None = None) -> Counts:
         """Return the counts that the piece was made of, with the budget of their noise if they are ``private``."""
-        grid = None if self.grid is None else Grid(*self.grid, tuple(sorted(set(reading.thresholds))))
-        check_cells(reading.columns.cell_keys, len(self.cells))
-        shape = (len(self.cells), 2 if reading.binary else 1, 1 if grid is None else grid.size)
+        grid = None if self.grid is None else Grid(*self.grid, tuple(sorted(set(data_spec.thresholds))))
+        check_cells(data_spec.columns.cell_keys, len(self.cells))
+        shape = (len(self.cells), 2 if data_spec.binary else 1, 1 if grid is None else grid.size)
         tables = {}
         for name in self.arrays.keys() & {"rows", "mass", "square_mass"}:
             tables[name] = np.zeros(shape, dtype=self.arrays[name].dtype)
             tables[name].reshape(-1)[self.arrays["place"]] = self.arrays[name]
         return Counts(
-            reading.columns.cell_keys,
+            data_spec.columns.cell_keys,
             self.cells,
             grid,
             **tables,
             decisions=self.arrays.get("decisions"),
-            sums={name: self.arrays[f"sums.{name}"] for name in summed(reading)} if self.cells else {},
+            sums={name: self.arrays[f"sums.{name}"] for name in summed(data_spec)} if self.cells else {},
             read=self.read,
             excluded=self.excluded,
             private=None if private is None else float(private),
@@ -203,7 +205,7 @@ class Piece:
 class CountFile(SavedCounts):
     """Counts with all that is needed to audit them: the reading of the data, and what a report says of its source."""
 
-    reading: Reading
+    data_spec: DataSpec
     """Columns and their meaning, thresholds in the type of the score column."""
     pieces: tuple[Piece, ...]
     """Counts of the parts of the data, in order."""
@@ -252,7 +254,7 @@ class CountFile(SavedCounts):
         """
         if not noisy:
             self.require_exact()
-        counts = added(piece.counts(self.reading, self.private) for piece in self.pieces)
+        counts = added(piece.counts(self.data_spec, self.private) for piece in self.pieces)
         if counts is None:
             raise DataError(f"{self.name} has no rows")
         return counts
@@ -262,7 +264,7 @@ class CountFile(SavedCounts):
         """Guarantee of private counts, and its limits; empty without noise."""
         if self.private is None:
             return ""
-        shown, unit = f"{float(self.private):g}", "person" if self.reading.columns.count else "row"
+        shown, unit = f"{float(self.private):g}", "person" if self.data_spec.columns.count else "row"
         return (
             f"every count has two-sided geometric noise with epsilon={shown}: adding or removing one {unit} changes "
             f"the probability of any counts by at most a factor of e^{shown}. If a {unit} is in several files, their "
@@ -275,14 +277,14 @@ class CountFile(SavedCounts):
         for piece in self.pieces:
             excluded.update(piece.excluded)
         cells = list({cell for piece in self.pieces for cell in piece.cells})
-        keys = self.reading.columns.cell_keys
+        keys = self.data_spec.columns.cell_keys
         return {
             "format": f"{COUNTS}/{PROTOCOL}",
             "sources": list(self.sources),
             "rows": {"read": self.read, "used": self.used, "excluded": dict(excluded)},
-            "reading": _reading_state(self.reading),
+            "reading": _reading_state(self.data_spec),
             "levels": {
-                key: [one for (one,) in groups_of_cells(keys, cells, (key,), bands=self.reading.bands)[0]]
+                key: [one for (one,) in groups_of_cells(keys, cells, (key,), bands=self.data_spec.bands)[0]]
                 for key in keys
             },
             "inferred": dict(self.inferred),
@@ -320,7 +322,7 @@ class CountFile(SavedCounts):
 
 def count(
     data: Any,
-    reading: Reading,
+    data_spec: DataSpec,
     *,
     inferred: Mapping[str, str] | None = None,
     model: Mapping[str, str] | None = None,
@@ -328,15 +330,15 @@ def count(
 ) -> CountFile:
     """Count a file, a frame or a source in one pass; it may be a piece of a whole, with few rows or none."""
     source = open_source(data)
-    reading.check()
+    data_spec.check()
     pieces: list[Piece] = []
-    scanned = scan(source, reading, exact=False, each=lambda counts: pieces.append(Piece.of(counts)))
+    scanned = scan(source, data_spec, exact=False, each=lambda counts: pieces.append(Piece.of(counts)))
     if source.left_out and pieces:  # which the first part accounts for
         first, more = pieces[0], source.left_out
         excluded = {**first.excluded, LEFT_OUT: more}
         pieces[0] = replace(first, read=first.read + more, excluded=excluded)
     named = {"inferred": inferred or {}, "model": model or {}, "share": share}
-    return CountFile(scanned.reading, tuple(pieces), (source.name,), **named)  # type: ignore[arg-type]  # as named
+    return CountFile(scanned.data_spec, tuple(pieces), (source.name,), **named)  # type: ignore[arg-type]  # as named
 
 
 # ---------------------------------------------------------------------- merging
@@ -352,7 +354,7 @@ def merged(files: Sequence[tuple[str, CountFile]]) -> CountFile:
             raise UsageError(f"counts of different parts of the rows (`part`) cannot be added: {names}")
     contents = [content for _, content in files]
     return CountFile(
-        first.reading,
+        first.data_spec,
         tuple(piece for content in contents for piece in content.pieces),
         tuple(source for content in contents for source in content.sources),
         {
@@ -391,7 +393,7 @@ def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
 
 def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str]]:
     """Yield (part, value in one, value in the other) of all that keeps counts from being added."""
-    left, right = ({**ADDED, **_reading_state(file.reading)} for file in (one, two))
+    left, right = ({**ADDED, **_reading_state(file.data_spec)} for file in (one, two))
     for key in left:
         if left[key] != right[key]:
             yield key.replace("_", " "), _shown(left[key]), _shown(right[key])
@@ -401,7 +403,7 @@ def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str
     if one.model.get("sha256") != two.model.get("sha256"):
         yield "the model file", one.model.get("sha256", "none"), two.model.get("sha256", "none")
     grids = [{piece.grid for piece in file.pieces if piece.grid} for file in (one, two)]
-    if has_range(one.reading) and all(grids) and grids[0] != grids[1]:
+    if has_range(one.data_spec) and all(grids) and grids[0] != grids[1]:
         ours, theirs = (
             "/".join(
                 f"{last - first + 1:,} bins of 2^{-exponent}" for exponent, first, last in sorted(of_file)
@@ -419,19 +421,19 @@ def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def has_range(reading: Reading) -> bool:
+def has_range(data_spec: DataSpec) -> bool:
     """Tell whether the grid is fixed by the scale of the score, not by the data."""
-    return reading.task == "classification" and reading.score_scale in SCORE_RANGE
+    return data_spec.task == "classification" and data_spec.score_scale in SCORE_RANGE
 
 
 # ---------------------------------------------------------------------- packing
 
 
-def _reading_state(reading: Reading) -> dict[str, Any]:
-    columns = {key: getattr(reading.columns, key) for key in COLUMN_PARTS}
+def _reading_state(data_spec: DataSpec) -> dict[str, Any]:
+    columns = {key: getattr(data_spec.columns, key) for key in COLUMN_PARTS}
     if columns["count"] is None:  # as files from before it
         del columns["count"]
-    return dict(plain(columns | {key: getattr(reading, key) for key in READING_PARTS}))
+    return dict(plain(columns | {key: getattr(data_spec, key) for key in READING_PARTS}))
 
 
 def packed(content: CountFile) -> Artifact:
@@ -440,13 +442,13 @@ def packed(content: CountFile) -> Artifact:
     cells = sorted({cell for piece in pieces for cell in piece.cells})
     place = {cell: i for i, cell in enumerate(cells)}
     arrays = {"cell": np.array([place[cell] for piece in pieces for cell in piece.cells], dtype=np.int32)}
-    for name, part in list(arrays_of(content.reading, content.private).items())[1:]:
+    for name, part in list(arrays_of(content.data_spec, content.private).items())[1:]:
         tail = [size for size in part.shape[1:] if isinstance(size, int)]
         nothing = np.zeros((0, *tail), dtype=part.dtype)
         arrays[name] = np.concatenate([nothing, *(p.arrays[name] for p in pieces if name in p.arrays)])
     manifest = {
         "fairfix": content.versions,
-        "reading": _reading_state(content.reading),
+        "reading": _reading_state(content.data_spec),
         "sources": content.sources,
         "inferred": content.inferred,
         "model": content.model,
@@ -476,9 +478,9 @@ def _unpacked(content: Artifact) -> CountFile:
     held = MANIFEST(
         {"share": None, "private": None, "batches": [], **content.manifest}
     )  # which most files lack
-    columns = Columns(**{key: held["reading"][key] for key in COLUMN_PARTS})
-    reading = Reading(columns, **{key: held["reading"][key] for key in READING_PARTS})
-    reading.check()
+    columns = ColumnRoles(**{key: held["reading"][key] for key in COLUMN_PARTS})
+    data_spec = DataSpec(columns, **{key: held["reading"][key] for key in READING_PARTS})
+    data_spec.check()
     cells, pieces = held["cells"], held["pieces"]
     need(
         all(len(cell) == len(columns.cell_keys) for cell in cells),
@@ -496,7 +498,7 @@ def _unpacked(content: Artifact) -> CountFile:
         private is None or (columns.prediction and not (columns.score or columns.weight)),
         "private counts have decisions without scores and weights",
     )
-    parts = arrays_of(reading, private)
+    parts = arrays_of(data_spec, private)
     of_sums = [array.shape[-1:] for name, array in content.arrays.items() if name.startswith("sums.")]
     need(
         "mass" not in content.arrays or (2,) not in of_sums,
@@ -509,32 +511,32 @@ def _unpacked(content: Artifact) -> CountFile:
     for i, piece in enumerate(pieces):
         places = {axis: slice(*sums[i : i + 2]) for axis, sums in ends.items()}
         own = {name: arrays[name][places[str(part.shape[0])]] for name, part in parts.items()}
-        made.append(_piece(piece, own, cells, reading, private))
+        made.append(_piece(piece, own, cells, data_spec, private))
     about = (
         held[part] for part in ("sources", "inferred", "model", "fairfix", "share", "private", "batches")
     )
-    return CountFile(reading, tuple(made), *about)
+    return CountFile(data_spec, tuple(made), *about)
 
 
 def _piece(
     held: Mapping[str, Any],
     arrays: Arrays,
     cells: Sequence[tuple[str, ...]],
-    reading: Reading,
+    data_spec: DataSpec,
     private: Fraction | None,
 ) -> Piece:
     """Return a piece whose entries lie in its table and add up."""
     own, place, rows = arrays["cell"], arrays["place"], arrays["rows"]
     grid, excluded, many = held["grid"], dict(held["excluded"]), int(own.size)
     need(_increasing_below(own, len(cells)), "the cells of a piece are not in order")
-    need((grid is not None) == bool(many and reading.columns.score), "score bins are missing or unused")
+    need((grid is not None) == bool(many and data_spec.columns.score), "score bins are missing or unused")
     need(grid is None or 0 <= grid[2] - grid[1] < MAX_BINS, "a piece has too many score bins, or none")
-    if grid is not None and (fixed := fixed_grid(reading, BINS)) is not None:
+    if grid is not None and (fixed := fixed_grid(data_spec, BINS)) is not None:
         need(
             grid == (fixed.exponent, fixed.first, fixed.last), "score bins are not those of the score's scale"
         )
-    bins = 1 if grid is None else grid[2] - grid[1] + 1 + len(set(reading.thresholds))
-    labels = 2 if reading.binary else 1
+    bins = 1 if grid is None else grid[2] - grid[1] + 1 + len(set(data_spec.thresholds))
+    labels = 2 if data_spec.binary else 1
     room = many * labels * bins
     need(room <= MAX_ENTRIES, f"a table of {room:,} entries is too large")
     need(_increasing_below(place, room), "the places of a piece are not in order")
@@ -569,7 +571,7 @@ def _piece(
                 adds_up = np.allclose(pair.sum(axis=-1), total, SUMMED, least)
                 need(adds_up, "the sums of decisions do not add up to the rows")
             else:
-                ends = range_of(name.removeprefix("sums."), reading)
+                ends = range_of(name.removeprefix("sums."), data_spec)
                 need(
                     are_sums(pair, total, *ends),
                     f"array {name!r} contains values that are not sums of the rows",

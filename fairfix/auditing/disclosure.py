@@ -16,8 +16,8 @@ from fairfix.auditing.results import Settings, with_data
 from fairfix.auditing.sufficient_statistics import confusion
 from fairfix.auditing.suppression import require_some, shown_cells, shown_rows, tables_of
 from fairfix.data.counts import Counts, check_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, check_whole
 from fairfix.errors import UsageError
 from fairfix.schema.audit import Audit
@@ -27,14 +27,14 @@ SUPPRESSED = "in groups too small to show, at most"
 """Reason why rows of small cells are not in a file. Their number is the largest possible one, so it reveals no size."""
 
 
-def count_shown(data: Any, reading: Reading, least: int, **about: Any) -> CountFile:
+def count_shown(data: Any, data_spec: DataSpec, least: int, **about: Any) -> CountFile:
     """Count as :func:`count` does, without the rows of cells of fewer rows than ``least``, in one piece.
 
     Only the largest possible number of their rows is kept. Rows that lack an entry are not mentioned.
     """
-    reading.check()
-    source = shown_rows(open_source(data), reading, [reading.columns.cell_keys], least)
-    content = count(source, reading, **about)
+    data_spec.check()
+    source = shown_rows(open_source(data), data_spec, [data_spec.columns.cell_keys], least)
+    content = count(source, data_spec, **about)
     return _in_one_piece(content, content.counts(), source.most_hidden)
 
 
@@ -48,7 +48,9 @@ def suppressed(content: CountFile, tables: Sequence[Sequence[str]], least: int) 
     shown = shown_cells(counts.keys, counts.cells, rows, tables, least)
     require_some(shown, least)
     kept = counts.cells_at(np.flatnonzero(shown))
-    if not has_range(content.reading):  # else the ends of the bins are those of the scores that are left out
+    if not has_range(
+        content.data_spec
+    ):  # else the ends of the bins are those of the scores that are left out
         kept = kept.trimmed()
     gone = counts.excluded.get(SUPPRESSED, 0)
     return _in_one_piece(content, kept, gone + int((~shown).sum()) * (least - 1))
@@ -78,14 +80,14 @@ def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None
             f"{content.name} already has noise (epsilon {float(content.private):g}); leave out `private`, or count "
             "its rows again"
         )
-    columns, counts = content.reading.columns, content.counts()
+    columns, counts = content.data_spec.columns, content.counts()
     for part in ("weight", "probability"):
         if name := getattr(columns, part):
             raise UsageError(
                 f"`private`: with `{part}` (column {name!r}), a row may not count as 1, but the noise hides only rows "
                 f"that count as 1; leave out `{part}`"
             )
-    table = confusion(counts, content.reading.threshold)
+    table = confusion(counts, content.data_spec.threshold)
     if table is None:
         raise UsageError(
             "`private` counts decisions, but the data has none: name them with `prediction`, or a probability with "
@@ -103,27 +105,27 @@ def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None
     private = Counts(
         counts.keys, cells, None, rows, decisions=decisions, read=int(rows.sum()), private=float(epsilon)
     )
-    named = columns.prediction or f"{columns.score}>={content.reading.threshold:g}"
+    named = columns.prediction or f"{columns.score}>={content.data_spec.threshold:g}"
     columns = replace(columns, score=None, prediction=named)
     used = (*columns.counted, *columns.cell_keys)
-    reading = replace(
-        content.reading,
+    data_spec = replace(
+        content.data_spec,
         columns=columns,
         thresholds=(),
         score_scale="probability",
-        missing_of={name: policy for name, policy in content.reading.missing_of.items() if name in used},
+        missing_of={name: policy for name, policy in content.data_spec.missing_of.items() if name in used},
     )
-    return replace(content, reading=reading, pieces=(Piece.of(private),), private=epsilon, batches=())
+    return replace(content, data_spec=data_spec, pieces=(Piece.of(private),), private=epsilon, batches=())
 
 
 def audit_counts(content: CountFile, settings: Settings | None = None, more: More | None = None) -> Audit:
     """Return the result for counts, equal to that of an audit of the data in one pass."""
     settings = replace(settings or Settings(), exact=False)
     if settings.suppress_below:
-        tables = tables_of(content.reading.columns, intersect=settings.intersect)
+        tables = tables_of(content.data_spec.columns, intersect=settings.intersect)
         content = suppressed(content, tables, settings.suppress_below)
     counts = content.counts(noisy=True)
     if content.private is None:
-        check_whole(counts, content.reading, content.name)
-    result = judge(Scan(counts, None, content.reading), settings, content.name, None, more)
+        check_whole(counts, content.data_spec, content.name)
+    result = judge(Scan(counts, None, content.data_spec), settings, content.name, None, more)
     return with_data(result, inferred=content.inferred, model=content.model)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.group_estimates import GAPS, Measured
-from fairfix.data.reading import to_probability
+from fairfix.data.data_spec import to_probability
 from fairfix.schema import common
 from fairfix.schema.common import Estimate, Group
 from fairfix.stats.estimates import sidak
@@ -50,7 +50,7 @@ class GivenScores:
     @cached_property
     def losses(self) -> TwoValued:
         """The losses of the rows by group; a group with a score of 0 or 1 has none, since one may be infinite."""
-        rows, scale = self.measured.evidence.labelled, self.measured.evidence.reading.score_scale
+        rows, scale = self.measured.evidence.labelled, self.measured.evidence.data_spec.score_scale
         assert rows is not None
         assert rows.label is not None
         group = self.measured.view.group_of_cell[rows.cell]

@@ -42,8 +42,8 @@ from fairfix.auditing.sufficient_statistics import (
     rate_sums,
 )
 from fairfix.data.counts import Counts, Floats
+from fairfix.data.data_spec import SCORE_RANGE, DataSpec
 from fairfix.data.names import group_name
-from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.data.scan import KeptRows
 from fairfix.schema import common
 from fairfix.schema.common import Distribution, Estimate, Group, PairGap, number, numbers
@@ -103,9 +103,9 @@ class GroupView(View):
         """Printable names of the groups."""
         return tuple(map(group_name, self.levels))
 
-    def looks_at(self, reading: Reading) -> tuple[str, ...]:
+    def looks_at(self, data_spec: DataSpec) -> tuple[str, ...]:
         """Return the columns that say which group a row belongs to here, if any."""
-        return (*(reading.columns.strata if self.stratum else ()), *self.columns)
+        return (*(data_spec.columns.strata if self.stratum else ()), *self.columns)
 
 
 # ---------------------------------------------------------------------- evidence
@@ -119,7 +119,7 @@ class Evidence:
     """
 
     counts: Counts
-    reading: Reading
+    data_spec: DataSpec
     settings: Settings
     all_rows: KeptRows | None = None
     labelled: KeptRows | None = None
@@ -129,7 +129,7 @@ class Evidence:
 
     def rows_of(self, view: GroupView) -> KeptRows | None:
         """Return the rows in candidate bins of a view, sorted by score; None where there are none."""
-        return None if self.candidates is None else self.candidates.of(view.looks_at(self.reading))
+        return None if self.candidates is None else self.candidates.of(view.looks_at(self.data_spec))
 
     @cached_property
     def coarse(self) -> Counts:
@@ -142,16 +142,16 @@ class Evidence:
     @cached_property
     def plain(self) -> dict[str, Rate | Mean | EntryMean]:
         """The plain rates and means by name."""
-        entries = metrics_for(self.reading.task).items()
+        entries = metrics_for(self.data_spec.task).items()
         return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean, EntryMean))}
 
     @cached_property
     def missing(self) -> dict[str, str]:
         """Metric -> reason for what this data cannot give."""
-        counts, reading = self.counts, self.reading
+        counts, data_spec = self.counts, self.data_spec
         out = dict(self.unlimited)
         for name, metric in self.plain.items():
-            if why := unavailable(metric, counts, reading):
+            if why := unavailable(metric, counts, data_spec):
                 out[name] = why
         for name in reversed(EQUALIZED_ODDS):
             if name in out:
@@ -163,8 +163,8 @@ class Evidence:
             of_others = (name for name in self.plain if name not in RATES)
             return out | dict.fromkeys((*of_others, *OF_TABLES, *of_scores), PRIVATE)
         if not counts.has_labels:
-            out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, reading)
-        elif reading.score_scale not in SCORE_RANGE:
+            out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, data_spec)
+        elif data_spec.score_scale not in SCORE_RANGE:
             out["calibration_error"] = "calibration bins need scores in [0, 1]"
         if self.above_median is None and not self.settings.always_valid:
             out["scoring_rate"] = "the exact pooled median needs rows, not only counts"
@@ -181,7 +181,7 @@ class Evidence:
             if isinstance(metric, EntryMean):
                 uneven = len({one for one in metric.below if one}) > 1
                 out |= {name: UNEVEN} if uneven else {}
-            elif isinstance(metric, Mean) and not all(map(math.isfinite, bounds_of(metric, self.reading))):
+            elif isinstance(metric, Mean) and not all(map(math.isfinite, bounds_of(metric, self.data_spec))):
                 out[name] = UNBOUNDED
         return out
 
@@ -196,21 +196,21 @@ NO_SCORE = "no score column (name one with `score`)"
 NO_LABEL = "no label column (name one with `label`)"
 
 
-def unavailable(metric: Metric, counts: Counts, reading: Reading) -> str:
+def unavailable(metric: Metric, counts: Counts, data_spec: DataSpec) -> str:
     """Return why a metric cannot be computed from this data, or an empty text."""
-    score, real = reading.columns.score, reading.task == "regression"
-    decided = counts.decisions is not None or (reading.threshold is not None and counts.grid is not None)
+    score, real = data_spec.columns.score, data_spec.task == "regression"
+    decided = counts.decisions is not None or (data_spec.threshold is not None and counts.grid is not None)
     for need in sorted(metric.needs):
         if need == "label" and not counts.has_labels:
             return "the label is a real number, not 0/1" if real else NO_LABEL
-        if need == "real label" and not (real and reading.columns.label):
+        if need == "real label" and not (real and data_spec.columns.label):
             return "needs a real-valued label (`task=regression` with `label`)"
         if need == "score" and "score" not in counts.sums:
             return NO_SCORE
         if need == "probability" and real:
             return "a real-valued prediction is not a probability"
         if need == "probability" and "square_loss" not in counts.sums:
-            if score and reading.score_scale == "raw":
+            if score and data_spec.score_scale == "raw":
                 return (
                     "a raw score is not a probability (`score_scale=probability`, percent, margin or logit)"
                 )
@@ -244,7 +244,7 @@ class Measured:
     @cached_property
     def table(self) -> Floats:
         """The confusion table, with every decision negative where there is none."""
-        table = confusion(self.counts, self.evidence.reading.threshold)
+        table = confusion(self.counts, self.evidence.data_spec.threshold)
         return label_table(self.counts) if table is None else table
 
     @cached_property
@@ -261,7 +261,7 @@ class Measured:
             elif isinstance(metric, EntryMean):
                 out[name] = entry_estimates(metric, entry_sums(metric, self.table), self.counts.weighted)
             else:
-                out[name] = means(metric, self.evidence.reading, mean_sums(metric, self.counts))
+                out[name] = means(metric, self.evidence.data_spec, mean_sums(metric, self.counts))
         out |= {name: made for name, made in self._of_tables().items() if name not in self.missing}
         if "scoring_rate" not in self.missing:
             out["scoring_rate"] = proportions(*self._above_median(), self.counts.weighted)
@@ -269,7 +269,7 @@ class Measured:
             out["auc"] = self._areas()
         if "calibration_error" not in self.missing:
             out["calibration_error"] = self._calibration.errors
-        whys = metrics_for(self.evidence.reading.task)
+        whys = metrics_for(self.evidence.data_spec.task)
         why_areas = {"auc": "needs positives and negatives"}
         return {name: (self._kind(of), why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
 
@@ -309,7 +309,7 @@ class Measured:
 
     @cached_property
     def _calibration(self) -> Calibration:
-        return Calibration(self.counts, self.evidence.reading.score_scale)
+        return Calibration(self.counts, self.evidence.data_spec.score_scale)
 
     # -------------------------------------------------------------- groups
 
@@ -397,7 +397,7 @@ class Measured:
         if isinstance(metric, Mean):
             weight = self.sizes[0]
             rest = np.stack([_rest(part) for part in mean_sums(metric, self.counts)])
-            return self._kind(means(metric, self.evidence.reading, rest)), weight / weight.sum()
+            return self._kind(means(metric, self.evidence.data_spec, rest)), weight / weight.sum()
         if isinstance(metric, EntryMean):
             sums = entry_sums(metric, self.table)
             size = entry_size(metric, sums)

@@ -63,7 +63,7 @@ class _Sums:
     def sequence(self, sums: Floats) -> ConfidenceSequences:
         """Return the rates or means of sums of shape (s, k)."""
         if isinstance(self.metric, Mean):
-            made = ConfidenceSequences.of(means(self.metric, self.content.reading, sums))
+            made = ConfidenceSequences.of(means(self.metric, self.content.data_spec, sums))
         else:
             success, failure = sums[:2].T, sums[2:].T
             made = ConfidenceSequences.of(proportions(success, failure, self.weighted))
@@ -73,10 +73,10 @@ class _Sums:
 
 def history(content: CountFile, settings: Settings) -> State:
     """Return the history of a state."""
-    pieces = [piece.counts(content.reading) for piece in content.pieces]
+    pieces = [piece.counts(content.data_spec) for piece in content.pieces]
     counts = added(pieces)
     assert counts is not None  # a state has a batch
-    evidence = Evidence(counts, content.reading, settings)
+    evidence = Evidence(counts, content.data_spec, settings)
     asked = dict.fromkeys(
         one.comparison.metric for one in settings.checks if one.comparison.scope == "between_groups"
     )
@@ -87,7 +87,7 @@ def history(content: CountFile, settings: Settings) -> State:
     }
     followed = [name for name in asked if name in plain] or [name for name in USUAL if name in plain][:1]
     traces, drifts = list[Trace](), list[Drift]()
-    for view in views_of(counts, content.reading, settings):
+    for view in views_of(counts, content.data_spec, settings):
         if view.stratum or view.size < 2:
             continue
         for name in followed:
@@ -105,7 +105,7 @@ def history(content: CountFile, settings: Settings) -> State:
 
 def _sums(metric: Rate | Mean, view: GroupView, pieces: Sequence[Counts], content: CountFile) -> Floats:
     """Return the sums of every batch by the groups of the total, shape (s, batches, groups)."""
-    keys, bands = content.reading.columns.cell_keys, content.reading.bands
+    keys, bands = content.data_spec.columns.cell_keys, content.data_spec.bands
     out = []
     for piece in pieces:
         group = groups_of_cells(keys, piece.cells, view.columns, view.levels, bands=bands)[1]
@@ -113,7 +113,7 @@ def _sums(metric: Rate | Mean, view: GroupView, pieces: Sequence[Counts], conten
         if isinstance(metric, Mean):
             out.append(mean_sums(metric, counts))
             continue
-        table = confusion(counts, content.reading.threshold)
+        table = confusion(counts, content.data_spec.threshold)
         both = rate_sums(metric, label_table(counts) if table is None else table)
         out.append(np.concatenate([part.T for part in both]))
     return np.stack(out, axis=1)

@@ -19,8 +19,8 @@ import numpy as np
 
 from fairfix.auditing.distances import View, candidate_bins, candidate_rows, median_bins
 from fairfix.data.counts import Bools, Counts, Grid, Slice, groups_of_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
-from fairfix.data.reading import Reading
 from fairfix.data.scan import KEEP_ROWS, SORT_ROWS, KeptRows
 from fairfix.data.second_pass import MOST_SCORES, collect
 
@@ -48,7 +48,7 @@ class Candidates:
 
 def candidates(
     source: Source | KeptRows,
-    reading: Reading,
+    data_spec: DataSpec,
     counts: Counts,
     views: Mapping[tuple[str, ...], Sequence[View]],
 ) -> Candidates:
@@ -66,19 +66,21 @@ def candidates(
     if isinstance(source, KeptRows):
         return Candidates(source.take(source.in_bins(counts.grid, whole)).by_score())
     if not source.answers and (last := slice_of(counts, whole)).rows <= MOST_SCORES:
-        return Candidates(collect(source, reading, counts, [last]).by_score())
+        return Candidates(collect(source, data_spec, counts, [last]).by_score())
     ask = source.collected if source.answers else partial(collect, source)
     merged, narrowed = dict[tuple[str, ...], KeptRows](), list[tuple[tuple[str, ...], Slice]]()
     for columns, chosen in every.items():
         room = KEEP_ROWS // len(views)
-        rows, last = _narrowed(ask, reading, counts, columns, views[columns], slice_of(counts, chosen), room)
+        rows, last = _narrowed(
+            ask, data_spec, counts, columns, views[columns], slice_of(counts, chosen), room
+        )
         if rows is None:
             bins = bins | chosen
         else:
             merged[columns] = rows
             narrowed.append((columns, last))
     slices = [slice_of(counts, bins), *(last for _, last in narrowed)]
-    kept = ask(reading, counts, [one for one in slices if one.bins.size]).by_score()
+    kept = ask(data_spec, counts, [one for one in slices if one.bins.size]).by_score()
     for columns, last in narrowed:
         own = kept.take(last.holds(kept.score))
         merged[columns] = KeptRows.joined([merged[columns], own]).by_score()
@@ -87,7 +89,7 @@ def candidates(
 
 def _narrowed(
     ask: Callable[..., KeptRows],
-    reading: Reading,
+    data_spec: DataSpec,
     counts: Counts,
     columns: tuple[str, ...],
     views: Sequence[View],
@@ -105,7 +107,7 @@ def _narrowed(
         finer = _finer(last, groups)
         if finer == last.grid:
             break
-        answer = ask(reading, counts, [last], columns, finer)
+        answer = ask(data_spec, counts, [last], columns, finer)
         rows = (answer if rows is None else KeptRows.joined([rows, answer])).by_score()
         del answer
         assert rows.rows is not None

@@ -27,8 +27,8 @@ from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import Settings, definitions, in_class
 from fairfix.auditing.suppression import shown_rows, tables_of
 from fairfix.data.classes import ClassCounts, of_classes
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
-from fairfix.data.reading import Reading
 from fairfix.data.scan import scan
 from fairfix.errors import UsageError
 from fairfix.schema.audit import Audit
@@ -70,7 +70,9 @@ def require_measured(checks: Iterable[Check], measured: Iterable[str]) -> None:
             )
 
 
-def audit_classes(source: Source, reading: Reading, settings: Settings, more: More | None = None) -> Classes:
+def audit_classes(
+    source: Source, data_spec: DataSpec, settings: Settings, more: More | None = None
+) -> Classes:
     """Audit predictions of many classes.
 
     Parameters
@@ -92,10 +94,10 @@ def audit_classes(source: Source, reading: Reading, settings: Settings, more: Mo
     """
     require_measured(settings.checks, (one.id for each in (more or {}).values() for one in each))
     if settings.suppress_below:
-        tables = tables_of(reading.columns, intersect=settings.intersect)
-        source = shown_rows(source, of_classes(reading), tables, settings.suppress_below)
-    counted = scan(source, of_classes(reading))
-    table = ClassCounts.of(counted.counts, reading)
+        tables = tables_of(data_spec.columns, intersect=settings.intersect)
+        source = shown_rows(source, of_classes(data_spec), tables, settings.suppress_below)
+    counted = scan(source, of_classes(data_spec))
+    table = ClassCounts.of(counted.counts, data_spec)
     together = tuple(check for check in settings.checks if of_all(check))
     single = replace(
         settings,
@@ -109,7 +111,7 @@ def audit_classes(source: Source, reading: Reading, settings: Settings, more: Mo
         for block in everybody.attributes
     )
     strata = tuple(map(_accuracy_alone, everybody.strata))
-    one, protected = classes[table.names[0]], reading.columns.protected
+    one, protected = classes[table.names[0]], data_spec.columns.protected
     missing = tuple(item for item in one.not_computed if {*METRICS[item.metric].needs} <= OF_CLASSES)
     hidden = one.suppressed.left_out if one.suppressed else ()
     checks = (

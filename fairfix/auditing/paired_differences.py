@@ -219,7 +219,7 @@ def _reach_of(estimates: Estimates, level: float) -> Limits:
 
 def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units | None:
     """Return a metric of both tables by unit; None where it is no mean of rows."""
-    metric = metrics_for(new.reading.task)[name]
+    metric = metrics_for(new.data_spec.task)[name]
     if not isinstance(metric, (Rate, Mean, EntryMean)):
         return None
     own = isinstance(metric, EntryMean)
@@ -270,7 +270,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
             elif isinstance(metric, Rate):
                 estimates.append(proportions(of_units[:2].T, of_units[2:].T, weighted))
             else:
-                estimates.append(means(metric, table.reading, of_units))
+                estimates.append(means(metric, table.data_spec, of_units))
             sizes.append(np.nan_to_num(total**2 / spread))
             shares.append(np.nan_to_num(total / total.sum()))
         totals.append(total)
@@ -312,7 +312,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
 
 def _of_mean(mean: Mean, table: Table) -> tuple[Floats, Floats] | None:
     """Return (value, part in the denominator) of each row; None where the table does not have them."""
-    value = dict(quantities(table.rows, table.reading, losses=True)).get(mean.quantity)
+    value = dict(quantities(table.rows, table.data_spec, losses=True)).get(mean.quantity)
     label = table.rows.label if mean.error else np.zeros(len(table))
     if value is None or label is None:
         return None
@@ -340,7 +340,7 @@ def _of_entries(metric: Rate | EntryMean, table: Table) -> tuple[Floats, Floats]
 
 def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
     """Return (success, failure) of each row, as a rate sums those of groups, with a weight of 1."""
-    label = table.rows.label if table.reading.binary else None
+    label = table.rows.label if table.data_spec.binary else None
     chance = table.chance if "decision" in rate.needs else np.zeros(len(table))
     if chance is None or ("label" in rate.needs and label is None):
         return None
@@ -358,7 +358,7 @@ def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
 
 def _entries(metric: EntryMean, table: Table, weight: Floats) -> Floats | None:
     """Return a confusion table per row, shape (n, L, 2, 2), as of groups; None where something is missing."""
-    label = table.rows.label if table.reading.binary else None
+    label = table.rows.label if table.data_spec.binary else None
     chance = table.chance if "decision" in metric.needs else np.zeros(len(table))
     if chance is None or ("label" in metric.needs and label is None):
         return None
@@ -479,7 +479,7 @@ class Changes:
         """
         kind, scope = of.kind, of.scope
         names = EQUALIZED_ODDS if of.metric == "equalized_odds" else (of.metric,)
-        strata = self.matched.new.reading.columns.strata if scope == "within_strata" else ()
+        strata = self.matched.new.data_spec.columns.strata if scope == "within_strata" else ()
         keys = (*strata, *columns)
         units = [one for name in names if (one := self._units(name, keys)) is not None]
         if len(units) < len(names):

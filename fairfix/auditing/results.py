@@ -14,7 +14,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.checks import SEVERITIES, Check, Ruling, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.data.choices import GateOn
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.row_filter import LEFT_OUT
 from fairfix.errors import UsageError
 from fairfix.schema import common
@@ -130,9 +130,9 @@ def rows_struct(read: int, used: int, excluded: Mapping[str, int], filtered: int
     return common.Rows(read=read + filtered, used=used, excluded=left_out)
 
 
-def columns_struct(reading: Reading, id_: str | None = None) -> common.Columns:
+def columns_struct(data_spec: DataSpec, id_: str | None = None) -> common.Columns:
     """Return which column is what."""
-    columns = reading.columns
+    columns = data_spec.columns
     return common.Columns(
         protected=columns.protected,
         label=columns.label or "",
@@ -146,16 +146,16 @@ def columns_struct(reading: Reading, id_: str | None = None) -> common.Columns:
     )
 
 
-def reading_fields(reading: Reading) -> dict[str, Any]:
+def reading_fields(data_spec: DataSpec) -> dict[str, Any]:
     """Return how labels and scores are read, as the settings of a result have it."""
     return {
-        "task": reading.task,
-        "score_scale": reading.score_scale,
-        "threshold": reading.threshold,
-        "positive_label": reading.positive_label,
-        "positive_prediction": reading.positive_prediction,
-        "label_threshold": reading.label_threshold or None,
-        "where": reading.where,
-        "bands": {name: edges for name, edges in reading.bands.items() if edges},
-        "merge": {name: dict(names) for name, names in reading.merge.items()},
+        "task": data_spec.task,
+        "score_scale": data_spec.score_scale,
+        "threshold": data_spec.threshold,
+        "positive_label": data_spec.positive_label,
+        "positive_prediction": data_spec.positive_prediction,
+        "label_threshold": data_spec.label_threshold or None,
+        "where": data_spec.where,
+        "bands": {name: edges for name, edges in data_spec.bands.items() if edges},
+        "merge": {name: dict(names) for name, names in data_spec.merge.items()},
     }

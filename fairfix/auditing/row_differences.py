@@ -59,12 +59,12 @@ def quantity_of_rows(name: str, table: Table) -> Floats | None:
     chance = table.chance
     if name == "selection_rate" or chance is None:
         return chance
-    return np.where(table.rows.label == 1, chance, 1 - chance) if table.reading.binary else None
+    return np.where(table.rows.label == 1, chance, 1 - chance) if table.data_spec.binary else None
 
 
 def loss_of_rows(name: str, table: Table) -> Floats:
     """Return the loss of each row by its score, shape (n,)."""
-    y, u = table.rows.label, table.rows.score if table.reading.task == "regression" else table.probability
+    y, u = table.rows.label, table.rows.score if table.data_spec.task == "regression" else table.probability
     assert y is not None
     assert u is not None
     if name == "log_loss":

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairfix.auditing.metrics import ENTRIES, EntryMean, Mean, Rate
 from fairfix.data.counts import Counts, Floats
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 from fairfix.stats.estimates import Estimates, Means, Proportions, Scaled
 from fairfix.stats.geometric_noise import NoisyProportions
 
@@ -30,15 +30,15 @@ def mean_sums(mean: Mean, counts: Counts) -> Floats:
     return np.stack(out)
 
 
-def means(mean: Mean, reading: Reading, sums: Floats) -> Means:
+def means(mean: Mean, data_spec: DataSpec, sums: Floats) -> Means:
     """Return means from the sums of :func:`mean_sums`; undefined where one is too large for a float."""
     finite = np.isfinite(sums).all(axis=0)
-    return Means.from_sums(np.where(finite, sums, np.nan), bounds_of(mean, reading))
+    return Means.from_sums(np.where(finite, sums, np.nan), bounds_of(mean, data_spec))
 
 
-def bounds_of(mean: Mean, reading: Reading) -> tuple[float, float]:
+def bounds_of(mean: Mean, data_spec: DataSpec) -> tuple[float, float]:
     """Return the smallest and largest possible value of a row."""
-    probable = reading.task != "regression" and reading.score_scale != "raw"
+    probable = data_spec.task != "regression" and data_spec.score_scale != "raw"
     return (0.0, 1.0) if mean.name == "mean_score" and probable else mean.bounds
 
 

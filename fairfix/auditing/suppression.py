@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Bools, Ints, groups_of_cells
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import BATCH_ROWS, DerivedSource, Part, Source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import column_types, scan
 from fairfix.data.table import Table
 from fairfix.data.typed import rebatched
@@ -34,7 +34,7 @@ from fairfix.errors import DataError, EntryError, FairfixError
 Cell = tuple[str, ...]
 
 
-def tables_of(columns: Columns, *, intersect: bool) -> list[tuple[str, ...]]:
+def tables_of(columns: ColumnRoles, *, intersect: bool) -> list[tuple[str, ...]]:
     """Return the columns of every table of groups: each attribute, perhaps the intersection, also within strata."""
     chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
     if intersect and len(columns.protected) > 1:
@@ -77,10 +77,10 @@ class ShownRows(DerivedSource):
     """Largest possible number of rows in small cells: it depends on how many of these there are, not on their sizes."""
 
     def __init__(
-        self, source: Source, reading: Reading, cells: Sequence[Cell], rows: int, most_hidden: int
+        self, source: Source, data_spec: DataSpec, cells: Sequence[Cell], rows: int, most_hidden: int
     ) -> None:
         super().__init__(source)
-        self._reading, self._cells, self.most_hidden = reading, tuple(cells), most_hidden
+        self._reading, self._cells, self.most_hidden = data_spec, tuple(cells), most_hidden
         self.rows = self.about_rows = rows
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
@@ -107,24 +107,24 @@ class ShownRows(DerivedSource):
             yield batch.select(columns).filter(arrow_array(complete))
 
 
-def shown_rows(source: Source, reading: Reading, tables: Sequence[Sequence[str]], least: int) -> ShownRows:
+def shown_rows(source: Source, data_spec: DataSpec, tables: Sequence[Sequence[str]], least: int) -> ShownRows:
     """Return a source of the rows that may be counted in tables of these columns; a DataError where there are none."""
     if isinstance(source, ShownRows):  # its rows have been chosen for this run
         return source
-    counts = scan(source, reading, exact=False, losses=False).counts
+    counts = scan(source, data_spec, exact=False, losses=False).counts
     rows = counts.rows.sum(axis=(1, 2))
     shown = shown_cells(counts.keys, counts.cells, rows, tables, least)
     require_some(shown, least)
     cells = [counts.cells[i] for i in np.flatnonzero(shown)]
     most = int((~shown).sum()) * (least - 1)
-    return ShownRows(source, reading, cells, int(rows[shown].sum()), most)
+    return ShownRows(source, data_spec, cells, int(rows[shown].sum()), most)
 
 
 def shown_table(table: Table, tables: Sequence[Sequence[str]], least: int) -> Table:
     """Return a table of the rows that may be counted; a DataError where there are none."""
     own = table.rows
     rows = np.bincount(own.cell, minlength=len(own.cells))
-    shown = shown_cells(table.reading.columns.cell_keys, own.cells, rows, tables, least)
+    shown = shown_cells(table.data_spec.columns.cell_keys, own.cells, rows, tables, least)
     require_some(shown, least)
     return table.take(np.flatnonzero(shown[own.cell]))
 

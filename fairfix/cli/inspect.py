@@ -71,16 +71,16 @@ def _of_counts(path: str, facts: Json) -> Iterator[str]:
     left_out = f"; left out: {_pairs(rows['excluded'])}" if rows["excluded"] else ""
     yield f"counts of         {', '.join(facts['sources'])}"
     yield f"rows              {rows['read']:,} read, {rows['used']:,} counted{left_out}"
-    reading = {key: entry for key, entry in facts["reading"].items() if entry not in (None, "", [], {})}
-    if "bands" in reading:
+    data_spec = {key: entry for key, entry in facts["reading"].items() if entry not in (None, "", [], {})}
+    if "bands" in data_spec:
         from fairfix.data.numeric_groups import described
 
-        reading["bands"] = described(reading["bands"])
-    if "merge" in reading:
+        data_spec["bands"] = described(data_spec["bands"])
+    if "merge" in data_spec:
         from fairfix.report.layout import merged_names
 
-        reading["merge"] = merged_names(reading["merge"])
-    plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in reading.items()}
+        data_spec["merge"] = merged_names(data_spec["merge"])
+    plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in data_spec.items()}
     if "batches" in facts:
         from fairfix.tasks.command import command_of
 

@@ -164,7 +164,7 @@ def _rename(line: _Line, offered: set[str]) -> bool:
 
 def _output(option: str, value: str | None) -> str:
     """Return ``--score`` in place of ``--prediction`` for a column whose name is that of scores."""
-    from fairfix.data.reading import DECISIONS, SCORES, usual_name
+    from fairfix.data.data_spec import DECISIONS, SCORES, usual_name
 
     named = usual_name(value or "")
     return "--score" if option == "--prediction" and named in SCORES and named not in DECISIONS else option

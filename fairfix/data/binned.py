@@ -17,8 +17,8 @@ import numpy.typing as npt
 from fairfix.data.counts import Counts, Floats, Grid, Ints, code_of, groups_of_cells
 
 if TYPE_CHECKING:
+    from fairfix.data.data_spec import DataSpec
     from fairfix.data.encoder import EntryRows
-    from fairfix.data.reading import Reading
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Entries:
         return replace(self, sums={}, **changed)
 
 
-def middles(grid: Grid, reading: Reading) -> Floats:
+def middles(grid: Grid, data_spec: DataSpec) -> Floats:
     """Return the middle of each bin, or of the part of it that can hold scores, shape (B,)."""
-    low, high = grid.edges[:-1], np.minimum(grid.edges[1:], reading.range[1])
+    low, high = grid.edges[:-1], np.minimum(grid.edges[1:], data_spec.range[1])
     with np.errstate(over="ignore", invalid="ignore"):
         middle = low + (high - low) / 2
     return np.where(np.isfinite(middle), middle, low)
@@ -64,7 +64,7 @@ def of_columns(counts: Counts, keys: tuple[str, ...]) -> Counts:
     return replace(counts.fold(group, len(levels)), keys=keys, cells=levels)
 
 
-def entries_of(counts: Counts, reading: Reading) -> EntryRows:
+def entries_of(counts: Counts, data_spec: DataSpec) -> EntryRows:
     """Return the rows that stand for counts, which have a score and rows, in the order of the table."""
     from fairfix.data.encoder import EntryRows
 
@@ -78,7 +78,7 @@ def entries_of(counts: Counts, reading: Reading) -> EntryRows:
         cell,
         counts.cells,
         label.astype(np.uint8) if counts.has_labels else None,
-        middles(counts.grid, reading)[place],
+        middles(counts.grid, data_spec)[place],
         None,
         counts.weights[at],
         counts.read,

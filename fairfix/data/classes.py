@@ -14,19 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.counts import Bools, Counts, Floats, Ints, groups_of_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import MOST_CLASSES
 from fairfix.data.numeric_groups import as_number
-from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 
 
-def of_classes(reading: Reading) -> Reading:
+def of_classes(data_spec: DataSpec) -> DataSpec:
     """Return the reading that counts labels, if there are any, and predictions like groups."""
-    columns = reading.columns
+    columns = data_spec.columns
     names = tuple(name for name in (columns.label, columns.prediction) if name)
-    return replace(reading, columns=replace(columns, label=None, prediction=None, classes=names))
+    return replace(data_spec, columns=replace(columns, label=None, prediction=None, classes=names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class ClassCounts:
 
     names: tuple[str, ...]
     """The classes: numbers by size, then texts."""
-    reading: Reading
+    data_spec: DataSpec
     """With ``label``, if there are labels, and ``prediction``."""
     counts: Counts
     """Counts of the entries, without scores."""
@@ -47,7 +47,7 @@ class ClassCounts:
     """Index of the cell, of the true and of the predicted class of each entry, shape (C,); no labels are None."""
 
     @classmethod
-    def of(cls, counts: Counts, reading: Reading) -> ClassCounts:
+    def of(cls, counts: Counts, data_spec: DataSpec) -> ClassCounts:
         """Return the classes of counts that were taken as :func:`of_classes` says of the reading.
 
         Raises
@@ -56,7 +56,7 @@ class ClassCounts:
             There are fewer than two classes or more than :data:`MOST_CLASSES`, fractional numbers are none, or no
             prediction is a class of the labels.
         """
-        columns, keys = reading.columns, counts.keys
+        columns, keys = data_spec.columns, counts.keys
         truth = None
         if columns.label:
             truth = named(columns.label, "label", [cell[keys.index(columns.label)] for cell in counts.cells])
@@ -93,7 +93,7 @@ class ClassCounts:
 
         return cls(
             tuple(names),
-            reading,
+            data_spec,
             counts,
             tuple(cells[i] for i in order),
             np.argsort(order)[cell],
@@ -112,12 +112,12 @@ class ClassCounts:
         """Return what a scan with this class as the positive label and decision would count."""
         place = self.names.index(name)
         truth = None if self.truth is None else self.truth == place
-        reading = replace(
-            self.reading,
+        data_spec = replace(
+            self.data_spec,
             positive_label=() if truth is None else (name,),
             positive_prediction=(name,),
         )
-        return Scan(self._binary(truth, self.decided == place), None, reading)
+        return Scan(self._binary(truth, self.decided == place), None, data_spec)
 
     def right(self) -> Scan:
         """Return counts whose accuracy is that of all classes together; nothing else in them means anything.
@@ -125,9 +125,9 @@ class ClassCounts:
         All labels are positive in them, and so are the right decisions.
         """
         if self.truth is None:
-            return Scan(self._binary(None, np.zeros(self.decided.size, dtype=bool)), None, self.reading)
+            return Scan(self._binary(None, np.zeros(self.decided.size, dtype=bool)), None, self.data_spec)
         right = self.truth == self.decided
-        return Scan(self._binary(np.ones_like(right), right), None, self.reading)
+        return Scan(self._binary(np.ones_like(right), right), None, self.data_spec)
 
     def _binary(self, truth: Bools | None, decided: Bools) -> Counts:
         """Return the counts by cell of strata and protected columns, of labels and decisions of the entries, (C,)."""
@@ -147,7 +147,7 @@ class ClassCounts:
 
         return replace(
             counts,
-            keys=(*self.reading.columns.strata, *self.reading.columns.protected),
+            keys=(*self.data_spec.columns.strata, *self.data_spec.columns.protected),
             cells=self.cells,
             rows=of_labels(rows).astype(np.int64),
             mass=None if counts.mass is None else of_labels(weights),

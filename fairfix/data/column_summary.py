@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from fairfix.data.arrow_normalize import entries_of, widened
 from fairfix.data.canonical import canonical
+from fairfix.data.data_spec import SCORE_RANGE, DataSpec
 from fairfix.data.encoder import shown
 from fairfix.data.files import Source
 from fairfix.data.names import nearest, with_values
-from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.errors import EntryError
 
 MANY = 50
@@ -84,7 +84,7 @@ def survey(
 
 
 def explained(
-    error: EntryError, source: Source, reading: Reading, *, decides: bool = False
+    error: EntryError, source: Source, data_spec: DataSpec, *, decides: bool = False
 ) -> tuple[str, list[dict[str, str]]]:
     """Return the error with what the whole column holds, and the settings to choose from.
 
@@ -94,8 +94,8 @@ def explained(
     kind = pa.float64() if part == "score" else pa.string()
     seen = survey(source, [name], {name: kind} if source.text else None)[name]
     if part == "score":
-        low, high = (shown(one, *reading.range) for one in (seen.low, seen.high))
-        scales = _scales(seen, reading)
+        low, high = (shown(one, *data_spec.range) for one in (seen.low, seen.high))
+        scales = _scales(seen, data_spec)
         words = " or ".join(f"`score_scale={scale}` ({meaning})" for scale, meaning in scales.items())
         text = f"{error.place}; the column goes from {low} to {high}: set its scale with {words}, or "
         raw = "; a raw score has decisions only with `threshold=NUMBER`" if "raw" in scales else ""
@@ -105,7 +105,7 @@ def explained(
             next(one for one in choices if one["score_scale"] == "raw")["threshold"] = middle
             raw += f", such as {middle}, the middle of its range"
         return f"{text}`task=regression` for a real-valued target{raw}", choices
-    wanted = reading.positive_label if part == "label" else reading.positive_prediction
+    wanted = data_spec.positive_label if part == "label" else data_spec.positive_prediction
     text, choices = ways(seen, part, name, wanted)
     return f"{error.place}; {text}", choices
 
@@ -152,7 +152,7 @@ def _held(seen: Survey, common: Sequence[tuple[str, int]]) -> str:
     return f"the column holds {held}" + (f", nothing in {seen.missing:,}" if seen.missing else "")
 
 
-def _scales(seen: Survey, reading: Reading) -> dict[str, str]:
+def _scales(seen: Survey, data_spec: DataSpec) -> dict[str, str]:
     """Return what scores of a range may be, by scale.
 
     Whole numbers up to 20, such as deciles, are no percentages, and numbers hardly above 1 are rounded probabilities.
@@ -174,5 +174,8 @@ def _scales(seen: Survey, reading: Reading) -> dict[str, str]:
         scale: words
         for scale, words in scales.items()
         for low, high in (SCORE_RANGE.get(scale, (-math.inf, math.inf)),)
-        if scale != reading.score_scale and not unlikely.get(scale) and low <= seen.low and seen.high <= high
+        if scale != data_spec.score_scale
+        and not unlikely.get(scale)
+        and low <= seen.low
+        and seen.high <= high
     }

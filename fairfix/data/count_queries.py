@@ -29,11 +29,11 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Floats, Grid, Ints, Slice
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import arrow_array, group_codes, numbers, primitive
 from fairfix.data.names import threshold_sign
 from fairfix.data.numeric_groups import Edges, halved, pieces
 from fairfix.data.quantities import summed
-from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, fineness, fixed_grid
 
 Frame = nw.LazyFrame[Any]
@@ -182,7 +182,7 @@ class CountQueries:
 
     frame: Frame
     schema: pa.Schema
-    reading: Reading
+    data_spec: DataSpec
     losses: bool = False
     backend: str = ""
     texts: frozenset[str] = frozenset()
@@ -196,7 +196,7 @@ class CountQueries:
     def bands(self) -> dict[str, Edges]:
         """Columns of numbers that the statements cut into bands, with the cuts where a band may begin."""
         out = {}
-        for name, edges in self.reading.bands.items():
+        for name, edges in self.data_spec.bands.items():
             if edges and is_number(self.kind(name)):
                 out[name] = tuple(pieces(halved(edges) if pa.types.is_float16(self.kind(name)) else edges)[0])
         return out
@@ -204,29 +204,29 @@ class CountQueries:
     @property
     def banded(self) -> dict[str, str]:
         """Short name -> column of numbers that are cut into bands."""
-        keys = self.reading.columns.cell_keys
+        keys = self.data_spec.columns.cell_keys
         return {f"band_{i}": name for i, name in enumerate(keys) if name in self.bands}
 
     @property
     def reals(self) -> dict[str, str]:
         """Part -> column that is read as a real number."""
-        columns = self.reading.columns
+        columns = self.data_spec.columns
         parts = {"score": columns.score, "probability": columns.probability, "weight": columns.weight}
-        if self.reading.task == "regression":
+        if self.data_spec.task == "regression":
             parts["label"] = columns.label
         return {part: name for part, name in parts.items() if name}
 
     @property
     def coded(self) -> dict[str, str]:
         """Part -> column that is read as values that have a meaning each."""
-        columns = self.reading.columns
+        columns = self.data_spec.columns
         parts = {"label": columns.label, "prediction": columns.prediction}
         return {part: name for part, name in parts.items() if name and part not in self.reals}
 
     @property
     def keys(self) -> list[str]:
         """Short names of the columns whose values are counted."""
-        return [*(f"key_{i}" for i in range(len(self.reading.columns.cell_keys))), *self.coded]
+        return [*(f"key_{i}" for i in range(len(self.data_spec.columns.cell_keys))), *self.coded]
 
     def _real(self, name: str, *, complete: bool = False) -> nw.Expr:
         """Return a column of real numbers; SQLite keeps NaN as null."""
@@ -235,7 +235,7 @@ class CountQueries:
     def _cells(self) -> dict[str, nw.Expr]:
         """Return the columns of a cell, by short names; of a column with bands the number of the band."""
         out: dict[str, nw.Expr] = {}
-        for i, name in enumerate(self.reading.columns.cell_keys):
+        for i, name in enumerate(self.data_spec.columns.cell_keys):
             if edges := self.bands.get(name):
                 real = self._real(name)
                 steps = reduce(add, [choose(real >= number(edge), nw.lit(1), nw.lit(0)) for edge in edges])
@@ -257,10 +257,10 @@ class CountQueries:
 
     def _above(self) -> nw.Expr | None:
         """Return +1e308 for labels above their threshold, -1e308 for others; None where no numbers are compared."""
-        name, test = self.coded.get("label"), self.reading.label_test
+        name, test = self.coded.get("label"), self.data_spec.label_test
         if name is None or test is None or not is_number(self.kind(name)):
             return None
-        sign, real = threshold_sign(self.reading.label_threshold), self._real(name)
+        sign, real = threshold_sign(self.data_spec.label_threshold), self._real(name)
         limit = number(test[1])
         above = real > limit if sign in (">", "<=") else real >= limit
         return nw.when(~real.is_null()).then(choose(above, number(FAR), number(-FAR)))
@@ -301,7 +301,7 @@ class CountQueries:
 
     def _sums(self, rows: Frame) -> tuple[Frame, dict[str, nw.Expr]]:
         """Return rows with more columns, and what is summed over them, by the name of the sum."""
-        columns = self.reading.columns
+        columns = self.data_spec.columns
         rows, quantities = self._quantities(rows)
         weight = nw.col("weight") if columns.weight else None
         out: dict[str, nw.Expr] = {}
@@ -329,19 +329,19 @@ class CountQueries:
         A loss has a column for each label where the engine cannot tell which labels are positive. Where the observed
         label had the probability 0 its logarithm is left out, and the row counted as ``impossible``.
         """
-        names, reading = summed(self.reading) if self.losses else (), self.reading
+        names, data_spec = summed(self.data_spec) if self.losses else (), self.data_spec
         if not names:
             return rows, {}
         score, one, zero = nw.col("score"), number(1.0), number(0.0)
-        if reading.task == "regression":
+        if data_spec.task == "regression":
             if "label" not in names:
                 return rows, {"score": "score"}
             rows, error = self._stage(rows, error=score - nw.col("label")), nw.col("error")
             rows = self._stage(rows, square_loss=self.square(error), absolute_loss=error.abs())
             return rows, {name: name for name in ("score", "label", "square_loss", "absolute_loss")}
-        logit, chance = reading.score_scale == "logit", nw.col("chance")
+        logit, chance = data_spec.score_scale == "logit", nw.col("chance")
         small = {"small": exp_minus(score.abs())} if logit else {}
-        rows = self._stage(rows, chance=chance_of(score, reading.score_scale), **small)
+        rows = self._stage(rows, chance=chance_of(score, data_spec.score_scale), **small)
         out = {"score": "chance"}
         if "square_loss" not in names:
             return rows, out
@@ -367,9 +367,9 @@ class CountQueries:
     def _variants(self) -> dict[str, nw.Expr | bool]:
         """Return which labels are positive; for each that may be observed where only the answer can tell."""
         label, kind = nw.col("label"), self.kind(self.coded["label"])
-        own = self.coded["label"] not in self.texts and not self.reading.positive_label
-        if self.reading.label_test is not None:
-            compare, limit = self.reading.label_test
+        own = self.coded["label"] not in self.texts and not self.data_spec.positive_label
+        if self.data_spec.label_test is not None:
+            compare, limit = self.data_spec.label_test
             if is_number(kind):
                 return {"": compare(label, number(limit))}
         elif own and pa.types.is_boolean(kind):
@@ -388,7 +388,7 @@ class CountQueries:
 
     def _weights(self, rows: Frame) -> tuple[Frame, dict[str, nw.Expr]]:
         """Return rows with what weights are summed of, and the sums."""
-        if not self.reading.columns.weight:
+        if not self.data_spec.columns.weight:
             return rows, {}
         rows = rows.with_columns(sum_ww=self.square(nw.col("weight")))
         return rows, {"w": nw.col("weight").sum(), "ww": nw.col("sum_ww").sum()}
@@ -428,7 +428,7 @@ class CountQueries:
     def batch(self, answer: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as the encoder reads them: each group's own values, and the most extreme of its numbers."""
         columns: dict[str, pa.Array] = {}
-        for i, name in enumerate(self.reading.columns.cell_keys):
+        for i, name in enumerate(self.data_spec.columns.cell_keys):
             if name not in self.bands:
                 columns[name] = answer[f"key_{i}"]
                 continue
@@ -438,7 +438,7 @@ class CountQueries:
             own = kind.to_pandas_dtype() if narrow else np.float64
             columns[name] = arrow_array(np.where(np.isinf(high), high, low).astype(own))
         columns |= {name: answer[part] for part, name in self.coded.items()}
-        tops = {"score": self.reading.range[1], "probability": 1.0}
+        tops = {"score": self.data_spec.range[1], "probability": 1.0}
         for part, name in self.reals.items():
             low, high = (real_of(answer[f"{end}_{part}"]) for end in ("low", "high"))
             worst = np.isinf(high) | (high > tops.get(part, math.inf))
@@ -458,12 +458,14 @@ def whole_of(column: pa.Array) -> Ints:
 
 def planned(queries: CountQueries, rows: Frame, *, exact: bool) -> dict[str, Frame]:
     """Return the statements that would run, by purpose; ``rows`` yields the counted columns of all rows."""
-    reading = queries.reading
+    data_spec = queries.data_spec
     out = {"rows and sums per group, label and decision": queries.summary()}
-    if not reading.columns.score:
+    if not data_spec.columns.score:
         return out
     bins, _ = fineness(SORT_ROWS + 1, exact=exact)
-    grid = fixed_grid(reading, bins) or Grid.over(-1.0, 1.0, bins=bins // 2, thresholds=reading.thresholds)
+    grid = fixed_grid(data_spec, bins) or Grid.over(
+        -1.0, 1.0, bins=bins // 2, thresholds=data_spec.thresholds
+    )
     follows = "bins are finer or coarser, depending on rows, groups and scores in the first result"
     out[f"rows per score bin too; {follows}"] = queries.binned(grid)
     if exact:
@@ -475,12 +477,12 @@ def planned(queries: CountQueries, rows: Frame, *, exact: bool) -> dict[str, Fra
     return out
 
 
-def check_types(schema: pa.Schema, reading: Reading) -> None:
+def check_types(schema: pa.Schema, data_spec: DataSpec) -> None:
     """Raise a ColumnError where a column has a type that its part cannot have."""
-    columns, cut = reading.columns, [name for name, edges in reading.bands.items() if edges]
+    columns, cut = data_spec.columns, [name for name, edges in data_spec.bands.items() if edges]
     reals = {"score": columns.score, "decision probability": columns.probability, "weight": columns.weight}
     named = [*columns.cell_keys, columns.prediction]
-    if reading.task == "regression":
+    if data_spec.task == "regression":
         reals["label"] = columns.label
     else:
         named.append(columns.label)

@@ -25,6 +25,7 @@ import pyarrow as pa
 from fairfix.data import files
 from fairfix.data.count_queries import Frame, framed, planned
 from fairfix.data.counts import Counts
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.embedded import (
     duckdb_tables,
     only_table,
@@ -34,7 +35,6 @@ from fairfix.data.embedded import (
 )
 from fairfix.data.engines import EngineSource
 from fairfix.data.names import did_you_mean, listed
-from fairfix.data.reading import Reading
 from fairfix.data.urls import BACKENDS, QUERY, close_later, is_dry, scheme_of, shown_url
 from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
 
@@ -103,12 +103,12 @@ class DatabaseSource(EngineSource):
         """Number of rows; None where nothing is asked."""
         return self._rows if is_dry() else super().rows
 
-    def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:
+    def counted(self, data_spec: DataSpec, *, exact: bool, losses: bool) -> Counts | None:
         """Return the counts of all rows; None where they are so few that exact distances take all of them."""
         if is_dry():
-            queries = self.queries(reading, losses=losses)
-            raise self._unsent(planned(queries, self.selected(reading.columns.counted), exact=exact))
-        return super().counted(reading, exact=exact, losses=losses)
+            queries = self.queries(data_spec, losses=losses)
+            raise self._unsent(planned(queries, self.selected(data_spec.columns.counted), exact=exact))
+        return super().counted(data_spec, exact=exact, losses=losses)
 
     def _unsent(self, statements: Mapping[str, Frame]) -> UnsentError:
         """Return the end of a dry run: statements as SQL, each with its purpose."""

@@ -24,6 +24,7 @@ from fairfix.data.arrow_normalize import entries_of
 from fairfix.data.binned import Entries
 from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints, check_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.merging import MISSING, SIGNS, UNKNOWN, plain_form
 from fairfix.data.names import quoted_name, with_values
 from fairfix.data.numeric_groups import (
@@ -35,7 +36,6 @@ from fairfix.data.numeric_groups import (
     check_many,
     check_numbers,
 )
-from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
 
 MOST_CLASSES = 100
@@ -99,11 +99,11 @@ class Encoder:
     says how many rows come before.
     """
 
-    def __init__(self, reading: Reading, where: str = "", first_row: int = 0) -> None:
-        self.reading = reading
+    def __init__(self, data_spec: DataSpec, where: str = "", first_row: int = 0) -> None:
+        self.data_spec = data_spec
         self.where = where
         self._cells: dict[tuple[str, ...], int] = {}
-        self._levels: dict[str, set[str]] = {name: set() for name in reading.columns.cell_keys}
+        self._levels: dict[str, set[str]] = {name: set() for name in data_spec.columns.cell_keys}
         self._row, self._counted = first_row, False
 
     @property
@@ -117,12 +117,12 @@ class Encoder:
         Each row stands for as many as ``times`` says, shape (n,): they were counted elsewhere, and have no number.
         """
         self._counted = times is not None
-        columns, drop = self.reading.columns, dict[str, Bools]()
+        columns, drop = self.data_spec.columns, dict[str, Bools]()
         cell = self._cell_codes(batch, drop)
         score = self._real(batch, columns.score, "score", drop)
         label: npt.NDArray[Any] | None
         decision: Floats | None
-        if columns.label and self.reading.task == "classification":
+        if columns.label and self.data_spec.task == "classification":
             label = self._binary(batch, columns.label, "label", drop)
         else:
             label = self._real(batch, columns.label, "label", drop)
@@ -140,7 +140,7 @@ class Encoder:
 
     def _cell_codes(self, batch: pa.RecordBatch, drop: dict[str, Bools]) -> Ints:
         """Return the cell of each row, registering new cells."""
-        names = self.reading.columns.cell_keys
+        names = self.data_spec.columns.cell_keys
         if not names:
             self._cells.setdefault((), 0)
             return np.zeros(batch.num_rows, dtype=np.int64)
@@ -165,18 +165,18 @@ class Encoder:
         levels = [[names[i] for i in part] for part, (_, names) in zip(parts, coded, strict=True)]
         cells = self._cells
         index = [cells.setdefault(key, len(cells)) for key in zip(*levels, strict=True)]
-        check_cells(self.reading.columns.cell_keys, len(cells))
+        check_cells(self.data_spec.columns.cell_keys, len(cells))
         return np.array(index, dtype=np.int64)
 
     def _group_codes(
         self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]
     ) -> tuple[Ints, list[str]]:
-        bands = self.reading.bands
+        bands = self.data_spec.bands
         if edges := bands.get(name):
             codes, levels, missing = self._band_codes(batch.column(name), name, edges)
         else:
-            codes, levels, missing = group_codes(batch.column(name), name, self.reading.merge.get(name))
-        seen, of_classes = self._levels[name], name in self.reading.columns.classes
+            codes, levels, missing = group_codes(batch.column(name), name, self.data_spec.merge.get(name))
+        seen, of_classes = self._levels[name], name in self.data_spec.columns.classes
         many = len(seen)
         # a dictionary may name levels that no row has
         few = len(levels) <= MOST_NUMBERS
@@ -193,7 +193,7 @@ class Encoder:
             check_many(name, len(seen), bands)
         if missing is not None and of_classes:
             drop[f"missing class ({name})"] = missing
-        elif missing is not None and self.reading.policy(name) != "group":
+        elif missing is not None and self.data_spec.policy(name) != "group":
             drop[f"missing group ({name})"] = missing
         return codes, levels
 
@@ -225,7 +225,11 @@ class Encoder:
                 f"{part} column {name!r} holds {column[row]} at {self._at(row)}; "
                 f"scores, labels and weights must be finite: replace or remove it"
             )
-        ranges = {"score": self.reading.range, "weight": (0.0, math.inf), "decision probability": (0.0, 1.0)}
+        ranges = {
+            "score": self.data_spec.range,
+            "weight": (0.0, math.inf),
+            "decision probability": (0.0, 1.0),
+        }
         least, most = ranges.get(part, (-math.inf, math.inf))
         if low < least or high > most:
             row = int(np.argmax((column < least) | (column > most)))
@@ -236,7 +240,7 @@ class Encoder:
                 raise EntryError(
                     part,
                     name,
-                    f"{place}, outside [{least:g}, {most:g}]: not a {self.reading.score_scale}",
+                    f"{place}, outside [{least:g}, {most:g}]: not a {self.data_spec.score_scale}",
                     "; set its scale with `score_scale=percent` (100p), margin (2p-1), logit or raw, or use "
                     "`task=regression` for a real-valued target",
                 )
@@ -247,17 +251,17 @@ class Encoder:
     def _binary(self, batch: pa.RecordBatch, name: str, part: str, drop: dict[str, Bools]) -> Ints:
         """Return a 0/1 column (uint8) from numbers, booleans or text."""
         array = batch.column(name)
-        reading, kind = self.reading, array.type
-        own = part == "prediction" and bool(reading.positive_prediction)
-        positive = reading.positive_prediction if own else reading.positive_label
-        test = reading.label_test if part == "label" else None
+        data_spec, kind = self.data_spec, array.type
+        own = part == "prediction" and bool(data_spec.positive_prediction)
+        positive = data_spec.positive_prediction if own else data_spec.positive_label
+        test = data_spec.label_test if part == "label" else None
         if test is None and not positive and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             return self._binary_numbers(array, name, part, drop)
-        codes, levels, missing = group_codes(array, name, reading.merge.get(name))
+        codes, levels, missing = group_codes(array, name, data_spec.merge.get(name))
         if missing is not None:
             drop[f"missing {part}"] = missing
             levels.pop()
-        signs, stated = UNKNOWN if positive else SIGNS, {*positive, *reading.merge.get(name, ())}
+        signs, stated = UNKNOWN if positive else SIGNS, {*positive, *data_spec.merge.get(name, ())}
         marks = [i for i, one in enumerate(levels) if one.lower() in signs and one not in stated]
         if (marked := np.isin(codes, marks)).any():
             drop[f"missing {part}"] = marked if missing is None else missing | marked
@@ -280,14 +284,14 @@ class Encoder:
                 if test is not None:
                     raise DataError(
                         f"label column {name!r} holds {level!r} at {at}, which is not a number, as "
-                        f"`label={name}{reading.label_threshold}` needs; correct it, or name positive values instead"
+                        f"`label={name}{data_spec.label_threshold}` needs; correct it, or name positive values instead"
                     )
                 raise _not_binary(part, name, level, at)
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
 
     def _refuse_alike(self, part: str, name: str, level: str, positive: str, here: Bools) -> None:
         """Raise where rows have what is the positive value but for case or blanks, and no name of its own."""
-        if here.any() and level not in self.reading.merge.get(name, ()):
+        if here.any() and level not in self.data_spec.merge.get(name, ()):
             row, merge = int(np.argmax(here)), with_values(name, (positive, level))
             raise DataError(
                 f"{part} column {name!r} holds {level!r} at {self._at(row)}, which differs from the positive value "
@@ -325,11 +329,15 @@ def row_name(where: str, before: int, row: int) -> str:
     return f"row {before + row + 1:,}" + (f" of {where}" if where else "")
 
 
-def check_excluded(excluded: Mapping[str, int], read: int, reading: Reading) -> None:
+def check_excluded(excluded: Mapping[str, int], read: int, data_spec: DataSpec) -> None:
     """Raise a DataError where rows were left out although the policy is ``error``."""
     for reason, rows in excluded.items():
         kind, _, name = reason.removesuffix(")").partition(" (")
-        if rows and kind.startswith("missing") and reading.policy(name or reading.column_of(kind)) == "error":
+        if (
+            rows
+            and kind.startswith("missing")
+            and data_spec.policy(name or data_spec.column_of(kind)) == "error"
+        ):
             own = (
                 f" or `missing={quoted_name(name, '=')}=group` (a separate group)"
                 if kind == "missing group"
@@ -381,25 +389,25 @@ def _is_positive(level: str, positive: Sequence[str], *, shared: bool) -> float:
 
 
 def check_positive(
-    labels: npt.NDArray[Any] | None, reading: Reading, decisions: npt.NDArray[Any] | None = None
+    labels: npt.NDArray[Any] | None, data_spec: DataSpec, decisions: npt.NDArray[Any] | None = None
 ) -> None:
     """Raise a DataError where no row holds a positive value that is named; arrays are non-zero for positives."""
-    columns, words = reading.columns, [one for one in reading.positive_prediction if truth(one) is None]
+    columns, words = data_spec.columns, [one for one in data_spec.positive_prediction if truth(one) is None]
     if columns.prediction and words and decisions is not None and not decisions.any():
-        raise _none_positive("prediction", columns.prediction, reading.positive_prediction)
+        raise _none_positive("prediction", columns.prediction, data_spec.positive_prediction)
     if (
-        reading.binary
+        data_spec.binary
         and columns.label
-        and (reading.positive_label or reading.label_threshold)
+        and (data_spec.positive_label or data_spec.label_threshold)
         and labels is not None
         and not labels.any()
     ):
-        if reading.label_threshold:
+        if data_spec.label_threshold:
             raise DataError(
-                f"no row used has a number {reading.label_threshold} in label column {columns.label!r}; choose "
-                f"another threshold in `label={columns.label}{reading.label_threshold}`"
+                f"no row used has a number {data_spec.label_threshold} in label column {columns.label!r}; choose "
+                f"another threshold in `label={columns.label}{data_spec.label_threshold}`"
             )
-        raise _none_positive("label", columns.label, reading.positive_label)
+        raise _none_positive("label", columns.label, data_spec.positive_label)
 
 
 def _none_positive(part: str, column: str, levels: Sequence[str]) -> EntryError:

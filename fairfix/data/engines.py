@@ -18,10 +18,10 @@ import pyarrow as pa
 from fairfix.data.arrow_normalize import plain_batch, plain_schema
 from fairfix.data.count_queries import CountQueries, Frame, as_level, check_types, framed
 from fairfix.data.counts import Counts, Grid, Slice
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import BATCH_ROWS, FrameSource, Part, Source
 from fairfix.data.frames import fetched
 from fairfix.data.query_results import counts_of, rows_of_bins, summarised
-from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows
 from fairfix.data.workers import Cluster, Workers
 from fairfix.errors import DataError, UsageError
@@ -86,30 +86,30 @@ class EngineSource(Source):
         }
         return self.frame.select(**columns_of)
 
-    def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:
+    def counted(self, data_spec: DataSpec, *, exact: bool, losses: bool) -> Counts | None:
         """Return the counts of all rows; None where they are so few that exact distances take all of them."""
-        queries = self.queries(reading, losses=losses)
+        queries = self.queries(data_spec, losses=losses)
         summary = summarised(self.ask, queries, self.name)
         self._rows = summary.read
-        if exact and reading.columns.score and summary.read <= SORT_ROWS:
+        if exact and data_spec.columns.score and summary.read <= SORT_ROWS:
             return None
         return counts_of(self.ask, queries, summary, self.name, exact=exact)
 
     def collected(
         self,
-        reading: Reading,
+        data_spec: DataSpec,
         counts: Counts,
         slices: Sequence[Slice],
         columns: tuple[str, ...] | None = None,
         finer: Grid | None = None,
     ) -> KeptRows:
         """Return the rows in slices of the scores, or how many there are in finer bins, by one statement."""
-        return rows_of_bins(self.ask, self.queries(reading), counts, slices, self.name, columns, finer)
+        return rows_of_bins(self.ask, self.queries(data_spec), counts, slices, self.name, columns, finer)
 
-    def queries(self, reading: Reading, *, losses: bool = False) -> CountQueries:
+    def queries(self, data_spec: DataSpec, *, losses: bool = False) -> CountQueries:
         """Return the statements for a reading; a ColumnError where a column has a type that its part cannot have."""
-        check_types(self.schema, reading)
-        return CountQueries(self.frame, self.schema, reading, losses, self.backend, self.texts)
+        check_types(self.schema, data_spec)
+        return CountQueries(self.frame, self.schema, data_spec, losses, self.backend, self.texts)
 
     def meeting(self, condition: nw.Expr) -> Self:
         """Return a source of the rows that meet a condition."""

@@ -38,7 +38,7 @@ from fairfix.errors import ColumnError, DataError, UnreadableError, UsageError, 
 
 if TYPE_CHECKING:
     from fairfix.data.counts import Counts, Grid, Slice
-    from fairfix.data.reading import Reading
+    from fairfix.data.data_spec import DataSpec
     from fairfix.data.scan import KeptRows
 
 BATCH_ROWS = 65_536
@@ -123,7 +123,7 @@ class Source(ABC):
         other.workers = self.workers.replaced_by(workers)
         return other
 
-    def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:
+    def counted(self, data_spec: DataSpec, *, exact: bool, losses: bool) -> Counts | None:
         """Return the counts of all rows where the data is counted where it is; None where its parts are to be read.
 
         The arguments are those of :func:`fairfix.data.scan.scan`, the reading is that of its result.
@@ -132,7 +132,7 @@ class Source(ABC):
 
     def collected(
         self,
-        reading: Reading,
+        data_spec: DataSpec,
         counts: Counts,
         slices: Sequence[Slice],
         columns: tuple[str, ...] | None = None,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 from fairfix.errors import DataError
 
 CELL = 2
@@ -49,11 +49,11 @@ def _text(path: str) -> str:
         return ""
 
 
-def bytes_of_row(reading: Reading, schema: pa.Schema, columns: Sequence[str]) -> int:
+def bytes_of_row(data_spec: DataSpec, schema: pa.Schema, columns: Sequence[str]) -> int:
     """Return the least number of bytes per row, for the parts that a reading keeps and for further columns."""
-    parts = reading.columns
+    parts = data_spec.columns
     numbers = [parts.score, parts.weight, parts.prediction or parts.probability]
-    label = (8 if reading.task == "regression" else 1) if parts.label else 0
+    label = (8 if data_spec.task == "regression" else 1) if parts.label else 0
     return (
         CELL
         + label

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Ints
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, arrow_array, numbers, row_name
 from fairfix.data.files import BATCH_ROWS, DerivedSource, Part, Source
-from fairfix.data.reading import Reading
 from fairfix.data.scan import column_types
 from fairfix.data.urls import is_dry
 from fairfix.errors import DataError
@@ -102,17 +102,17 @@ class PeopleSource(DerivedSource):
         return column.astype(np.int64)
 
 
-def check_entries(source: Source, reading: Reading) -> None:
+def check_entries(source: Source, data_spec: DataSpec) -> None:
     """Raise a DataError where an entry of a counted row is none that its column may hold; it names the row of the data.
 
     Columns that the source has not, such as the scores of a model, are left out.
     """
-    columns = reading.columns
+    columns = data_spec.columns
     names = {
         part: getattr(columns, part) for part in ("label", "score", "prediction", "probability", "weight")
     }
     gone: dict[str, Any] = {part: None for part, name in names.items() if name not in source.columns}
-    own = replace(reading, columns=replace(columns, **gone))
+    own = replace(data_spec, columns=replace(columns, **gone))
     for part in source.parts(own.columns.counted, column_types(own, source)):
         encoder = Encoder(own, part.where, part.first_row)
         for batch in part.batches():

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.counts import Floats
+from fairfix.data.data_spec import DataSpec, to_probability
 from fairfix.data.encoder import Rows
-from fairfix.data.reading import Reading, to_probability
 
 SUMMED = 1e-6
 """Relative difference that sums of the same numbers in another order may have."""
@@ -20,7 +20,7 @@ LEAST = 1e-300
 """Numbers below it have squares with few digits."""
 
 
-def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
+def quantities(rows: Rows, data_spec: DataSpec, *, losses: bool) -> Iterator[tuple[str, Floats]]:
     """Yield (name, value per row) of the quantities that are summed exactly in addition to the bins.
 
     ``score`` and ``label`` (regression), ``square_loss``, ``absolute_loss`` (regression) and
@@ -29,7 +29,7 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
     score, label = rows.score, rows.label
     if score is None or not losses:
         return
-    if reading.task == "regression":
+    if data_spec.task == "regression":
         yield "score", score
         if label is not None:
             error = score - label
@@ -37,10 +37,10 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
             yield "square_loss", error * error
             yield "absolute_loss", np.abs(error)
         return
-    if reading.score_scale == "raw":
+    if data_spec.score_scale == "raw":
         yield "score", score
         return
-    chance = to_probability(score, reading.score_scale)
+    chance = to_probability(score, data_spec.score_scale)
     yield "score", chance
     if label is None:
         return
@@ -48,7 +48,7 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
     positive = label.astype(np.float64)
     error = positive - chance
     yield "square_loss", error * error
-    if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
+    if data_spec.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
         loss: Floats = np.logaddexp(0.0, (1.0 - 2.0 * positive) * score)
     else:
         with np.errstate(divide="ignore"):  # infinite where the observed label had the probability 0
@@ -58,19 +58,23 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
     yield "log_loss", loss
 
 
-def range_of(name: str, reading: Reading) -> tuple[float, float]:
+def range_of(name: str, data_spec: DataSpec) -> tuple[float, float]:
     """Return the least and the largest value that a row can have of a quantity."""
-    if reading.task == "classification" and reading.score_scale != "raw" and name in ("score", "square_loss"):
+    if (
+        data_spec.task == "classification"
+        and data_spec.score_scale != "raw"
+        and name in ("score", "square_loss")
+    ):
         return 0.0, 1.0
     return (0.0 if name.endswith("_loss") else -math.inf), math.inf
 
 
-def summed(reading: Reading) -> tuple[str, ...]:
+def summed(data_spec: DataSpec) -> tuple[str, ...]:
     """Return the names of what :func:`quantities` yields with losses."""
-    none, columns = np.zeros(0), reading.columns
+    none, columns = np.zeros(0), data_spec.columns
     label, score = none if columns.label else None, none if columns.score else None
     rows = Rows(none.astype(np.int64), (), label, score, None, None, 0)
-    return tuple(name for name, _ in quantities(rows, reading, losses=True))
+    return tuple(name for name, _ in quantities(rows, data_spec, losses=True))
 
 
 def are_sums(pair: npt.NDArray[Any], total: npt.NDArray[Any], low: float, high: float) -> bool:

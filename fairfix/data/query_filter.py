@@ -20,9 +20,9 @@ import pyarrow as pa
 from fairfix.data.arrow_normalize import entries_of
 from fairfix.data.canonical import canonical
 from fairfix.data.count_queries import as_level, as_real, number
+from fairfix.data.data_spec import ORDERS
 from fairfix.data.encoder import arrow_array, group_codes
 from fairfix.data.engines import EngineSource
-from fairfix.data.reading import ORDERS
 from fairfix.data.row_filter import (
     VALUED,
     Comparison,

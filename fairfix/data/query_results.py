@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from fairfix.data.count_queries import CountQueries, Frame, real_of, whole_of
 from fairfix.data.counts import Counts, Floats, Grid, Ints, Slice, code_of, groups_of_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, Rows, check_excluded
 from fairfix.data.quantities import summed
-from fairfix.data.reading import Reading
 from fairfix.data.scan import BINS, TABLE_BYTES, KeptRows, fineness, fixed_grid, tabulated
 from fairfix.data.storage import CHANGED
 from fairfix.errors import DataError
@@ -41,22 +41,22 @@ class Summary:
     read: int
     excluded: Mapping[str, int]
 
-    def sums_of(self, reading: Reading, *, losses: bool) -> dict[str, Floats]:
+    def sums_of(self, data_spec: DataSpec, *, losses: bool) -> dict[str, Floats]:
         """Return the sums that bins do not give, by name, shape (C L, many)."""
-        n, columns, labels = self.columns["n"].astype(np.float64), self.columns, 2 if reading.binary else 1
+        n, columns, labels = self.columns["n"].astype(np.float64), self.columns, 2 if data_spec.binary else 1
         out: dict[str, list[Floats]] = {}
         powers = (columns.get("w", n), columns.get("ww", n))
-        if self.decision is not None and reading.columns.probability:
+        if self.decision is not None and data_spec.columns.probability:
             names = ("yes_1", "no_1", "yes_2", "no_2") if "w" in columns else ("yes_1", "no_1") * 2
             out["decisions"] = [columns[name] for name in names]
         elif self.decision is not None:
             out["decisions"] = [w * part for w in powers for part in (self.decision, 1.0 - self.decision)]
-        for name in summed(reading) if losses else ():
+        for name in summed(data_spec) if losses else ():
             out[name] = [self._sum(name, i, labels) for i in range(1, 5 if "w" in columns else 3)]
-        if "log_loss" in out and reading.score_scale != "logit":
+        if "log_loss" in out and data_spec.score_scale != "logit":
             never = self._sum("impossible", 1, labels) > 0
             out["log_loss"] = [np.where(never, math.inf, sums) for sums in out["log_loss"]]
-        return {name: self._by_code(reading, parts) for name, parts in out.items()}
+        return {name: self._by_code(data_spec, parts) for name, parts in out.items()}
 
     def _sum(self, name: str, number: int, labels: int) -> Floats:
         """Return a sum, of those for each label the one for the label of the rows."""
@@ -65,26 +65,26 @@ class Summary:
         no, yes = (self.columns[f"{name}{label}_{number}"] for label in (0, 1))
         return np.where(self.code % labels, yes, no)
 
-    def _by_code(self, reading: Reading, parts: Sequence[Floats]) -> Floats:
-        size = len(self.cells) * (2 if reading.binary else 1)
+    def _by_code(self, data_spec: DataSpec, parts: Sequence[Floats]) -> Floats:
+        size = len(self.cells) * (2 if data_spec.binary else 1)
         return np.stack([np.bincount(self.code, part, size) for part in parts], axis=-1)
 
-    def tables(self, reading: Reading) -> dict[str, npt.NDArray[Any]]:
+    def tables(self, data_spec: DataSpec) -> dict[str, npt.NDArray[Any]]:
         """Return rows, and where there are weights their mass, per cell and label, in one bin."""
-        size = len(self.cells) * (2 if reading.binary else 1)
+        size = len(self.cells) * (2 if data_spec.binary else 1)
         rows = np.zeros((size, 1), dtype=np.int64)
         np.add.at(rows[:, 0], self.code, self.columns["n"])
-        if not reading.columns.weight:
+        if not data_spec.columns.weight:
             return {"rows": rows}
         mass = {"mass": self.columns["w"], "square_mass": self.columns["ww"]}
-        return {"rows": rows} | {name: self._by_code(reading, [sums]) for name, sums in mass.items()}
+        return {"rows": rows} | {name: self._by_code(data_spec, [sums]) for name, sums in mass.items()}
 
 
 def summarised(ask: Batches, queries: CountQueries, where: str) -> Summary:
     """Run the first statement; a DataError where an entry is none that its column may hold, or must not be missing."""
-    reading, encoder = queries.reading, Encoder(queries.reading, where)
+    data_spec, encoder = queries.data_spec, Encoder(queries.data_spec, where)
     pieces: list[tuple[Ints, Floats | None, dict[str, npt.NDArray[Any]]]] = []
-    read, excluded, labels = 0, Counter[str](), 2 if reading.binary else 1
+    read, excluded, labels = 0, Counter[str](), 2 if data_spec.binary else 1
     for answer in ask(queries.summary()):
         n = whole_of(answer["n"])
         if not n.all():  # of no rows, where there is nothing to group by
@@ -96,7 +96,7 @@ def summarised(ask: Batches, queries: CountQueries, where: str) -> Summary:
         names = [name for name in answer.schema.names if name not in keys and "_band_" not in name]
         columns: dict[str, Any] = {name: real_of(answer[name])[left] for name in names if name != "n"}
         pieces.append((code_of(rows.cell, rows.label, labels), rows.decision, {"n": n[left], **columns}))
-    check_excluded(excluded, read, reading)
+    check_excluded(excluded, read, data_spec)
     if not pieces:
         return Summary(encoder.cells, np.zeros(0, dtype=np.int64), None, {}, read, dict(excluded))
     codes, decisions, answers = zip(*pieces, strict=True)
@@ -107,14 +107,14 @@ def summarised(ask: Batches, queries: CountQueries, where: str) -> Summary:
 
 def counts_of(ask: Batches, queries: CountQueries, summary: Summary, where: str, *, exact: bool) -> Counts:
     """Run the second statement where there are scores, and return the counts."""
-    reading, tables, grid = queries.reading, summary.tables(queries.reading), None
+    data_spec, tables, grid = queries.data_spec, summary.tables(queries.data_spec), None
     if not summary.code.size:
-        return tabulated(reading, (), None, {}, {}, summary.read, summary.excluded)
-    if reading.columns.score:
+        return tabulated(data_spec, (), None, {}, {}, summary.read, summary.excluded)
+    if data_spec.columns.score:
         # what exact distances need is found in finer bins, so a table need not grow with the rows
         bins, room = fineness(summary.read, exact=exact)[0], TABLE_BYTES
         rows_of, complete = tables["rows"][:, 0], not any(summary.excluded.values())
-        grid = grid_of(summary, reading, bins).halved_to(max(2 * BINS, room // (8 * rows_of.size)))
+        grid = grid_of(summary, data_spec, bins).halved_to(max(2 * BINS, room // (8 * rows_of.size)))
         tables = {name: np.zeros((rows_of.size, grid.size), table.dtype) for name, table in tables.items()}
         for answer, rows, into, left in counted_answers(
             ask, queries, replace(queries, complete=complete).binned(grid), summary.cells, where
@@ -122,23 +122,23 @@ def counts_of(ask: Batches, queries: CountQueries, summary: Summary, where: str,
             place, cell = whole_of(answer["bin"])[left], into[rows.cell]
             if place.size and not (place.min() >= 0 and place.max() < grid.size and cell.min() >= 0):
                 raise changed(where)
-            at = code_of(cell, rows.label, 2 if reading.binary else 1) * grid.size + place
+            at = code_of(cell, rows.label, 2 if data_spec.binary else 1) * grid.size + place
             for name, of in (("rows", "n"), ("mass", "w"), ("square_mass", "ww")):
                 if name in tables:
                     column = whole_of(answer[of]) if name == "rows" else real_of(answer[of])
                     np.add.at(tables[name].reshape(-1), at, column[left])
         if not np.array_equal(tables["rows"].sum(axis=1), rows_of):
             raise changed(where)
-    sums = summary.sums_of(reading, losses=queries.losses)
-    return tabulated(reading, summary.cells, grid, tables, sums, summary.read, summary.excluded)
+    sums = summary.sums_of(data_spec, losses=queries.losses)
+    return tabulated(data_spec, summary.cells, grid, tables, sums, summary.read, summary.excluded)
 
 
-def grid_of(summary: Summary, reading: Reading, bins: int) -> Grid:
+def grid_of(summary: Summary, data_spec: DataSpec, bins: int) -> Grid:
     """Return the grid of a scale, or that of the range of the scores."""
-    grid = fixed_grid(reading, bins)
+    grid = fixed_grid(data_spec, bins)
     if grid is None:
         low, high = float(summary.columns["low_score"].min()), float(summary.columns["high_score"].max())
-        grid = Grid.over(low, high, bins=bins // 2, thresholds=reading.thresholds)
+        grid = Grid.over(low, high, bins=bins // 2, thresholds=data_spec.thresholds)
     return grid
 
 
@@ -146,19 +146,19 @@ def counted_answers(
     ask: Batches, queries: CountQueries, statement: Frame, cells: Sequence[tuple[str, ...]], where: str
 ) -> Iterator[tuple[pa.RecordBatch, Rows, Ints, Any]]:
     """Yield (answer, its rows, index of their cells among the given ones, which answers the rows are)."""
-    bare = replace(queries, reading=without_reals(queries.reading))
-    encoder, keys = Encoder(bare.reading, where), bare.reading.columns.cell_keys
+    bare = replace(queries, data_spec=without_reals(queries.data_spec))
+    encoder, keys = Encoder(bare.data_spec, where), bare.data_spec.columns.cell_keys
     for answer in ask(statement):
         rows = encoder.encode(bare.batch(answer), whole_of(answer["n"]))
         _, into = groups_of_cells(keys, encoder.cells, keys, cells)
         yield answer, rows, into, slice(None) if rows.kept is None else rows.kept
 
 
-def without_reals(reading: Reading) -> Reading:
+def without_reals(data_spec: DataSpec) -> DataSpec:
     """Return the reading of what has been counted: groups, labels and decisions that are values, not amounts."""
-    columns = replace(reading.columns, score=None, weight=None, probability=None)
+    columns = replace(data_spec.columns, score=None, weight=None, probability=None)
     return replace(
-        reading, columns=columns if reading.task == "classification" else replace(columns, label=None)
+        data_spec, columns=columns if data_spec.task == "classification" else replace(columns, label=None)
     )
 
 
@@ -172,13 +172,13 @@ def rows_of_bins(
     finer: Grid | None = None,
 ) -> KeptRows:
     """Run the third statement: return the rows of some slices as :meth:`fairfix.data.files.Source.collected` does."""
-    reading = queries.reading
+    data_spec = queries.data_spec
     if not any(counts.excluded.values()):  # the scores alone say which rows to look at
-        own = replace(reading.columns, label=None, prediction=None, probability=None)
+        own = replace(data_spec.columns, label=None, prediction=None, probability=None)
         own = own if columns is None else replace(own, strata=(), protected=columns)
-        reading = replace(reading, columns=own)
-        queries = replace(queries, reading=reading, complete=True)
-    levels, level = groups_of_cells(counts.keys, counts.cells, reading.columns.cell_keys)
+        data_spec = replace(data_spec, columns=own)
+        queries = replace(queries, data_spec=data_spec, complete=True)
+    levels, level = groups_of_cells(counts.keys, counts.cells, data_spec.columns.cell_keys)
     first = np.unique(level, return_index=True)[1].astype(np.int32)
     pieces, seen = list[KeptRows](), [0] * len(slices)
     for answer, rows, into, left in counted_answers(
@@ -189,7 +189,7 @@ def rows_of_bins(
             raise changed(where)
         score = real_of(answer["score"])[left] if finer is None else finer.tops(whole_of(answer["bin"])[left])
         weight = square = None
-        if reading.columns.weight:
+        if data_spec.columns.weight:
             weight, square = (real_of(answer[name])[left] for name in ("w", "ww"))
         held = [one.holds(score) for one in slices]
         seen = [many + int(n[inside].sum()) for many, inside in zip(seen, held, strict=True)]

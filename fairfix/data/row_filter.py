@@ -26,11 +26,11 @@ import pyarrow as pa
 
 from fairfix.data.canonical import canonical, canonical_text
 from fairfix.data.counts import Bools
+from fairfix.data.data_spec import ORDERS
 from fairfix.data.encoder import arrow_array, group_codes, null_mask, primitive
 from fairfix.data.files import DerivedSource, Part, Source
 from fairfix.data.names import nearest
 from fairfix.data.numeric_groups import as_number
-from fairfix.data.reading import ORDERS
 from fairfix.errors import ColumnError, DataError, UsageError
 
 MOST_SIGNS, MOST_DEPTH = 10_000, 50

@@ -57,7 +57,7 @@ def complete(table: Table, columns: Sequence[str]) -> Table:
         if not missing.any():
             continue
         reason = f"missing number ({name})"
-        if table.reading.missing_group != "drop":
+        if table.data_spec.missing_group != "drop":
             raise DataError(
                 f"{reason} in {int(missing.sum()):,} of {len(table):,} rows; fill the values, or use `missing=drop`"
             )

@@ -33,6 +33,7 @@ from fairfix.data.counts import (
     moved_bins,
     spans,
 )
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import (
     Encoder,
     EntryRows,
@@ -56,7 +57,6 @@ from fairfix.data.numeric_groups import (
     quantile_edges,
 )
 from fairfix.data.quantities import quantities
-from fairfix.data.reading import Reading
 from fairfix.data.table import Table, assemble
 from fairfix.data.workers import added
 from fairfix.errors import DataError
@@ -162,16 +162,16 @@ class Scan:
     counts: Counts
     kept: KeptRows | None
     """None where there are many, or none with a score."""
-    reading: Reading
+    data_spec: DataSpec
 
     def __add__(self, other: Scan) -> Scan:
         """Return the scan of both pieces of the data, in this order."""
         counts = self.counts + other.counts
         if self.kept is None or other.kept is None or counts.used > KEEP_ROWS:
-            return Scan(counts, None, self.reading)
+            return Scan(counts, None, self.data_spec)
         both = (self.kept, self.counts.cells), (other.kept, other.counts.cells)
         kept = KeptRows.joined([rows.in_cells(counts.keys, cells, counts.cells) for rows, cells in both])
-        return Scan(counts, kept, self.reading)
+        return Scan(counts, kept, self.data_spec)
 
 
 class Tally:
@@ -182,12 +182,18 @@ class Tally:
     """
 
     def __init__(
-        self, reading: Reading, bins: int, *, losses: bool = True, keep: bool = False, room: int = TABLE_BYTES
+        self,
+        data_spec: DataSpec,
+        bins: int,
+        *,
+        losses: bool = True,
+        keep: bool = False,
+        room: int = TABLE_BYTES,
     ) -> None:
-        self.reading, self.bins, self.losses, self.room = reading, bins, losses, room
-        self.grid = fixed_grid(reading, bins)
+        self.data_spec, self.bins, self.losses, self.room = data_spec, bins, losses, room
+        self.grid = fixed_grid(data_spec, bins)
         self.fixed = self.grid is not None
-        self.labels = 2 if reading.binary else 1
+        self.labels = 2 if data_spec.binary else 1
         self.cells: tuple[tuple[str, ...], ...] = ()
         self.kept: list[KeptRows] | None = [] if keep else None
         self.read = self.used = 0
@@ -212,7 +218,7 @@ class Tally:
             q = rows.decision
             self._add_sums("decisions", code, *(w**p * part for p in (1, 2) for part in (q, 1.0 - q)))
         with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
-            for name, value in quantities(rows, self.reading, losses=self.losses):
+            for name, value in quantities(rows, self.data_spec, losses=self.losses):
                 if rows.weight is None:
                     self._add_sums(name, code, value, value * value)
                 else:
@@ -258,7 +264,7 @@ class Tally:
 
     def _grid_over(self, score: Floats) -> Grid:
         low, high = float(score.min()), float(score.max())
-        return Grid.over(low, high, bins=self.bins // 2, thresholds=self.reading.thresholds)
+        return Grid.over(low, high, bins=self.bins // 2, thresholds=self.data_spec.thresholds)
 
     def _regrid(self, old: Grid, grid: Grid) -> Grid:
         """Move what was counted onto a coarser or wider grid."""
@@ -291,24 +297,24 @@ class Tally:
     def counts(self) -> Counts:
         """Return what was counted so far, cells with rows in sorted order."""
         about = self.read, dict(self.excluded)
-        return tabulated(self.reading, self.cells, self.grid, self._tables, self._sums, *about)
+        return tabulated(self.data_spec, self.cells, self.grid, self._tables, self._sums, *about)
 
     def scan(self) -> Scan:
         """Return what was counted so far, with the rows that were kept."""
         counts = self.counts()
         if self.kept is None:
-            return Scan(counts, None, self.reading)
+            return Scan(counts, None, self.data_spec)
         if not self.kept:
             none = np.zeros(0)
             label = none.astype(np.uint8) if self.labels == 2 else None
-            weight = none if self.reading.columns.weight else None
-            return Scan(counts, KeptRows(none, none.astype(np.int32), label, weight), self.reading)
+            weight = none if self.data_spec.columns.weight else None
+            return Scan(counts, KeptRows(none, none.astype(np.int32), label, weight), self.data_spec)
         rows = self.kept[0] if len(self.kept) == 1 else KeptRows.joined(self.kept)
-        return Scan(counts, rows.in_cells(counts.keys, self.cells, counts.cells), self.reading)
+        return Scan(counts, rows.in_cells(counts.keys, self.cells, counts.cells), self.data_spec)
 
 
 def tabulated(
-    reading: Reading,
+    data_spec: DataSpec,
     cells: tuple[tuple[str, ...], ...],
     grid: Grid | None,
     tables: Mapping[str, npt.NDArray[Any]],
@@ -317,11 +323,11 @@ def tabulated(
     excluded: Mapping[str, int],
 ) -> Counts:
     """Return counts of tables with a row per cell and label, perhaps not the last ones; cells with rows, sorted."""
-    labels = 2 if reading.binary else 1
+    labels = 2 if data_spec.binary else 1
     if not tables:
         cells, none = (), np.zeros((0, 1))
         tables = {"rows": none.astype(np.int64)}
-        tables |= {"mass": none, "square_mass": none} if reading.columns.weight else {}
+        tables |= {"mass": none, "square_mass": none} if data_spec.columns.weight else {}
         grid = None
 
     def shaped(table: npt.NDArray[Any] | None) -> Any:
@@ -332,7 +338,7 @@ def tabulated(
         return full.reshape(len(cells), labels, table.shape[1])
 
     unordered = Counts(
-        reading.columns.cell_keys,
+        data_spec.columns.cell_keys,
         cells,
         grid,
         shaped(tables["rows"]),
@@ -353,11 +359,11 @@ def fineness(about: int, *, exact: bool) -> tuple[int, int]:
     return bins, max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
 
 
-def fixed_grid(reading: Reading, bins: int) -> Grid | None:
+def fixed_grid(data_spec: DataSpec, bins: int) -> Grid | None:
     """Return the grid of a score whose range is fixed by its scale; None where the data has to show its range."""
-    if not reading.columns.score or math.isinf(reading.range[0]):
+    if not data_spec.columns.score or math.isinf(data_spec.range[0]):
         return None
-    return Grid.over(*reading.range, bins=bins, thresholds=reading.thresholds)
+    return Grid.over(*data_spec.range, bins=bins, thresholds=data_spec.thresholds)
 
 
 def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
@@ -371,7 +377,7 @@ def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
 
 def scan(
     source: Source,
-    reading: Reading,
+    data_spec: DataSpec,
     *,
     exact: bool = True,
     losses: bool = True,
@@ -390,43 +396,45 @@ def scan(
         Called with the counts of every part, in the order of the data. The source may be a piece of a whole then, so
         it need not have what a whole must: :func:`check_whole` is left to the caller.
     """
-    source.require(reading.columns.counted)
-    reading = reading.with_threshold().in_type_of(source.schema)
+    source.require(data_spec.columns.counted)
+    data_spec = data_spec.with_threshold().in_type_of(source.schema)
     with proposing_bands(source):
-        there = source.counted(reading, exact=exact, losses=losses)
+        there = source.counted(data_spec, exact=exact, losses=losses)
     if there is not None and each is not None:
         each(there)
     bins, room = fineness(source.about_rows, exact=exact)
-    keep = exact and reading.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
+    keep = exact and data_spec.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
 
     def count(part: Part) -> Scan:
-        tally = Tally(reading, bins, losses=losses, keep=keep, room=room)
-        encoder = Encoder(reading, part.where, part.first_row)
+        tally = Tally(data_spec, bins, losses=losses, keep=keep, room=room)
+        encoder = Encoder(data_spec, part.where, part.first_row)
         for batch in part.batches():
             tally.add(encoder.encode(batch))
         return tally.scan()
 
     with proposing_bands(source):
-        parts = source.parts(reading.columns.counted, column_types(reading, source)) if there is None else []
+        parts = (
+            source.parts(data_spec.columns.counted, column_types(data_spec, source)) if there is None else []
+        )
         if there is not None:
-            total: Scan | None = Scan(there, None, reading)
+            total: Scan | None = Scan(there, None, data_spec)
         elif each is None:
             total = source.workers.total(parts, count)
         else:
             total = added(_telling(source.workers.each(parts, count), each))
-        total = total or Scan(Tally(reading, bins).counts(), None, reading)
+        total = total or Scan(Tally(data_spec, bins).counts(), None, data_spec)
         counts = total.counts
         for name, levels in zip(counts.keys, zip(*counts.cells, strict=True), strict=False):
-            if name not in reading.columns.classes:
-                check_numbers(name, set(levels), reading.bands)
-            if each is None and name in reading.columns.protected and len(set(levels)) > MOST_SINGLE:
+            if name not in data_spec.columns.classes:
+                check_numbers(name, set(levels), data_spec.bands)
+            if each is None and name in data_spec.columns.protected and len(set(levels)) > MOST_SINGLE:
                 rows = Counter[str]()
                 for level, many in zip(levels, counts.rows.sum(axis=(1, 2)).tolist(), strict=True):
                     rows[level] += many
-                check_sizes(name, list(rows.values()), reading.bands)
-    check_excluded(counts.excluded, counts.read, reading)
+                check_sizes(name, list(rows.values()), data_spec.bands)
+    check_excluded(counts.excluded, counts.read, data_spec)
     if each is None:
-        check_whole(counts, reading, source.name)
+        check_whole(counts, data_spec, source.name)
     return total
 
 
@@ -436,7 +444,7 @@ def _telling(scans: Iterable[Scan], each: Callable[[Counts], None]) -> Iterator[
         yield one
 
 
-def check_whole(counts: Counts, reading: Reading, name: str) -> None:
+def check_whole(counts: Counts, data_spec: DataSpec, name: str) -> None:
     """Raise a DataError where there are no rows, none is left, or none has the label that is said to be positive."""
     if not counts.read:
         raise DataError(f"{name} has no rows")
@@ -444,21 +452,21 @@ def check_whole(counts: Counts, reading: Reading, name: str) -> None:
         why = ", ".join(f"{reason} {rows:,}" for reason, rows in counts.excluded.items())
         raise DataError(f"{name}: no rows are left to audit; left out: {why}")
     decided = None if counts.decisions is None else counts.decisions[..., 0]
-    check_positive(counts.rows[:, -1], reading, decided)
+    check_positive(counts.rows[:, -1], data_spec, decided)
 
 
-def column_types(reading: Reading, source: Source) -> dict[str, pa.DataType]:
+def column_types(data_spec: DataSpec, source: Source) -> dict[str, pa.DataType]:
     """Return the column types to ask a source for."""
     coded = pa.dictionary(pa.int32(), pa.string())
-    types: dict[str, pa.DataType] = dict.fromkeys(reading.columns.cell_keys, coded)
-    types |= {name: pa.float64() for name, edges in reading.bands.items() if edges and source.spells(name)}
-    columns = reading.columns
+    types: dict[str, pa.DataType] = dict.fromkeys(data_spec.columns.cell_keys, coded)
+    types |= {name: pa.float64() for name, edges in data_spec.bands.items() if edges and source.spells(name)}
+    columns = data_spec.columns
     for name in (columns.score, columns.weight, columns.probability):
         if name:
             types[name] = pa.float64()
     if columns.label:
         types[columns.label] = (
-            pa.float64() if reading.task == "regression" or reading.label_threshold else coded
+            pa.float64() if data_spec.task == "regression" or data_spec.label_threshold else coded
         )
     if columns.prediction:
         types[columns.prediction] = coded
@@ -467,7 +475,7 @@ def column_types(reading: Reading, source: Source) -> dict[str, pa.DataType]:
 
 def read_table(
     data: Any,
-    reading: Reading,
+    data_spec: DataSpec,
     columns: Iterable[str] | None = None,
     raw: Mapping[str, pa.DataType] | None = None,
 ) -> Table:
@@ -477,17 +485,17 @@ def read_table(
     features whatever their role, with the types that text files are read as.
     """
     source = open_source(data)
-    source.require(reading.columns.counted)
+    source.require(data_spec.columns.counted)
     raw = raw or {}
     wanted = source.columns if columns is None else columns
-    batches = (batch for _, _, batch in stream_batches(source, reading, raw, wanted))
+    batches = (batch for _, _, batch in stream_batches(source, data_spec, raw, wanted))
     with proposing_bands(source):
-        return assemble(batches, reading, source.name, tuple(raw))
+        return assemble(batches, data_spec, source.name, tuple(raw))
 
 
 def stream_batches(
     source: Source,
-    reading: Reading,
+    data_spec: DataSpec,
     more: Mapping[str, pa.DataType] | None = None,
     columns: Iterable[str] = (),
 ) -> Iterator[tuple[int, Part, pa.RecordBatch]]:
@@ -496,8 +504,8 @@ def stream_batches(
     ``more`` names columns with the types that text files are read as, ``columns`` those of any type.
     """
     before, more = 0, more or {}
-    names = list(dict.fromkeys((*reading.columns.counted, *columns, *more)))
-    for part in source.parts(names, {**more, **column_types(reading, source)}):
+    names = list(dict.fromkeys((*data_spec.columns.counted, *columns, *more)))
+    for part in source.parts(names, {**more, **column_types(data_spec, source)}):
         for batch in part.batches():
             if batch.num_rows:
                 yield before, part, batch
@@ -556,30 +564,30 @@ def count_table(table: Table, *, exact: bool = False) -> Scan:
     if isinstance(rows, EntryRows):
         return _count_entries(table, rows)
     bins, room = fineness(len(rows), exact=exact)
-    tally = Tally(table.reading, bins, room=room)
+    tally = Tally(table.data_spec, bins, room=room)
     if rows.score is not None and not tally.fixed:
         tally.cover(rows.score)
     for piece in table.pieces():
         tally.add(piece.rows)
     tally.read, tally.excluded = rows.read, Counter(rows.excluded)
     if rows.score is not None:  # all of them, however many
-        label = rows.label if table.reading.binary else None
+        label = rows.label if table.data_spec.binary else None
         tally.kept = [KeptRows(rows.score, rows.cell, label, rows.weight)]
     return tally.scan()
 
 
 def _count_entries(table: Table, rows: EntryRows) -> Scan:
     """Count entries of counts, whose scores are middles of bins, or exact."""
-    reading = table.reading
-    keys, labels = reading.columns.cell_keys, 2 if reading.binary else 1
+    data_spec = table.data_spec
+    keys, labels = data_spec.columns.cell_keys, 2 if data_spec.binary else 1
     if not rows.entries.exact:
-        return Scan(counts_of(rows, keys, labels), None, reading)
-    grid = fixed_grid(reading, BINS)
+        return Scan(counts_of(rows, keys, labels), None, data_spec)
+    grid = fixed_grid(data_spec, BINS)
     if grid is None:
         ends = float(rows.score.min()), float(rows.score.max())
-        grid = Grid.over(*ends, bins=BINS // 2, thresholds=reading.thresholds)
-    counts = counts_of(rebinned(rows, grid, quantities(rows, reading, losses=True), labels), keys, labels)
+        grid = Grid.over(*ends, bins=BINS // 2, thresholds=data_spec.thresholds)
+    counts = counts_of(rebinned(rows, grid, quantities(rows, data_spec, losses=True), labels), keys, labels)
     _, into = groups_of_cells(keys, rows.cells, keys, counts.cells)
-    label = rows.label if reading.binary else None
+    label = rows.label if data_spec.binary else None
     kept = KeptRows(rows.score, into[rows.cell], label, rows.weight, table.square_weight)
-    return Scan(counts, kept, reading)
+    return Scan(counts, kept, data_spec)

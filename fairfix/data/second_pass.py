@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fairfix.data.counts import Bools, Counts, Floats, Grid, Slice, groups_of_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, arrow_array, numbers
 from fairfix.data.files import Part, Source
-from fairfix.data.reading import Reading
 from fairfix.data.scan import KEEP_ROWS, KeptRows, column_types
 from fairfix.errors import DataError
 
@@ -21,7 +21,7 @@ MOST_SCORES = 1 << 22
 
 def collect(
     source: Source,
-    reading: Reading,
+    data_spec: DataSpec,
     counts: Counts,
     slices: Sequence[Slice],
     columns: tuple[str, ...] | None = None,
@@ -32,7 +32,7 @@ def collect(
     The reading is that of the scan. Rows of one score and cell are merged into one weighted row when there are many,
     so heavy ties cost no memory; a DataError where too many are left.
     """
-    name = reading.columns.score
+    name = data_spec.columns.score
     assert name is not None
     keys = counts.keys if columns is None else columns
     levels, level = groups_of_cells(counts.keys, counts.cells, keys)
@@ -40,23 +40,23 @@ def collect(
     # where no row was left out, the scores alone say which rows to look at, and labels are not needed
     complete = not any(counts.excluded.values())
     if complete:
-        own = replace(reading.columns, label=None, prediction=None, probability=None)
+        own = replace(data_spec.columns, label=None, prediction=None, probability=None)
         own = own if columns is None else replace(own, strata=(), protected=columns)
-        reading = replace(reading, columns=own)
+        data_spec = replace(data_spec, columns=own)
 
     def held(score: Floats) -> Bools:
         inside: Bools = np.logical_or.reduce([one.holds(score) for one in slices])
         return inside
 
     def chosen(part: Part) -> Iterator[KeptRows]:
-        encoder = Encoder(reading, part.where, part.first_row)
+        encoder = Encoder(data_spec, part.where, part.first_row)
         for whole in part.batches():
             batch = whole
             if complete:
                 batch = whole.filter(arrow_array(held(numbers(whole.column(name), name, "score"))))
             rows = encoder.encode(batch)
             assert rows.score is not None
-            _, into = groups_of_cells(reading.columns.cell_keys, encoder.cells, keys, levels)
+            _, into = groups_of_cells(data_spec.columns.cell_keys, encoder.cells, keys, levels)
             square = None if rows.weight is None else rows.weight**2
             cells: Any = first[into[rows.cell]]
             kept = KeptRows(rows.score, cells, None, rows.weight, square)
@@ -70,7 +70,7 @@ def collect(
     def gather(part: Part) -> KeptRows:
         return _gathered(chosen(part), source.name)
 
-    parts = source.parts(reading.columns.counted, column_types(reading, source))
+    parts = source.parts(data_spec.columns.counted, column_types(data_spec, source))
     rows = _gathered(source.workers.each(parts, gather), source.name)
     return rows if finer is None or not rows.score.size else rows.merged()
 

@@ -24,6 +24,7 @@ from fairfix.data.counts import (
     spans,
     tallied,
 )
+from fairfix.data.data_spec import DataSpec, to_probability
 from fairfix.data.encoder import (
     COLUMNS,
     Encoder,
@@ -37,7 +38,6 @@ from fairfix.data.encoder import (
 )
 from fairfix.data.names import group_name
 from fairfix.data.numeric_groups import MOST_SINGLE, check_sizes
-from fairfix.data.reading import Reading, to_probability
 from fairfix.data.row_hash import apart
 from fairfix.errors import DataError
 
@@ -90,7 +90,7 @@ class Groups:
 class Table:
     """A whole data set in memory, validated; all arrays are read-only and of length n."""
 
-    reading: Reading
+    data_spec: DataSpec
     rows: Rows
     features: pa.Table
     """Columns without a role, as Arrow data, for methods that learn from them."""
@@ -105,14 +105,16 @@ class Table:
 
     def groups(self, columns: Sequence[str] | None = None) -> Groups:
         """Return the groups of some cell columns (default: the cells of all protected columns)."""
-        names = tuple(self.reading.columns.protected if columns is None else columns)
+        names = tuple(self.data_spec.columns.protected if columns is None else columns)
         present = [self.rows.cells[c] for c in np.flatnonzero(tallied(self.rows.cell, len(self.rows.cells)))]
-        levels, _ = groups_of_cells(self.reading.columns.cell_keys, present, names, bands=self.reading.bands)
+        levels, _ = groups_of_cells(
+            self.data_spec.columns.cell_keys, present, names, bands=self.data_spec.bands
+        )
         return Groups(names, levels, lambda: self.codes(names, levels))
 
     def cell_codes(self, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
         """Return the index of each cell's group among ``levels``, shape (C,), -1 for a group that is not there."""
-        codes = groups_of_cells(self.reading.columns.cell_keys, self.rows.cells, columns, levels)[1]
+        codes = groups_of_cells(self.data_spec.columns.cell_keys, self.rows.cells, columns, levels)[1]
         return codes.astype(np.int32)
 
     def codes(self, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
@@ -160,14 +162,14 @@ class Table:
         """Column of a cell -> level -> its rows."""
         own = self.rows.entries
         rows = tallied(self.rows.cell, len(self.rows.cells), None if own is None else own.rows)
-        return rows_of_levels(self.reading.columns.cell_keys, self.rows.cells, rows)
+        return rows_of_levels(self.data_spec.columns.cell_keys, self.rows.cells, rows)
 
     @property
     def ungrouped(self) -> Table:
         """The table without protected columns: all rows are in one cell."""
-        reading = replace(self.reading, columns=replace(self.reading.columns, protected=()), bands={})
+        data_spec = replace(self.data_spec, columns=replace(self.data_spec.columns, protected=()), bands={})
         rows = replace(self.rows, cell=_frozen(np.zeros(len(self), dtype=np.int64)), cells=((),))
-        return replace(self, reading=reading, rows=rows)
+        return replace(self, data_spec=data_spec, rows=rows)
 
     @property
     def weight(self) -> Floats:
@@ -210,26 +212,28 @@ class Table:
 
     def with_decision(self, decision: Floats) -> Table:
         """Return the table with the given probabilities of a positive decision instead of its own."""
-        columns = replace(self.reading.columns, prediction=None, probability="p_positive")
+        columns = replace(self.data_spec.columns, prediction=None, probability="p_positive")
         return replace(
             self,
-            reading=replace(self.reading, columns=columns),
+            data_spec=replace(self.data_spec, columns=columns),
             rows=replace(self.rows, decision=_own(decision)),
         )
 
     def with_score(self, score: Floats) -> Table:
         """Return the table with the given scores instead of its own: probabilities, or values of a regression."""
         # counts of real labels have no label
-        label = None if self.rows.label is None else self.reading.columns.label
+        label = None if self.rows.label is None else self.data_spec.columns.label
         columns = replace(
-            self.reading.columns, score="prediction", prediction=None, probability=None, label=label
+            self.data_spec.columns, score="prediction", prediction=None, probability=None, label=label
         )
-        cuts = (self.reading.cuts or (0.5,)) if self.reading.task == "classification" else ()
-        reading = replace(self.reading, columns=columns, score_scale="probability", thresholds=cuts)
+        cuts = (self.data_spec.cuts or (0.5,)) if self.data_spec.task == "classification" else ()
+        data_spec = replace(self.data_spec, columns=columns, score_scale="probability", thresholds=cuts)
         own = self.rows.entries
         entries = None if own is None else replace(own, sums={}, exact=True)
         return replace(
-            self, reading=reading, rows=replace(self.rows, score=_own(score), decision=None, entries=entries)
+            self,
+            data_spec=data_spec,
+            rows=replace(self.rows, score=_own(score), decision=None, entries=entries),
         )
 
     @cached_property
@@ -242,21 +246,21 @@ class Table:
         """The probability of a positive decision, shape (n,), 0 or 1 by threshold; None where nothing is decided."""
         if self.rows.decision is not None:
             return self.rows.decision
-        if self.reading.threshold is None or self.reading.task == "regression" or self.rows.score is None:
+        if self.data_spec.threshold is None or self.data_spec.task == "regression" or self.rows.score is None:
             return None
-        return (self.rows.score >= self.reading.threshold).astype(np.float64)
+        return (self.rows.score >= self.data_spec.threshold).astype(np.float64)
 
     @property
     def probability(self) -> Floats:
         """The score as a probability, shape (n,); a DataError where there is none, or its scale is ``raw``."""
         if self.rows.score is None:
             raise DataError("a score column is needed; name it with `score`")
-        return to_probability(self.rows.score, self.reading.score_scale)
+        return to_probability(self.rows.score, self.data_spec.score_scale)
 
     @property
     def ranking(self) -> Floats:
         """Values that order the rows, shape (n,): ``2 p - 1``, or a raw score as it is."""
-        if self.rows.score is not None and self.reading.score_scale == "raw":
+        if self.rows.score is not None and self.data_spec.score_scale == "raw":
             return self.rows.score.copy()
         return 2.0 * self.probability - 1.0
 
@@ -294,7 +298,7 @@ def _hashable(column: pa.ChunkedArray) -> Any:
 
 
 def assemble(
-    batches: Iterable[pa.RecordBatch], reading: Reading, where: str = "", raw: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch], data_spec: DataSpec, where: str = "", raw: Sequence[str] = ()
 ) -> Table:
     """Return one table of all batches, with every policy on missing values applied.
 
@@ -309,31 +313,31 @@ def assemble(
     features = []
     for batch in batches:
         if encoder is None:
-            reading = reading.in_type_of(batch.schema)
-            encoder = Encoder(reading, where)
+            data_spec = data_spec.in_type_of(batch.schema)
+            encoder = Encoder(data_spec, where)
         part = encoder.encode(batch)
         excluded.update(part.excluded)
         read += part.read
         for name, own in columns.items():
             own.add(getattr(part, name), np.int16 if name == "cell" else None)
-        roles = set(reading.columns.roles) - set(raw)
+        roles = set(data_spec.columns.roles) - set(raw)
         kept = widened_batch(batch.select([name for name in batch.schema.names if name not in roles]))
         features.append(kept if part.kept is None else kept.filter(arrow_array(part.kept)))
     release()
-    check_excluded(excluded, read, reading)
+    check_excluded(excluded, read, data_spec)
     arrays = {name: own.done() for name, own in columns.items()}
     if encoder is None or not arrays["cell"].size:
         raise DataError("no rows are left to work with" if read else "the data has no rows")
-    for place, name in enumerate(encoder.reading.columns.cell_keys):
+    for place, name in enumerate(encoder.data_spec.columns.cell_keys):
         levels = [cell[place] for cell in encoder.cells]
-        if name in encoder.reading.columns.protected and len(set(levels)) > MOST_SINGLE:
+        if name in encoder.data_spec.columns.protected and len(set(levels)) > MOST_SINGLE:
             level = np.unique(levels, return_inverse=True)[1]
             sizes = np.bincount(level[arrays["cell"]])
-            check_sizes(name, sizes[sizes > 0].tolist(), reading.bands)
+            check_sizes(name, sizes[sizes > 0].tolist(), data_spec.bands)
     rows = Rows(cells=encoder.cells, read=read, excluded=dict(excluded), **arrays)
-    check_positive(rows.label, reading, rows.decision)
+    check_positive(rows.label, data_spec, rows.decision)
     try:
-        return Table(reading, rows, pa.Table.from_batches(features))
+        return Table(data_spec, rows, pa.Table.from_batches(features))
     except pa.ArrowInvalid as error:
         reason = " ".join(str(error).split())
         raise DataError(f"the feature columns differ in type from file to file: {reason}") from error

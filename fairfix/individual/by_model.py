@@ -42,9 +42,9 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Floats
+from fairfix.data.data_spec import DataSpec, to_probability
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
-from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
@@ -183,47 +183,47 @@ def under_counterfactuals(
 
 def readable_table(
     source: Source,
-    reading: Reading,
+    data_spec: DataSpec,
     features: Sequence[str] | None,
     more: Mapping[str, pa.DataType] | None = None,
 ) -> Table:
     """Return the rows with feature columns and, among these, the protected columns as they come, and ``more``."""
-    roles = [name for name in reading.columns.protected if features is None or name in features]
+    roles = [name for name in data_spec.columns.protected if features is None or name in features]
     source.require(roles)
     names = None if features is None else [name for name in features if name not in roles]
     return read_table(
-        source, reading, names, {name: source.schema.field(name).type for name in roles} | dict(more or {})
+        source, data_spec, names, {name: source.schema.field(name).type for name in roles} | dict(more or {})
     )
 
 
-def judge_of_model(reading: Reading, model: ScoringModel) -> Judge:
+def judge_of_model(data_spec: DataSpec, model: ScoringModel) -> Judge:
     """Return a model file as a judge of a :func:`readable_table`."""
-    decides, scale = model.score_scale == "decision", reading.score_scale
-    is_probability = not decides and scale != "raw" and reading.task == "classification"
+    decides, scale = model.score_scale == "decision", data_spec.score_scale
+    is_probability = not decides and scale != "raw" and data_spec.task == "classification"
     names = list(model.feature_names)
 
     def score(rows: Table) -> Floats:
         scores = model.score(rows.features.select(names).to_pandas())
         return to_probability(scores, scale) if is_probability else scores
 
-    cut = 0.5 if decides else reading.threshold
+    cut = 0.5 if decides else data_spec.threshold
     if cut is not None and is_probability:
-        cut = reading.cut
+        cut = data_spec.cut
     blind = "the model does not use these columns"
     return Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=blind)
 
 
-def judge_of_scores(reading: Reading) -> Judge:
+def judge_of_scores(data_spec: DataSpec) -> Judge:
     """Return the scores or decisions that rows come with as a judge of them."""
-    columns = reading.columns
+    columns = data_spec.columns
     decided = columns.prediction or columns.probability
-    plain = reading.task == "regression" or reading.score_scale == "raw" or not columns.score
+    plain = data_spec.task == "regression" or data_spec.score_scale == "raw" or not columns.score
 
     def decision(rows: Table) -> Floats:
         assert rows.rows.decision is not None
         return rows.rows.decision
 
-    cut = reading.threshold if plain else reading.cut
+    cut = data_spec.threshold if plain else data_spec.cut
     by = decision if decided else None
     return Judge(_score_of, None if decided else cut, is_probability=not plain, decision=by)
 
@@ -232,7 +232,7 @@ def of_counterfactuals(
     table: Table, judge: Judge, copies: Counterfactuals, confidence: float
 ) -> dict[str, list[Comparison]]:
     """Return what is different for copies of people: all protected columns together -> comparisons."""
-    where = attribute_name(table.reading.columns.protected)
+    where = attribute_name(table.data_spec.columns.protected)
     return {where: [*under_counterfactuals(table, copies, judge, confidence)]}
 
 
@@ -250,14 +250,14 @@ def of_model(
         probabilities.
     """
     check_comparable(table, comparable)
-    judge = judge_of_model(table.reading, model)
+    judge = judge_of_model(table.data_spec, model)
     out = _by_attribute(table, comparable, judge, confidence)
     if radius is not None:
         if not judge.is_probability:
             raise UsageError(
                 "`similar`: near(radius=...) compares log-odds, so the model must give probabilities"
             )
-        columns = table.reading.columns.protected
+        columns = table.data_spec.columns.protected
         out[attribute_name(columns)].append(
             within_radius(table, columns, judge, radius, confidence, comparable)
         )
@@ -266,7 +266,7 @@ def of_model(
 
 def _attributes(table: Table) -> list[tuple[str, ...]]:
     """Return each protected column, and all of them together, last."""
-    columns = table.reading.columns.protected
+    columns = table.data_spec.columns.protected
     return list(dict.fromkeys([*((name,) for name in columns), columns]))
 
 
@@ -288,7 +288,7 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
     DataError where there is no score and no decision, or no column that could be held equal.
     """
     score, weight = _score_of(table), table.rows.weight
-    roles = table.reading.columns.protected
+    roles = table.data_spec.columns.protected
     features, aside = [], []
     for name in table.features.column_names:
         if name in roles:
@@ -348,7 +348,7 @@ def _score_of(table: Table) -> Floats:
         if table.rows.decision is None:
             raise DataError("there is no score and no decision; name one with `score`")
         return table.rows.decision
-    plain = table.reading.task == "regression" or table.reading.score_scale == "raw"
+    plain = table.data_spec.task == "regression" or table.data_spec.score_scale == "raw"
     return table.rows.score if plain else table.probability
 
 
@@ -421,7 +421,7 @@ def within_radius(
 
     step = -(-len(table) // REFERENCES)
     sample = table.take(np.arange(0, len(table), step)) if step > 1 else table
-    roles = sample.reading.columns.protected
+    roles = sample.data_spec.columns.protected
     names = [name for name in sample.features.column_names if name not in roles]
     features = Features.learn(
         sample, names, [name for name in roles if name not in columns], dict(comparable)
@@ -477,10 +477,10 @@ def of_predictor(
     flips = max(len(protected_flips(table, columns)) for columns in _attributes(table))
     step = -(-len(table) * (flips + 1) // MOST_SCORES)
     rows = table.take(np.arange(0, len(table), step)) if step > 1 else table
-    decided, real = predictor.gives == "decision", table.reading.task == "regression"
+    decided, real = predictor.gives == "decision", table.data_spec.task == "regression"
     cut = None if real else 0.5
-    if not decided and table.reading.thresholds:
-        cut = table.reading.cut
+    if not decided and table.data_spec.thresholds:
+        cut = table.data_spec.cut
     looks = None if table.rescore else frozenset((*predictor.inputs, *predictor.features))
     judge = Judge(
         score or predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks
@@ -498,13 +498,13 @@ def decisions_that_change(table: Table, predictor: RepairedPredictor, whole: Tab
     1 where it, or the predicted class, changes under some flip to a level of ``whole``, as
     ``decision_flips.under_flips`` has it, also where the predictor has no answer.
     """
-    columns = table.reading.columns.protected
+    columns = table.data_spec.columns.protected
     if any(table.groups([name]).levels != whole.groups([name]).levels for name in columns):
         return np.ones(len(table))  # no row here is an example of some level
     flips = protected_flips(whole, columns)
     scores = np.stack([predictor.predict(one) for one in (table, *(flipped(table, flip) for flip in flips))])
     if predictor.gives == "value":
-        scores = np.where(np.isnan(scores), np.nan, scores >= table.reading.cut)
+        scores = np.where(np.isnan(scores), np.nan, scores >= table.data_spec.cut)
     if predictor.gives == "class":
         return np.asarray((scores != scores[0]).any(axis=0), np.float64)
     return np.where(np.isnan(scores).any(axis=0), 1.0, np.ptp(scores, axis=0))

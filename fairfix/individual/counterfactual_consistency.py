@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from fairfix.auditing.multiclass import CHANGES
 from fairfix.data.classes import named
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
@@ -37,7 +37,7 @@ BLIND = "the rule does not use the changed columns: constant by construction"
 
 
 def classes_of_copies(
-    source: Source, reading: Reading, data: Any, confidence: float
+    source: Source, data_spec: DataSpec, data: Any, confidence: float
 ) -> tuple[dict[str, list[Comparison]], Counterfactuals]:
     """Return the share of people who are predicted another class than some copy of theirs, and the copies.
 
@@ -54,11 +54,11 @@ def classes_of_copies(
     -------
     All protected columns together -> the comparison, as :func:`fairfix.auditing.audit.judge` takes it.
     """
-    columns = reading.columns
+    columns = data_spec.columns
     name = str(columns.prediction)
-    own = Reading(
-        Columns((), weight=columns.weight, id=columns.id, classes=(name,)),
-        missing_rows="drop" if reading.policy(name) == "drop" else "error",
+    own = DataSpec(
+        ColumnRoles((), weight=columns.weight, id=columns.id, classes=(name,)),
+        missing_rows="drop" if data_spec.policy(name) == "drop" else "error",
     )
     table = read_table(source, own, (), {str(columns.id): pa.string(), name: source.schema.field(name).type})
     copies = read_predictions(data, table, name)
@@ -84,7 +84,7 @@ def of_predicted_classes(
     Flips are of all levels of the attribute's columns; comparable values, and copies of people, are with the last
     attribute, which is of all columns.
     """
-    columns, alpha = table.reading.columns.protected, 1.0 - confidence
+    columns, alpha = table.data_spec.columns.protected, 1.0 - confidence
     looks_at = {*predictor.inputs, *predictor.features}
 
     def share(scope: str, rows: Table, flips: Sequence[Flip], same: Comparable = ()) -> Comparison:
@@ -140,6 +140,6 @@ def require_known(copies: Counterfactuals, names: Collection[str]) -> None:
 
 def _classes(table: Table, name: str) -> npt.NDArray[np.str_]:
     """Return the predicted class of each row, (n,)."""
-    at = table.reading.columns.cell_keys.index(name)
+    at = table.data_spec.columns.cell_keys.index(name)
     levels = np.array(named(name, "prediction", [cell[at] for cell in table.rows.cells]))
     return np.asarray(levels[table.rows.cell])

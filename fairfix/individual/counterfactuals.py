@@ -22,11 +22,11 @@ import pyarrow as pa
 
 from fairfix.data.arrow_normalize import entries_of, texts_of
 from fairfix.data.counts import Ints
+from fairfix.data.data_spec import ColumnRoles
 from fairfix.data.encoder import Rows, arrow_array, group_codes
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import MISSING
 from fairfix.data.names import INDEX_NAME, did_you_mean
-from fairfix.data.reading import Columns
 from fairfix.data.table import Table, assemble
 from fairfix.errors import ColumnError, DataError, FairfixError, UsageError
 from fairfix.models.features import Features, kind_of
@@ -100,7 +100,7 @@ class Counterfactuals:
 
     def _in_cells(self, copies: Table, copy: Ints) -> Rows:
         """Return the rows of copies with their own levels of the protected columns."""
-        rows, keys = copies.rows, copies.reading.columns.cell_keys
+        rows, keys = copies.rows, copies.data_spec.columns.cell_keys
         if not self.levels:
             return rows
         cells = [list(rows.cells[cell]) for cell in rows.cell]
@@ -137,8 +137,8 @@ def read_counterfactuals(
     ColumnError, DataError, UsageError
         The file has no column of ids or none that changes, a column cannot, or a value cannot be in it.
     """
-    source, reading = open_source(data), table.reading
-    own, roles, protected = str(reading.columns.id), reading.columns.roles, reading.columns.protected
+    source, data_spec = open_source(data), table.data_spec
+    own, roles, protected = str(data_spec.columns.id), data_spec.columns.roles, data_spec.columns.protected
     if own not in source.columns:
         raise ColumnError(
             f"{source.name} has no column {own!r}, which names the original row of each copy; it has "
@@ -146,14 +146,14 @@ def read_counterfactuals(
         )
     names = [name for name in source.columns if name != own]
     names = [name for name in names if name in columns or not INDEX_NAME.fullmatch(name)]
-    results = [name for name in _results(reading.columns) if name in names] if scored else []
+    results = [name for name in _results(data_spec.columns) if name in names] if scored else []
     if scored and not results:
-        wanted = " or ".join(map(repr, _results(reading.columns)))
+        wanted = " or ".join(map(repr, _results(data_spec.columns)))
         raise UsageError(
             f"copies need scores: give the model with `model`, or their scores in a column {wanted} of "
             f"{source.name}"
         )
-    lacking = [name for name in _results(reading.columns) if scored and name not in results]
+    lacking = [name for name in _results(data_spec.columns) if scored and name not in results]
     if lacking:
         raise ColumnError(
             f"{source.name} has no column {lacking[0]!r}, which has the results of people in the data, so the "
@@ -183,7 +183,7 @@ def read_counterfactuals(
             f"{', '.join(source.columns)}"
         )
     for name in changing:
-        if name in protected and reading.bands.get(name):
+        if name in protected and data_spec.bands.get(name):
             raise UsageError(
                 f"{source.name}: column {name!r} is cut into bands, and a copy has a single value; leave out "
                 "`bands`, or the column"
@@ -201,12 +201,12 @@ def read_counterfactuals(
     graded = None
     if scored:
         own_parts: dict[str, Any] = {
-            one: name for one in GIVEN if (name := getattr(reading.columns, one)) in results
+            one: name for one in GIVEN if (name := getattr(data_spec.columns, one)) in results
         }
-        alone = Columns((), **own_parts)
+        alone = ColumnRoles((), **own_parts)
         graded = assemble(
             read.select(results).to_batches(),
-            replace(reading, columns=alone, missing_rows="error", missing_of={}),
+            replace(data_spec, columns=alone, missing_rows="error", missing_of={}),
         )
     made = Counterfactuals(
         source.name, own, owners, pa.table(features), levels, unknown, tuple(aside), graded
@@ -226,7 +226,7 @@ def read_predictions(data: Any, table: Table, name: str) -> Counterfactuals:
     The table has the ids among its features, and the column among those of its cells. Errors are those of
     :func:`read_counterfactuals`; other columns of the file are left aside.
     """
-    source, own = open_source(data), str(table.reading.columns.id)
+    source, own = open_source(data), str(table.data_spec.columns.id)
     source.require([own, name])
     read, owners, unknown = _known(source, table, own, [name])
     codes, levels, missing = group_codes(read.column(name).combine_chunks(), name)
@@ -245,7 +245,7 @@ GIVEN = ("score", "prediction", "probability")
 """Roles of columns that hold what a model gives."""
 
 
-def _results(columns: Columns) -> list[str]:
+def _results(columns: ColumnRoles) -> list[str]:
     """Return the columns that hold what a model gives."""
     return [name for one in GIVEN if (name := getattr(columns, one))]
 
@@ -264,10 +264,10 @@ def _known(
 
 def _read(source: Source, table: Table, own: str, names: Sequence[str]) -> pa.Table:
     """Return the columns of the file; of text files with the types of the data's texts."""
-    types = {own: pa.string()} | dict.fromkeys(table.reading.columns.protected, pa.string())
+    types = {own: pa.string()} | dict.fromkeys(table.data_spec.columns.protected, pa.string())
     types |= {
         name: pa.float64()
-        for name in (table.reading.columns.score, table.reading.columns.probability)
+        for name in (table.data_spec.columns.score, table.data_spec.columns.probability)
         if name
     }
     for field in table.features.schema:
@@ -339,7 +339,7 @@ def _names(table: Table, own: str) -> list[str]:
 def _levels(table: Table, name: str, column: pa.ChunkedArray, where: str) -> tuple[str, ...]:
     """Return the level of each copy in a protected column; a DataError where the data have no such level."""
     levels_there = {level for (level,) in table.groups([name]).levels}
-    codes, levels, _ = group_codes(column.combine_chunks(), name, table.reading.merge.get(name))
+    codes, levels, _ = group_codes(column.combine_chunks(), name, table.data_spec.merge.get(name))
     if levels_there.issuperset(out := tuple(levels[code] for code in codes)):
         return out
     strange = next(levels[code] for code in codes if levels[code] not in levels_there)

@@ -52,7 +52,7 @@ class Flip:
 def check_comparable(table: Table, comparable: Comparable) -> None:
     """Raise a ColumnError or a UsageError where a comparable column or value is not there."""
     for name, alike in comparable:
-        if name in table.reading.columns.protected:
+        if name in table.data_spec.columns.protected:
             raise UsageError(f"`similar`: all levels of protected column {name!r} are comparable already")
         if name not in table.features.column_names:
             raise ColumnError(
@@ -172,7 +172,7 @@ def _in_cells(table: Table, protected: Mapping[str, str]) -> Rows:
     """Return the rows with the given levels of the protected columns."""
     if not protected:
         return table.rows
-    keys = table.reading.columns.cell_keys
+    keys = table.data_spec.columns.cell_keys
     changed = [
         tuple(protected.get(name, level) for name, level in zip(keys, cell, strict=True))
         for cell in table.rows.cells
@@ -185,13 +185,13 @@ def _in_cells(table: Table, protected: Mapping[str, str]) -> Rows:
 
 def levels_of(table: Table, name: str) -> tuple[pa.Array, Ints, list[str]]:
     """Return a feature column, the code of each row's level, shape (n,), and the names of the levels."""
-    if table.reading.bands.get(name):
+    if table.data_spec.bands.get(name):
         raise UsageError(
             f"column {name!r} is cut into bands, and a band is not a value of a person; leave out "
             "`bands`, or use scores, without `model`"
         )
     column = column_of(table, name)
-    return column, *group_codes(column, name, table.reading.merge.get(name))[:2]
+    return column, *group_codes(column, name, table.data_spec.merge.get(name))[:2]
 
 
 def described(columns: Sequence[str], comparable: Comparable) -> str:

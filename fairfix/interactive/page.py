@@ -22,8 +22,8 @@ from markupsafe import Markup, escape
 from fairfix import __version__
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES
 from fairfix.data.counts import Counts, Floats, Ints, groups_of_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import attribute_name, each_and_crossed, group_name
-from fairfix.data.reading import Reading
 from fairfix.errors import DataError
 from fairfix.report import svg
 from fairfix.report.html_ import environment_of
@@ -46,7 +46,7 @@ MOST = 1_300_000
 """Characters of the counts of a page; styles, scripts and the rest take about a tenth of that."""
 
 
-def content_of(counts: Counts, reading: Reading, attributes: Sequence[tuple[str, ...]]) -> dict[str, Any]:
+def content_of(counts: Counts, data_spec: DataSpec, attributes: Sequence[tuple[str, ...]]) -> dict[str, Any]:
     """Return the counts for the page: thresholds, groups of every attribute, and tables by cell, label and bin.
 
     Parameters
@@ -63,10 +63,10 @@ def content_of(counts: Counts, reading: Reading, attributes: Sequence[tuple[str,
         The groups are too many for a page.
     """
     assert counts.grid is not None
-    columns = reading.columns
-    groups = [groups_of_cells(counts.keys, counts.cells, own, bands=reading.bands) for own in attributes]
+    columns = data_spec.columns
+    groups = [groups_of_cells(counts.keys, counts.cells, own, bands=data_spec.bands) for own in attributes]
     fixed = {
-        "start": reading.threshold,
+        "start": data_spec.threshold,
         "labelled": counts.has_labels,
         "rates": [
             {
@@ -92,7 +92,7 @@ def content_of(counts: Counts, reading: Reading, attributes: Sequence[tuple[str,
         ],
         "label": None if columns.label is None else plain(columns.label),
         "score": plain(str(columns.score)),
-        "scale": reading.score_scale,
+        "scale": data_spec.score_scale,
         "colours": {
             "ink": svg.INK,
             "quiet": svg.QUIET,
@@ -102,7 +102,7 @@ def content_of(counts: Counts, reading: Reading, attributes: Sequence[tuple[str,
         },
     }
     for every in THINNED:
-        places = _places(counts, reading, every)
+        places = _places(counts, data_spec, every)
         content = {**fixed, **_tables(counts, places), "edges": counts.grid.edges[places].tolist()}
         if len(json.dumps(content, **DENSE)) <= MOST:
             return content
@@ -124,7 +124,7 @@ def _tables(counts: Counts, places: Ints) -> dict[str, Any]:
     return tables
 
 
-def _places(counts: Counts, reading: Reading, every: int) -> Ints:
+def _places(counts: Counts, data_spec: DataSpec, every: int) -> Ints:
     """Return the bins whose lower edges are the thresholds of the page, the first bin among them.
 
     If few bins have rows, these are all of them. Otherwise they are the cuts of the reading with rows above them. If
@@ -134,7 +134,7 @@ def _places(counts: Counts, reading: Reading, every: int) -> Ints:
     grid, rows = counts.grid, counts.rows.sum(axis=(0, 1))
     assert grid is not None
     cuts = {cut: grid.start(cut) for cut in grid.thresholds}
-    start = [0] if reading.threshold is None else [0, cuts[reading.threshold]]
+    start = [0] if data_spec.threshold is None else [0, cuts[data_spec.threshold]]
     there = np.flatnonzero(rows)
     if there.size <= FEW and every == 1:
         return np.unique([*start, *there])

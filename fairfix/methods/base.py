@@ -18,8 +18,8 @@ import numpy as np
 
 from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import attribute_name
-from fairfix.data.reading import Reading
 from fairfix.data.spec import ParameterSpec
 from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
@@ -213,14 +213,14 @@ class Repairer(Constrained):
         return None
 
     @classmethod
-    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+    def contenders(cls, data_spec: DataSpec, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield (title, repairer) of each variant of the method that `compare` shows on such data."""
         for title, settings in cls._rivals.items():
             yield f"{cls.name}, {title}" if title else cls.name, cls(**settings)
 
     def validation_score(self, table: Table, predicted: Floats) -> float:
         """Return what selection among parameter values makes large: the expected accuracy of the decisions."""
-        return expected_accuracy(table, predicted, table.reading.cut)
+        return expected_accuracy(table, predicted, table.data_spec.cut)
 
     # ------------------------------------------------------------------ fit
 

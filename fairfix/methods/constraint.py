@@ -17,8 +17,8 @@ from fairfix.auditing.checks import compared
 from fairfix.auditing.comparisons import WITH_NUMBER, Comparison, written
 from fairfix.auditing.grammar import MIRRORED, NUMBERS, Condition, read, turned
 from fairfix.auditing.metrics import ALIASES, METRICS
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import attribute_name, initials, nearest
-from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.noise.membership_audit import ATTRIBUTE
 
@@ -322,7 +322,7 @@ class Constrained:
         """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
         return {}
 
-    def bounded_comparison(self, reading: Reading) -> str:
+    def bounded_comparison(self, data_spec: DataSpec) -> str:
         """Return the identifier of the audit comparison that is bounded on such data, strata aside."""
         if not self.grammar.criteria:
             return self.criterion

@@ -13,7 +13,7 @@ import numpy as np
 
 from fairfix.auditing.criteria import CRITERIA, metric_of
 from fairfix.data.counts import Floats
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.table import Groups, Table
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noise.description import Noise
@@ -42,13 +42,13 @@ class GuaranteeAdapter:
     def __init__(self, method: Repairer) -> None:
         self.method = method
 
-    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
+    def refusal(self, data_spec: DataSpec, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed about such data, and a remedy; empty where it can.
 
         ``features``: those that the repair learns from; None for a score. By default only gaps of criteria of equal
         rates have a bound.
         """
-        of = self.method.bounded_comparison(reading).partition(".")[0]
+        of = self.method.bounded_comparison(data_spec).partition(".")[0]
         if of in map(metric_of, CRITERIA):
             return ""
         return f"{self.method.name} bounds {of}, whose gaps have no bound for the population; leave out `guarantee`"

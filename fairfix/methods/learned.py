@@ -237,7 +237,7 @@ def classes_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -
 
 def score_range(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
     """Return the range that values are moved into: [0, 1] where they are chances but no loss keeps them there."""
-    return (0.0, 1.0) if problem.table.reading.task == "classification" and loss != "logistic" else None
+    return (0.0, 1.0) if problem.table.data_spec.task == "classification" and loss != "logistic" else None
 
 
 @once_per_problem

@@ -432,7 +432,7 @@ class LogLossFit:
     def notes(self, rule: TruncatedLogit, best: Solution, base: Solution) -> Iterator[Note]:
         """Yield both gaps of a constraint given the label, and what the threshold does: nothing, or too much."""
         table = self.problem.table
-        chance, cut, w = rule.predict(table), table.reading.cut, table.weight
+        chance, cut, w = rule.predict(table), table.data_spec.cut, table.weight
         if self.method.about_labels and not self.method.estimates:
             after = self.gap_of((self.masses(w * chance) / self.masses(w)).ravel())
             yield Note(

@@ -74,13 +74,13 @@ class RepairProblem:
     @cached_property
     def strata(self) -> Groups | None:
         """The strata within which groups are to be alike; None for all rows together."""
-        names = self.table.reading.columns.strata
+        names = self.table.data_spec.columns.strata
         return self.table.groups(names) if names else None
 
     @property
     def task(self) -> Asked:
         """Kind of the labels."""
-        return "multiclass" if self.has_classes else self.table.reading.task
+        return "multiclass" if self.has_classes else self.table.data_spec.task
 
     @property
     def has_labels(self) -> bool:
@@ -90,17 +90,17 @@ class RepairProblem:
     @property
     def has_classes(self) -> bool:
         """Whether labels are classes: the first column of classes that the reading names."""
-        return bool(self.table.reading.columns.classes)
+        return bool(self.table.data_spec.columns.classes)
 
     @cached_property
     def classes(self) -> tuple[tuple[str, ...], Ints]:
         """The classes that labels have, in order, and the number of each row's, shape (n,)."""
-        return classes_of_rows(self.table, self.table.reading.columns.classes[0], "label")
+        return classes_of_rows(self.table, self.table.data_spec.columns.classes[0], "label")
 
     @property
     def threshold(self) -> float:
         """The original decision threshold on the probability; 0.5 where there is none."""
-        return self.table.reading.cut
+        return self.table.data_spec.cut
 
     @property
     def weight(self) -> Floats:
@@ -156,7 +156,7 @@ def require_rows(problem: RepairProblem) -> None:
 
 def _require_classes(problem: RepairProblem) -> None:
     """Raise a DataError where there are not two classes to learn, or one has no weight."""
-    (column, *_), (names, codes) = problem.table.reading.columns.classes, problem.classes
+    (column, *_), (names, codes) = problem.table.data_spec.columns.classes, problem.classes
     if len(names) < 2:
         raise DataError(
             f"label column {column!r} has only the class {names[0]!r}; a repair needs two or more"
@@ -174,6 +174,6 @@ def _require_classes(problem: RepairProblem) -> None:
 def only_label(problem: RepairProblem) -> int | None:
     """Return the label that all rows have; None where there are both, or none, or real ones."""
     label = problem.table.rows.label
-    if label is None or not problem.table.reading.binary:
+    if label is None or not problem.table.data_spec.binary:
         return None
     return int(label[0]) if (label == label[0]).all() else None

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.counts import Floats, Ints, rows_of_each
+from fairfix.data.data_spec import DataSpec, to_probability
 from fairfix.data.memberships import numbers_of
-from fairfix.data.reading import Reading, to_probability
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.models.program import Plan, Rule, Step
@@ -199,7 +199,7 @@ class TableInputs:
                 score = rows.score
                 if score is None:
                     raise DataError("a score column is needed; name it with `score`")
-                return score_as(step.operation, score[block], self.table.reading)
+                return score_as(step.operation, score[block], self.table.data_spec)
             case "group":
                 key = own["columns"], own["levels"]
                 return self._once(key, lambda: self.table.cell_codes(*key) + 1)[rows.cell[block]]
@@ -225,17 +225,17 @@ LEAST_CHANCE = 1e-6
 """Probabilities are kept this far from 0 and 1 before their log-odds are taken."""
 
 
-def as_it_comes(operation: str, reading: Reading) -> bool:
+def as_it_comes(operation: str, data_spec: DataSpec) -> bool:
     """Return whether an operation of a program takes the score as it comes."""
-    raw, real = reading.score_scale == "raw", reading.task == "regression"
+    raw, real = data_spec.score_scale == "raw", data_spec.task == "regression"
     return operation == "score" or (operation != "ranking" and real) or (operation != "probability" and raw)
 
 
-def score_as(operation: str, score: Floats, reading: Reading) -> Floats:
+def score_as(operation: str, score: Floats, data_spec: DataSpec) -> Floats:
     """Return scores as an operation of a program takes them, same shape."""
-    if as_it_comes(operation, reading):
+    if as_it_comes(operation, data_spec):
         return score
-    chance = to_probability(score, reading.score_scale)
+    chance = to_probability(score, data_spec.score_scale)
     if operation == "log_odds":
         chance = np.clip(chance, LEAST_CHANCE, 1 - LEAST_CHANCE)
         return np.log(chance / (1 - chance))

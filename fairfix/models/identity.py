@@ -14,9 +14,9 @@ import pyarrow as pa
 from fairfix.data.arrow_normalize import entries_of, texts_of
 from fairfix.data.canonical import canonical_text
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import require
-from fairfix.data.reading import Reading
 from fairfix.data.row_hash import SEPARATOR, draws_of, entry_of
 from fairfix.data.table import row_hashes
 from fairfix.errors import DataError
@@ -31,13 +31,13 @@ IDENTITY_TYPES: Mapping[str, pa.DataType] = {
 
 
 def identity_columns(
-    schema: pa.Schema, reading: Reading, read: Collection[str] | None = None
+    schema: pa.Schema, data_spec: DataSpec, read: Collection[str] | None = None
 ) -> dict[str, str]:
     """Return column -> kind of what identifies a row: the id, else the columns that may be ``read``.
 
     None reads every column but label, weight and decisions.
     """
-    columns = reading.columns
+    columns = data_spec.columns
     hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
     own = (name for name in schema.names if read is None or name in read)
     single = (name for name in own if schema.names.count(name) == 1 and name not in hidden)

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import level_of
 from fairfix.data.merging import MISSING
 from fairfix.data.numeric_groups import band_names, pieces
-from fairfix.data.reading import Reading
 from fairfix.data.row_hash import draw_of, identity_of
 from fairfix.models.array_interpreter import FUNCTIONS, as_it_comes, score_as
 from fairfix.models.program import Plan, Rule, Step
@@ -75,18 +75,18 @@ class RowRule:
     """Decides rows of dicts one by one; made once per repaired predictor."""
 
     def __init__(self, repaired: Any) -> None:
-        predictor, reading = repaired.predictor, repaired.reading
-        columns = reading.columns
-        self.predictor, self.reading = predictor, reading
+        predictor, data_spec = repaired.predictor, repaired.data_spec
+        columns = data_spec.columns
+        self.predictor, self.data_spec = predictor, data_spec
         self.required, self.output = frozenset(repaired.required), tuple(repaired.output.names)
         self.keys, self.score, self.id = columns.cell_keys, columns.score, columns.id
         self.bands = {
-            name: (*pieces(edges), band_names(edges)) for name, edges in reading.bands.items() if edges
+            name: (*pieces(edges), band_names(edges)) for name, edges in data_spec.bands.items() if edges
         }
-        self.least, self.most = reading.range
+        self.least, self.most = data_spec.range
         self.gives = predictor.gives
         self.chance = self.gives == "decision" or predictor.is_probability
-        self.cut = reading.cut if reading.thresholds else None
+        self.cut = data_spec.cut if data_spec.thresholds else None
         self.identity, self.key = dict(repaired.identity), repaired.key
         self.numbers = frozenset(name for name, kind in self.identity.items() if kind != "text")
         self.truths = frozenset(name for name, kind in self.identity.items() if kind == "boolean")
@@ -117,7 +117,7 @@ class RowRule:
             raise NotPlainError
         one = self._one(row)
         if self._rule is None:
-            self._rule = row_function(self.predictor.compiled_rule, self.reading)
+            self._rule = row_function(self.predictor.compiled_rule, self.data_spec)
         result = float(self._rule(one))
         if not (0.0 <= result <= 1.0 if self.chance else math.isfinite(result)):
             raise NotPlainError
@@ -152,7 +152,7 @@ class RowRule:
                 raise NotPlainError
             cuts, places, names = band
             return str(names[places[bisect_right(cuts, value)]])
-        return level_of(value, self.reading.merge.get(name))
+        return level_of(value, self.data_spec.merge.get(name))
 
     def _draw(self, row: Mapping[str, Any]) -> float:
         """Return the draw of the row."""
@@ -163,14 +163,14 @@ class RowRule:
         return draw_of(identity_of([row[name] for name in self.identity]), self.key)
 
 
-def row_function(rule: Rule, reading: Reading) -> Callable[[OneRow], Any]:
+def row_function(rule: Rule, data_spec: DataSpec) -> Callable[[OneRow], Any]:
     """Return what gives the result of a rule for a row, a number or a list of them.
 
     It computes no branch of a ``select`` but the row's own.
     """
 
     def input_of(step: Mapping[str, Any]) -> Computing | None:
-        return _input(rule.steps[step["number"]], reading)
+        return _input(rule.steps[step["number"]], data_spec)
 
     steps = [{**one.plain, "number": i} for i, one in enumerate(rule.steps)]
     computing = compiled(steps, input_of)
@@ -201,12 +201,12 @@ def row_function(rule: Rule, reading: Reading) -> Callable[[OneRow], Any]:
     return result
 
 
-def _input(step: Step, reading: Reading) -> Computing | None:
+def _input(step: Step, data_spec: DataSpec) -> Computing | None:
     """Return what computes a step that looks at a row, or has no form in plain Python that is that of arrays."""
     own = step.settings
     match step.operation:
         case "score" | "ranking" | "probability" | "log_odds":
-            return _of_score(step.operation, reading)
+            return _of_score(step.operation, data_spec)
         case "number":
             return lambda _, row: row.number(own["column"])
         case "level":
@@ -215,11 +215,11 @@ def _input(step: Step, reading: Reading) -> Computing | None:
         case "draw":
             return lambda _, row: row.draw()
         case "group":
-            at = [reading.columns.cell_keys.index(name) for name in own["columns"]]
+            at = [data_spec.columns.cell_keys.index(name) for name in own["columns"]]
             places = {level: k for k, level in enumerate(own["levels"], 1)}
             return lambda _, row: places.get(tuple([row.levels[i] for i in at]), 0)
         case "scorer":
-            inner = row_function(own["scorer"].rule, reading)
+            inner = row_function(own["scorer"].rule, data_spec)
             return lambda _, row: inner(row)
         case "graph":
             member = own["member"]
@@ -238,14 +238,14 @@ def _input(step: Step, reading: Reading) -> Computing | None:
             return None
 
 
-def _of_score(operation: str, reading: Reading) -> Computing:
+def _of_score(operation: str, data_spec: DataSpec) -> Computing:
     """Return what computes the score of a row as an operation takes it."""
-    plain = reading.score_scale == "probability"
-    if as_it_comes(operation, reading) or (plain and operation == "probability"):
+    plain = data_spec.score_scale == "probability"
+    if as_it_comes(operation, data_spec) or (plain and operation == "probability"):
         return lambda _, row: row.score
     if plain and operation == "ranking":
         return lambda _, row: 2.0 * row.score - 1.0
-    return lambda _, row: float(score_as(operation, np.array([row.score]), reading)[0])
+    return lambda _, row: float(score_as(operation, np.array([row.score]), data_spec)[0])
 
 
 def _never(computed: Computed, row: OneRow) -> Any:

@@ -21,7 +21,7 @@ import numpy as np
 
 from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Saved, Setting, list_of, real, text
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.reading import Reading, from_ranking
+from fairfix.data.data_spec import DataSpec, from_ranking
 from fairfix.data.scales import Scale
 from fairfix.data.table import Table
 from fairfix.errors import DataError
@@ -167,7 +167,7 @@ class RepairedPredictor(Saved):
         """
         return None
 
-    def knots(self, reading: Reading) -> Sequence[Floats] | None:
+    def knots(self, data_spec: DataSpec) -> Sequence[Floats] | None:
         """Return the scores, on the scale of ``reading``, at which each group's rule may bend or jump, (m_k,) each.
 
         Between them a rule of decisions is a straight line in ``2 p - 1``, or in a raw score. None where the rule is of
@@ -187,7 +187,7 @@ class RepairedPredictor(Saved):
 
 def decided(table: Table, score: Floats) -> Floats:
     """Return the decisions of scores at the table's threshold, shape (n,), as 0 or 1."""
-    return np.asarray((score >= table.reading.thresholds[0]).astype(np.float64))
+    return np.asarray((score >= table.data_spec.thresholds[0]).astype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,10 +304,10 @@ class GroupwiseRamp(OfGroups):
             score = program.add("subtract", score, self.number_of_group(program, self.remainders))
         return program.clip(program.add("divide", score, program.constant(self.gamma)), 0.0, 1.0)
 
-    def knots(self, reading: Reading) -> Sequence[Floats]:
+    def knots(self, data_spec: DataSpec) -> Sequence[Floats]:
         """Return where each group's ramp begins and ends."""
         begin = self.offsets + self.remainders
-        return [*from_ranking(np.stack([begin, begin + self.gamma], axis=1), reading.score_scale)]
+        return [*from_ranking(np.stack([begin, begin + self.gamma], axis=1), data_spec.score_scale)]
 
 
 class OfCurves(OfGroups):
@@ -361,12 +361,12 @@ class GroupwiseCurve(OfCurves):
         logit = program.add("score_logit", program.ranking)
         return program.affine(program.add("expit", program.affine(logit, slope, shift)), 2.0, -1.0)
 
-    def knots(self, reading: Reading) -> Sequence[Floats]:
+    def knots(self, data_spec: DataSpec) -> Sequence[Floats]:
         """Return the knots of each group's curve."""
         knots = [curve.knots for curve in self.curves]
         if self.sigmoid is not None:
             knots = [sigmoid_inverse(x, *ab) for x, ab in zip(knots, self.sigmoid.tolist(), strict=True)]
-        return [from_ranking(x, reading.score_scale) for x in knots]
+        return [from_ranking(x, data_spec.score_scale) for x in knots]
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,7 +401,7 @@ class BinnedRule(OfGroups):
         """Whether some chance is neither 0 nor 1."""
         return not bool(np.isin(self.probabilities, (0.0, 1.0)).all())
 
-    def knots(self, reading: Reading) -> Sequence[Floats]:
+    def knots(self, data_spec: DataSpec) -> Sequence[Floats]:
         """Return the edges of the bins, which all groups have."""
         return [self.edges] * len(self.levels)
 

@@ -44,12 +44,12 @@ from fairfix.data.codec import (
 )
 from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.memberships import NO_POLICY, memberships
 from fairfix.data.names import did_you_mean
 from fairfix.data.numeric_groups import rising
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.row_hash import Seen, SharedDraws, decided, draws_of, is_random
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
@@ -142,7 +142,7 @@ class Repaired:
     method: str
     parameters: Mapping[str, Any]
     predictor: RepairedPredictor
-    reading: Reading
+    data_spec: DataSpec
     """Columns and their meaning at predict time (no label, no weight)."""
     unseen: Unseen
     """Policy for rows of groups that were not in the training rows."""
@@ -163,7 +163,7 @@ class Repaired:
     @property
     def required(self) -> tuple[str, ...]:
         """Columns that prediction needs, the score of a model file excepted."""
-        names = [name for name in self.reading.columns.counted if name != self.made_score]
+        names = [name for name in self.data_spec.columns.counted if name != self.made_score]
         names += list(self.predictor.features)
         if self.base["kind"] == "file":
             average = self.base.get("average")
@@ -174,7 +174,7 @@ class Repaired:
     @property
     def made_score(self) -> str | None:
         """Name of the score, where a model file makes it."""
-        return self.reading.columns.score if self.base["kind"] == "file" else None
+        return self.data_spec.columns.score if self.base["kind"] == "file" else None
 
     @property
     def output(self) -> pa.Schema:
@@ -183,25 +183,25 @@ class Repaired:
             return OUTPUT
         if names := self.predictor.classes:
             return class_schema(names)
-        decided = [OUTPUT.field("decision")] if self.reading.thresholds else []
+        decided = [OUTPUT.field("decision")] if self.data_spec.thresholds else []
         return pa.schema([("prediction", pa.float64()), *decided, OUTPUT.field("randomized")])
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write the artifact; return its ``sha256:...``."""
         settings, arrays = self.predictor.state()
-        columns, reading = self.reading.columns, self.reading
+        columns, data_spec = self.data_spec.columns, self.data_spec
         manifest = {
             "method": self.method,
             "parameters": dict(self.parameters),
             "predictor": {"kind": self.predictor.kind, "settings": settings},
             "columns": plain({name: getattr(columns, name) for name in COLUMNS}),
-            "bands": plain(reading.bands),
-            "merge": plain(reading.merge),
+            "bands": plain(data_spec.bands),
+            "merge": plain(data_spec.merge),
             "base": dict(self.base),
             "policies": {
-                "task": reading.task,
-                "score_scale": reading.score_scale,
-                "threshold": reading.thresholds[0] if reading.thresholds else None,
+                "task": data_spec.task,
+                "score_scale": data_spec.score_scale,
+                "threshold": data_spec.thresholds[0] if data_spec.thresholds else None,
                 "unseen": self.unseen,
             },
             "requires": self.requires(),
@@ -216,7 +216,7 @@ class Repaired:
         """Return what prediction needs, as the manifest says it."""
         return {
             "columns": list(self.required),
-            "protected_at_predict": self.predictor.needs_beside(self.reading.columns.strata),
+            "protected_at_predict": self.predictor.needs_beside(self.data_spec.columns.strata),
             "model_file": self.base["kind"] == "file",
         }
 
@@ -320,8 +320,8 @@ class Repaired:
                 )
         schema = self.output_schema(source)
         ids: list[pa.Array] = []
-        seen: Seen | None = None if self.reading.columns.id else {}
-        named = self.reading.columns.id if self.reading.columns.id in source.columns else None
+        seen: Seen | None = None if self.data_spec.columns.id else {}
+        named = self.data_spec.columns.id if self.data_spec.columns.id in source.columns else None
 
         def draw(batch: pa.RecordBatch, rows: Bools) -> Floats:
             draws = draws_of(self._identities(batch, rows), self.key, seen)
@@ -330,7 +330,7 @@ class Repaired:
             return draws
 
         for part in source.parts(source.columns, self._types_in(source)):
-            encoder = Encoder(self.reading, part.where, part.first_row)
+            encoder = Encoder(self.data_spec, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
                 predicted = self._predicted(batch, encoder, first, missing_score, draw, unseen)
@@ -353,7 +353,7 @@ class Repaired:
         """Return the types to read a source with: columns that prediction does not need stay text where in doubt."""
         doubtful = dict.fromkeys(set(source.doubtful) - set(self.required), pa.string())
         types = doubtful | _types_of(self, source.schema)
-        cut = (name for name, edges in self.reading.bands.items() if edges and source.spells(name))
+        cut = (name for name, edges in self.data_spec.bands.items() if edges and source.spells(name))
         return types | dict.fromkeys(cut, pa.float64())
 
     def _predicted(
@@ -367,7 +367,7 @@ class Repaired:
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
         if self.predictor.classes:
-            table = Table(self.reading, rows, features_of(batch, self.predictor))
+            table = Table(self.data_spec, rows, features_of(batch, self.predictor))
             where = f"{first + 1:,} of {encoder.where}"
             _count(table, self.predictor, self.predictor.unseen(table), unseen)
             return classified(batch, table, self.predictor, self.unseen, where)
@@ -381,7 +381,7 @@ class Repaired:
         if len(rows):
             chosen = batch if rows.kept is None else batch.filter(arrow_array(kept))
             if members := self.predictor.memberships:
-                table = Table(self.reading, rows, pa.Table.from_batches([chosen.select(list(members))]))
+                table = Table(self.data_spec, rows, pa.Table.from_batches([chosen.select(list(members))]))
                 memberships(
                     table, members, first + 1 + np.flatnonzero(kept), f" of {encoder.where}", NO_POLICY
                 )
@@ -392,8 +392,8 @@ class Repaired:
         if self.predictor.gives == "decision":
             decision = decided(result, draw(batch, drawn))
             columns.append(arrow_array(decision, undecided))
-        elif self.reading.thresholds:
-            columns.append(arrow_array((result >= self.reading.cut).astype(np.int8), undecided))
+        elif self.data_spec.thresholds:
+            columns.append(arrow_array((result >= self.data_spec.cut).astype(np.int8), undecided))
         columns.append(arrow_array(drawn))
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
@@ -403,7 +403,7 @@ class Repaired:
         self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw, strange: Counter[str] | None
     ) -> tuple[Floats, Bools]:
         """Return P(decision = 1) or the value per row, NaN where there is none, and which are drawn."""
-        table = Table(self.reading, rows, features_of(batch, self.predictor))
+        table = Table(self.data_spec, rows, features_of(batch, self.predictor))
         if self.predictor.gives == "decision":
             result = self._checked(table, self.predictor.predict(table), where)
             drawn = is_random(result)
@@ -470,9 +470,9 @@ def _types_of(repaired: Repaired, schema: pa.Schema) -> dict[str, pa.DataType]:
             types[name] = pa.float64()
     features = repaired.predictor.features.items()
     types |= {name: FEATURE_TYPES[kind] for name, kind in features if kind in FEATURE_TYPES}
-    types |= dict.fromkeys(repaired.reading.columns.cell_keys, pa.string())
-    if repaired.reading.columns.score and not repaired.made_score:
-        types[repaired.reading.columns.score] = pa.float64()
+    types |= dict.fromkeys(repaired.data_spec.columns.cell_keys, pa.string())
+    if repaired.data_spec.columns.score and not repaired.made_score:
+        types[repaired.data_spec.columns.score] = pa.float64()
     return types
 
 
@@ -486,8 +486,8 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
         raise ArtifactError(f"unknown randomization scheme {shown(drawn['scheme'])}")
     policies = dict(held["policies"])
     unseen, cut = policies.pop("unseen"), policies.pop("threshold")
-    reading = Reading(
-        Columns(**held["columns"]),
+    data_spec = DataSpec(
+        ColumnRoles(**held["columns"]),
         thresholds=() if cut is None else (cut,),
         missing_group="group",
         missing_rows="drop",
@@ -499,11 +499,11 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
     trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_saved(solution)
     settings = held["predictor"]["settings"]
     predictor = replace(RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays), trace=trace)
-    _check_reading(reading, predictor, base)
+    _check_reading(data_spec, predictor, base)
     identity, key = drawn["identity"], bytes.fromhex(drawn["key"])
     if predictor.randomized and not (identity and 0 < len(key) <= 64):
         raise ArtifactError("the manifest does not say how decisions are randomized")
-    own = held["method"], held["parameters"], predictor, reading, unseen
+    own = held["method"], held["parameters"], predictor, data_spec, unseen
     return Repaired(*own, identity, key, base, held["facts"], held["seed"])
 
 
@@ -526,37 +526,40 @@ def hash_key(seed: int, data: str) -> bytes:
     return hashlib.blake2b(f"{seed}:{data}".encode(), digest_size=16, person=b"fairfix-draw").digest()
 
 
-def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
+def at_predict_time(data_spec: DataSpec, predictor: RepairedPredictor) -> DataSpec:
     """Return the reading of new rows: no label, weight or decision; groups and score only if they are looked at."""
     strata, protected = (
         tuple(name for name in names if name in predictor.inputs)
-        for names in (reading.columns.strata, reading.columns.protected)
+        for names in (data_spec.columns.strata, data_spec.columns.protected)
     )
-    score = reading.columns.score if predictor.needs_score else None
-    columns = Columns(protected, score=score, strata=strata, id=reading.columns.id)
+    score = data_spec.columns.score if predictor.needs_score else None
+    columns = ColumnRoles(protected, score=score, strata=strata, id=data_spec.columns.id)
     return replace(
-        reading,
+        data_spec,
         columns=columns,
-        thresholds=reading.thresholds[:1],
+        thresholds=data_spec.thresholds[:1],
         missing_group="group",
         missing_rows="drop",
         positive_label=(),
         positive_prediction=(),
         label_threshold="",
         where="",
-        bands={name: reading.bands.get(name, ()) for name in columns.cell_keys},
-        merge={name: names for name, names in reading.merge.items() if name in columns.cell_keys},
+        bands={name: data_spec.bands.get(name, ()) for name in columns.cell_keys},
+        merge={name: names for name, names in data_spec.merge.items() if name in columns.cell_keys},
     )
 
 
 def rule_identity(
-    identity: Mapping[str, str], reading: Reading, predictor: RepairedPredictor, model: Collection[str] = ()
+    identity: Mapping[str, str],
+    data_spec: DataSpec,
+    predictor: RepairedPredictor,
+    model: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the part of an identity that prediction reads anyway; all of it where that is nothing.
 
     ``model`` has the columns that a model file reads to make the scores. An id is always read.
     """
-    columns = at_predict_time(reading, predictor).columns
+    columns = at_predict_time(data_spec, predictor).columns
     read = {*columns.counted, *predictor.features, *(model if predictor.needs_score else ()), columns.id}
     return {name: kind for name, kind in identity.items() if name in read} or dict(identity)
 
@@ -565,25 +568,25 @@ def with_draws_of(table: Table, predictor: RepairedPredictor, model: Collection[
     """Return a table whose rows are drawn as prediction by a predictor draws them."""
     if not isinstance(table.draw, RowDraws):
         return table
-    identity = rule_identity(table.draw.identity, table.reading, predictor, model)
+    identity = rule_identity(table.draw.identity, table.data_spec, predictor, model)
     return replace(table, draw=table.draw.narrowed(identity))
 
 
-def _check_reading(reading: Reading, predictor: RepairedPredictor, base: Mapping[str, Any]) -> None:
+def _check_reading(data_spec: DataSpec, predictor: RepairedPredictor, base: Mapping[str, Any]) -> None:
     """Raise an ArtifactError where a manifest's reading contradicts itself, or lacks what the predictor needs."""
     try:
-        reading.check(protected=not set(predictor.inputs) <= set(reading.columns.strata))
+        data_spec.check(protected=not set(predictor.inputs) <= set(data_spec.columns.strata))
     except UsageError as error:
         raise ArtifactError(f"the manifest contradicts itself: {error}") from error
-    if not set(predictor.inputs) <= set(reading.columns.cell_keys):
+    if not set(predictor.inputs) <= set(data_spec.columns.cell_keys):
         raise ArtifactError(
             f"the predictor needs {', '.join(predictor.inputs)}, which the manifest does not list"
         )
-    if predictor.needs_score and reading.columns.score is None:
+    if predictor.needs_score and data_spec.columns.score is None:
         raise ArtifactError("the predictor needs a score, which the manifest does not name")
-    if base["kind"] == "file" and reading.columns.score not in (None, MODEL_SCORE):
+    if base["kind"] == "file" and data_spec.columns.score not in (None, MODEL_SCORE):
         raise ArtifactError(
             "the scores are those of a model file, and the manifest names a column of the data"
         )
-    if predictor.gives == "decision" and not reading.thresholds:
+    if predictor.gives == "decision" and not data_spec.thresholds:
         raise ArtifactError("the manifest names no threshold")

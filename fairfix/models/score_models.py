@@ -34,7 +34,7 @@ from fairfix.data.codec import (
     truth,
 )
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.reading import Reading, from_ranking
+from fairfix.data.data_spec import DataSpec, from_ranking
 from fairfix.data.table import Table
 from fairfix.models.array_interpreter import TableInputs, run
 from fairfix.models.features import Feature, FeatureInputs, Features
@@ -539,11 +539,11 @@ class ScoreCurves(OfCurves, GroupedScore):
         """Write ``f``."""
         return program.affine(program.scorer(self.scorer), 2.0, -1.0)
 
-    def knots(self, reading: Reading) -> Sequence[Floats] | None:
+    def knots(self, data_spec: DataSpec) -> Sequence[Floats] | None:
         """Return the knots of each group's curve; None where they are of a score that the fit has made."""
         if self.scorer.member is not None:
             return None
-        return [from_ranking(curve.knots, reading.score_scale) for curve in self.curves]
+        return [from_ranking(curve.knots, data_spec.score_scale) for curve in self.curves]
 
     def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
         """Return each curve at the scores, unless there is one rule or the score looks at the group too."""

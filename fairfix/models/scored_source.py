@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.codec import ABOVE_0, list_of, map_of, need, plain, real, record, shown, tuple_of
+from fairfix.data.data_spec import to_probability
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import DerivedSource, Part, Source
-from fairfix.data.reading import to_probability
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import ArtifactError, ColumnError
 
@@ -91,7 +91,7 @@ class Averaged:
     def rescored(self, table: Table) -> Table:
         """Return a table that has all columns of the model, with the scores of these as they are now."""
         frame = table.features.select(list(self.feature_names)).to_pandas()
-        scale, real = table.reading.score_scale, table.reading.task == "regression"
+        scale, real = table.data_spec.score_scale, table.data_spec.task == "regression"
         score = self.score(frame)
         place = table.features.schema.get_field_index(PLAIN_SCORE)
         unaveraged = arrow_array(self.model.score(frame))

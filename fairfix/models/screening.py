@@ -38,10 +38,10 @@ import pyarrow as pa
 
 from fairfix.data.choices import LeftOutReason
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.data_spec import SCORES, of_predict
 from fairfix.data.encoder import group_codes, numbers
 from fairfix.data.names import INDEX_NAME
 from fairfix.data.notation import Seen
-from fairfix.data.reading import SCORES, of_predict
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError
 from fairfix.models.features import column_of, kind_of
@@ -266,7 +266,7 @@ class View:
         self.table, self.columns, self.part, rows = table, max(columns, 1), part, table.rows
         self.has_outcome = outcome is not None
         """Whether a column that predicts the label stands in for it."""
-        if outcome is None and table.reading.binary and rows.label is not None:
+        if outcome is None and table.data_spec.binary and rows.label is not None:
             outcome = np.asarray(rows.label) == 1
         self.outcome = outcome
         """Which rows have label 1; None where labels are not of two values."""
@@ -347,9 +347,9 @@ class View:
         """Return that a column predicts the label."""
         table = self.table
         if self.outcome is None:
-            label = table.rows.label if table.reading.task == "regression" else None
-            if table.reading.columns.classes:
-                groups = table.groups(table.reading.columns.classes[:1])
+            label = table.rows.label if table.data_spec.task == "regression" else None
+            if table.data_spec.columns.classes:
+                groups = table.groups(table.data_spec.columns.classes[:1])
                 if _one_to_one(one.codes, groups.codes) and self._sure(
                     one.rows, 0, math.lgamma(one.size + 1)
                 ):
@@ -420,7 +420,7 @@ class View:
 
     def _group(self, one: Entries) -> Why:
         """Return that a column names the groups of a protected column."""
-        for column in self.table.reading.columns.protected:
+        for column in self.table.data_spec.columns.protected:
             codes = self.table.groups([column]).codes
             if _one_to_one(one.codes, codes) and self._sure(one.rows, 0, math.lgamma(one.size + 1)):
                 return ("group", f"is the protected column {column!r} with other names")

@@ -8,10 +8,10 @@ from functools import partial
 
 import pyarrow as pa
 
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import DerivedSource, Part, Source
 from fairfix.data.hash_split import Share
-from fairfix.data.reading import Reading
 from fairfix.errors import DataError
 from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
 
@@ -19,11 +19,11 @@ from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
 class SharedSource(DerivedSource):
     """The rows of another source that are in a share; rows are numbered within it."""
 
-    def __init__(self, source: Source, reading: Reading, text: str, seed: int) -> None:
-        if reading.columns.id is not None:
-            source.require([reading.columns.id])
-        self._identity = identity_columns(source.schema, reading)
-        by_id = reading.columns.id is not None
+    def __init__(self, source: Source, data_spec: DataSpec, text: str, seed: int) -> None:
+        if data_spec.columns.id is not None:
+            source.require([data_spec.columns.id])
+        self._identity = identity_columns(source.schema, data_spec)
+        by_id = data_spec.columns.id is not None
         self.share = Share.parse(text, tuple(self._identity), by_id=by_id, seed=seed)
         super().__init__(source)
         self.about_rows = int(source.about_rows * (self.share.high - self.share.low))

@@ -30,10 +30,10 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.data.choices import Level
 from fairfix.data.counts import Ints
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, Rows, numbers
 from fairfix.data.files import Source
 from fairfix.data.memberships import checked, memberships
-from fairfix.data.reading import Reading
 from fairfix.data.scan import scan, stream_batches
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -66,7 +66,7 @@ MOST = 1000
 
 def check_columns(
     source: Source,
-    reading: Reading,
+    data_spec: DataSpec,
     names: Collection[str],
     parameter: str = "noise",
     what: str = "membership probabilities",
@@ -74,7 +74,7 @@ def check_columns(
     """Raise where a column that a parameter names is not there, holds no numbers, or plays another part."""
     source.require(list(names))
     for name in names:
-        if name in reading.columns.roles:
+        if name in data_spec.columns.roles:
             raise UsageError(
                 f"`{parameter}` names the column {name!r}, which has another role already; a column can have one role"
             )
@@ -130,20 +130,22 @@ def _summed(into: Ints, parts: Floats, size: int) -> Floats:
     return np.stack([np.bincount(into, part, size) for part in parts.T], -1).astype(np.float64)
 
 
-def _checked_rows(source: Source, reading: Reading, columns: Sequence[str]) -> Iterator[tuple[Floats, Rows]]:
+def _checked_rows(
+    source: Source, data_spec: DataSpec, columns: Sequence[str]
+) -> Iterator[tuple[Floats, Rows]]:
     """Yield batches of probabilities, (n, J), with their rows; a DataError names the row in the data that has none."""
     seen: dict[str, int] = {}
-    for before, part, batch in stream_batches(source, reading, dict.fromkeys(columns, pa.float64())):
+    for before, part, batch in stream_batches(source, data_spec, dict.fromkeys(columns, pa.float64())):
         at = seen.get(part.where, part.first_row)
         seen[part.where] = at + batch.num_rows
-        rows = Encoder(reading, part.where, at).encode(batch)
+        rows = Encoder(data_spec, part.where, at).encode(batch)
         kept = np.arange(batch.num_rows) if rows.kept is None else np.flatnonzero(rows.kept)
         z = np.stack([numbers(batch.column(name), name, "membership") for name in columns], -1)[kept]
         where = f" of {part.where}" if part.where else ""
         yield checked(z, columns, kept + (at if part.where else before) + 1, where), rows
 
 
-def check_memberships(table: Table, source: Source, reading: Reading, columns: Sequence[str]) -> None:
+def check_memberships(table: Table, source: Source, data_spec: DataSpec, columns: Sequence[str]) -> None:
     """Raise a DataError where a row of a table has no probabilities; it names the row in the source of the table.
 
     The source is read again only to find that row.
@@ -151,22 +153,22 @@ def check_memberships(table: Table, source: Source, reading: Reading, columns: S
     try:
         memberships(table, columns)
     except DataError:
-        for _ in _checked_rows(source, reading, columns):
+        for _ in _checked_rows(source, data_spec, columns):
             pass
         raise
 
 
-def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> MembershipPatterns:
+def read_members(source: Source, data_spec: DataSpec, groups: Mapping[str, str]) -> MembershipPatterns:
     """Return the rows with their vectors of probabilities; the reading is that of a scan."""
     columns = list(groups.values())
-    check_columns(source, reading, columns)
+    check_columns(source, data_spec, columns)
     vectors, cells, weights = [], [], []
-    for z, rows in _checked_rows(source, reading, columns):
+    for z, rows in _checked_rows(source, data_spec, columns):
         vectors.append(z)
-        cells.append(_cells(rows, reading))
+        cells.append(_cells(rows, data_spec))
         weights.append(np.ones(len(rows)) if rows.weight is None else rows.weight)
     parts = np.concatenate(vectors), np.concatenate(cells), np.concatenate(weights)
-    return _members(groups, *parts, labelled=reading.columns.label is not None)
+    return _members(groups, *parts, labelled=data_spec.columns.label is not None)
 
 
 def members_of(table: Table, groups: Mapping[str, str]) -> MembershipPatterns:
@@ -189,12 +191,12 @@ def _members(
     return MembershipPatterns(groups, distinct, into.ravel().astype(np.int64), cells, weight, labelled)
 
 
-def _cells(rows: Rows, reading: Reading) -> Floats:
+def _cells(rows: Rows, data_spec: DataSpec) -> Floats:
     """Return the part of each row in TP, FN, FP, TN, shape (n, 4)."""
     if rows.decision is not None:
         positive = rows.decision
-    elif rows.score is not None and reading.threshold is not None:
-        positive = (rows.score >= reading.threshold).astype(np.float64)
+    elif rows.score is not None and data_spec.threshold is not None:
+        positive = (rows.score >= data_spec.threshold).astype(np.float64)
     else:
         raise UsageError(NO_DECISIONS)
     return _of_decisions(positive, rows.label)
@@ -497,7 +499,7 @@ class MembershipGroups(TrueGroups):
 
 def audit_membership(
     source: Source,
-    reading: Reading,
+    data_spec: DataSpec,
     groups: Mapping[str, str],
     settings: Settings | None = None,
     *,
@@ -511,17 +513,17 @@ def audit_membership(
     of the part of the rows on which the worst case is looked for; else as in :func:`fairfix.auditing.audit.audit`.
     """
     settings = settings or Settings()
-    if reading.task == "regression":
+    if data_spec.task == "regression":
         raise UsageError(NOT_OF_VALUES)
-    if ATTRIBUTE in reading.columns.protected:
+    if ATTRIBUTE in data_spec.columns.protected:
         raise UsageError(
             f"`protected={ATTRIBUTE}`: the report uses this name for the groups of `noise=membership:...`; rename "
             "the column"
         )
-    reading.check(protected=False)
-    check_columns(source, reading, groups.values())
-    scanned = scan(source, reading, exact=settings.exact)
-    members = read_members(source, scanned.reading, groups)
+    data_spec.check(protected=False)
+    check_columns(source, data_spec, groups.values())
+    scanned = scan(source, data_spec, exact=settings.exact)
+    members = read_members(source, scanned.data_spec, groups)
     alpha = 1.0 - settings.confidence
     true = MembershipGroups(members, independent=independent, alpha=alpha, seed=seed)
     return audited(true, scanned, source, settings, more, tuple(groups.values()))

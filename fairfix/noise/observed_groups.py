@@ -11,8 +11,8 @@ import numpy as np
 from fairfix.auditing.metrics import NOISE_METRICS
 from fairfix.auditing.sufficient_statistics import confusion
 from fairfix.data.counts import Counts, groups_of_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import attribute_name, group_name
-from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.noise.rates import RATIOS, Floats, Ratio, cells_of, quotient
 
@@ -86,11 +86,11 @@ class Recorded:
         return {name: ratio.of(self.cells) for name, ratio in self.metrics.items()}
 
 
-def recorded_groups(counts: Counts, reading: Reading, columns: Sequence[str]) -> Recorded:
+def recorded_groups(counts: Counts, data_spec: DataSpec, columns: Sequence[str]) -> Recorded:
     """Return the masses of cells by recorded group: the levels of a column, or of several taken together."""
-    levels, into = groups_of_cells(counts.keys, counts.cells, columns, bands=reading.bands)
+    levels, into = groups_of_cells(counts.keys, counts.cells, columns, bands=data_spec.bands)
     names, attribute = tuple(map(group_name, levels)), attribute_name(columns)
-    by_cell = confusion(counts, reading.threshold)
+    by_cell = confusion(counts, data_spec.threshold)
     if by_cell is None:
         raise UsageError(NO_DECISIONS)
     table = np.zeros((len(names), *by_cell.shape[1:]))

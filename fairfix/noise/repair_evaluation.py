@@ -79,17 +79,17 @@ def true_groups_of(
     ``alpha`` is one minus the confidence; without the predictor that decided, decisions do not look at the recorded
     group.
     """
-    columns, noise = table.reading.columns.protected, claim.noise
+    columns, noise = table.data_spec.columns.protected, claim.noise
     if noise.membership is not None:
         members = members_of(table, noise.membership)
         attribute = attribute_name(columns) if columns else ATTRIBUTE
         return MembershipGroups(members, independent=noise.independent, alpha=alpha, attribute=attribute)
-    data = recorded_groups(count_table(table).counts, table.reading, columns)
+    data = recorded_groups(count_table(table).counts, table.data_spec, columns)
     named = tuple(dict.fromkeys(recorded_in(key, data.names) for key in noise.radii or ()))
     if noise.table is not None:
         named = noise.table.noisy
     if len(columns) == 1:
-        levels = in_order({(name,) for name in (*data.names, *named)}, columns, table.reading.bands)
+        levels = in_order({(name,) for name in (*data.names, *named)}, columns, table.data_spec.bands)
         data = _padded(data, tuple(name for (name,) in levels))
     else:
         data = _padded(data, (*data.names, *sorted(set(named) - set(data.names))))

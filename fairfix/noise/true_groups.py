@@ -22,8 +22,8 @@ from fairfix.auditing.comparisons import NOISE_SCOPES
 from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.auditing.results import Settings
 from fairfix.data.choices import Level
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
-from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan
 from fairfix.errors import UsageError
 from fairfix.noise.assumptions import ASSUMPTIONS, SHARES_OPEN, Assumption, Unavailable
@@ -410,7 +410,7 @@ def audited(
 
 def audit_noisy(
     source: Source,
-    reading: Reading,
+    data_spec: DataSpec,
     noise: Noise,
     settings: Settings | None = None,
     *,
@@ -423,15 +423,15 @@ def audit_noisy(
     :func:`fairfix.auditing.audit.audit`.
     """
     settings = settings or Settings()
-    if len(reading.columns.protected) != 1:
+    if len(data_spec.columns.protected) != 1:
         raise UsageError(
-            f"noise is described for one column, and `protected` names {', '.join(reading.columns.protected)}: name "
+            f"noise is described for one column, and `protected` names {', '.join(data_spec.columns.protected)}: name "
             "the column of the recorded groups alone"
         )
-    if reading.task == "regression":
+    if data_spec.task == "regression":
         raise UsageError(NOT_OF_VALUES)
-    reading.check()
-    scanned = scan(source, reading, exact=settings.exact)
-    data = recorded_groups(scanned.counts, scanned.reading, reading.columns.protected)
+    data_spec.check()
+    scanned = scan(source, data_spec, exact=settings.exact)
+    data = recorded_groups(scanned.counts, scanned.data_spec, data_spec.columns.protected)
     true = TrueGroups(data, noise, 1.0 - settings.confidence, seed)
     return audited(true, scanned, source, settings, more, ())

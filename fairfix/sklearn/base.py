@@ -29,8 +29,8 @@ from sklearn.utils.validation import (
 )
 
 from fairfix.data.counts import Floats
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import did_you_mean
-from fairfix.data.reading import Reading
 from fairfix.data.row_hash import draws_of
 from fairfix.data.scan import bands_of_groups
 from fairfix.data.table import Table
@@ -63,7 +63,7 @@ Protected = str | int | Sequence[str] | Sequence[int] | Callable[[Any], Any] | N
 class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
     """An estimator whose scores are repaired; a subclass says what its scores are."""
 
-    reading: ClassVar[Reading]
+    data_spec: ClassVar[DataSpec]
     """Specification of labels and scores; the score's column has the name of what makes it."""
     folds: ClassVar[Any]
     """The splitter that a number of folds stands for."""
@@ -211,7 +211,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         return self
 
     def _table(self, groups: GroupLabels, score: Floats, **beside: Any) -> Table:
-        return table_of(groups, score, reading=replace(self.reading, bands=self.bands_), **beside)
+        return table_of(groups, score, data_spec=replace(self.data_spec, bands=self.bands_), **beside)
 
     def _fit_groups(self, X: Any, protected: Any) -> GroupLabels:
         """Set ``protected_names_``; return the group labels, none of them missing."""

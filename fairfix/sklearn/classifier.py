@@ -13,9 +13,9 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
 from fairfix.data.noise_spec import NoiseSpec
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.row_hash import decide, is_random
 from fairfix.data.table import Table
 from fairfix.noise.description import Noise, NoiseTable, noise_of
@@ -82,8 +82,8 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         As everywhere in scikit-learn, protected columns included.
     """
 
-    reading: ClassVar = Reading(
-        Columns((), score="predict_proba"), thresholds=(THRESHOLD,), missing_group="group"
+    data_spec: ClassVar = DataSpec(
+        ColumnRoles((), score="predict_proba"), thresholds=(THRESHOLD,), missing_group="group"
     )
     folds: ClassVar = StratifiedKFold
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_array, column_or_1d
 
 from fairfix.data.counts import Floats
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.table import Table
 from fairfix.sklearn.base import Protected, RepairedEstimator
 from fairfix.sklearn.rows import InputError, SettingError
@@ -40,7 +40,7 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         As of :class:`~fairfix.sklearn.RepairedClassifier`.
     """
 
-    reading: ClassVar = Reading(Columns((), score="predict"), task="regression", missing_group="group")
+    data_spec: ClassVar = DataSpec(ColumnRoles((), score="predict"), task="regression", missing_group="group")
     folds: ClassVar = KFold
     _usual: ClassVar = {"fair-regression": {"group": "used"}}
 

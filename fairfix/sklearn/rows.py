@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.row_hash import identity_of
 from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, UsageError
@@ -135,7 +135,7 @@ def table_of(
     groups: GroupLabels,
     score: Floats,
     *,
-    reading: Reading,
+    data_spec: DataSpec,
     label: npt.NDArray[Any] | None = None,
     weight: Floats | None = None,
 ) -> Table:
@@ -143,17 +143,17 @@ def table_of(
 
     The ``reading`` says what the scores are, and under which name they stand.
     """
-    beside = {str(reading.columns.score): score, LABEL: label, WEIGHT: weight}
+    beside = {str(data_spec.columns.score): score, LABEL: label, WEIGHT: weight}
     columns = groups.texts | {name: pa.array(column) for name, column in beside.items() if column is not None}
-    roles = Columns(
+    roles = ColumnRoles(
         groups.names,
         label=None if label is None else LABEL,
-        score=reading.columns.score,
+        score=data_spec.columns.score,
         weight=None if weight is None else WEIGHT,
     )
-    reading = replace(reading, columns=roles)
-    reading.check()
-    return assemble([pa.RecordBatch.from_pydict(columns)], reading)
+    data_spec = replace(data_spec, columns=roles)
+    data_spec.check()
+    return assemble([pa.RecordBatch.from_pydict(columns)], data_spec)
 
 
 def identities(features: Any, groups: GroupLabels, rows: Ints) -> Iterator[bytes]:

@@ -69,8 +69,8 @@ from fairfix.tasks.similar import changed_rows, copies_of, counterfactuals, simi
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.waivers import Waiver
+    from fairfix.data.data_spec import DataSpec
     from fairfix.data.files import Source
-    from fairfix.data.reading import Reading
     from fairfix.noise.description import Noise
     from fairfix.tasks.changes import BothModels
 
@@ -147,7 +147,7 @@ def _run(request: AuditRequest) -> AuditResult:
     notes: list[Note] = [*said_of_unused(request), *unchecked]
     both: BothModels | None = None
     if counts is not None:
-        content, reading, settings = _of_counts(request, counts)
+        content, data_spec, settings = _of_counts(request, counts)
         if counts.privacy:
             notes.append(Note(f"{counts.name}: {counts.privacy}", "private_counts"))
         if base is not None and base.result is None:
@@ -169,17 +169,17 @@ def _run(request: AuditRequest) -> AuditResult:
                 unsent(partial(_read, request, data, []), *of_old)
         with explaining(data):
             content, settings = _read(request, data, notes)
-        reading = data.reading
-    if "intersect" in request.explicit - request.configured and len(reading.columns.protected) < 2:
+        data_spec = data.data_spec
+    if "intersect" in request.explicit - request.configured and len(data_spec.columns.protected) < 2:
         notes.append(Note("`intersect` has no effect here: a single column has no intersections", "unused"))
     everybody = content.overall.metrics
-    wrong = [*of_direction(everybody.get("auc"), reading)]
+    wrong = [*of_direction(everybody.get("auc"), data_spec)]
     if not wrong or content.settings.threshold is None:  # decisions by a score point where it does
-        wrong += of_decisions(everybody, reading)
+        wrong += of_decisions(everybody, data_spec)
     content = with_messages(
         content,
         (
-            *of_names(names_of(content), reading),
+            *of_names(names_of(content), data_spec),
             *notes,
             *wrong,
             *of_weights(content),
@@ -281,22 +281,22 @@ def _of_classes(
 
         with explaining(data):
             asked = copies_of(similar, data), request.confidence
-            more, copies = classes_of_copies(data.source, data.reading, *asked)
+            more, copies = classes_of_copies(data.source, data.data_spec, *asked)
         notes += left_out(copies)
     with explaining(data), workers_of(request.cluster, request.threads) as workers:
-        content = audit_classes(data.source.read_by(workers), data.reading, settings, more)
+        content = audit_classes(data.source.read_by(workers), data.data_spec, settings, more)
     metrics = {one.of_class: one.overall.metrics for one in content.classes}
     if copies is not None:
         require_known(copies, metrics)
     require_two_groups(content)
     content = with_data(_accounted(content, data.source), inferred=dict(data.inferred))
-    names, wrong = of_names(names_of(content), data.reading), of_class_decisions(metrics)
+    names, wrong = of_names(names_of(content), data.data_spec), of_class_decisions(metrics)
     content = with_messages(content, (*names, *wrong, *of_unknown_classes(metrics), *notes))
     if base is not None:
         from fairfix.auditing.class_changes import compare_classes, require_classes
 
         if base.result is None:
-            then = audit_classes(opened(request, base.data), data.reading, replace(settings, checks=()))
+            then = audit_classes(opened(request, base.data), data.data_spec, replace(settings, checks=()))
             base = replace(base, result=then)
         old = require_classes(base.result, content, base.name)
         require_suppressed(old, settings.suppress_below, base.name)
@@ -340,9 +340,9 @@ def _read(request: AuditRequest, data: Dataset, notes: list[Note]) -> tuple[Audi
     if request.suppress_below:
         from fairfix.auditing.suppression import shown_rows, tables_of
 
-        tables = tables_of(data.reading.columns, intersect=settings.intersect)
+        tables = tables_of(data.data_spec.columns, intersect=settings.intersect)
         with explaining(data):
-            shown = shown_rows(data.source, data.reading, tables, request.suppress_below)
+            shown = shown_rows(data.source, data.data_spec, tables, request.suppress_below)
         data = replace(data, source=shown)
     with threads_of_fits(request.threads):
         similar = similar_of(request)
@@ -355,7 +355,7 @@ def _read(request: AuditRequest, data: Dataset, notes: list[Note]) -> tuple[Audi
 
 def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: More | None) -> Audit:
     """Audit data: by recorded groups, behind noise, or by probabilities of membership."""
-    source, reading = data.source, data.reading
+    source, data_spec = data.source, data.data_spec
     noise = _noise(request, data)
     if noise is not None and noise.membership is not None:
         if request.strata and not request.protected:
@@ -364,19 +364,19 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
 
         groups, independent = noise.membership, noise.independent
         result = audit_membership(
-            source, reading, groups, settings, independent=independent, seed=request.seed, more=more
+            source, data_spec, groups, settings, independent=independent, seed=request.seed, more=more
         )
     elif noise is not None:
         from fairfix.noise.true_groups import audit_noisy
 
-        result = audit_noisy(source, reading, noise, settings, seed=request.seed, more=more)
+        result = audit_noisy(source, data_spec, noise, settings, seed=request.seed, more=more)
         for check in settings.checks:
             of = check.comparison
             if of.scope == "between_groups" and of.attribute in (None, *request.protected):
                 plain = "check %r is about the recorded groups; of the true ones: %s"
                 log.info(plain, check.text, check.true_groups)
     else:
-        result = audit_data(source, reading, settings, more)
+        result = audit_data(source, data_spec, settings, more)
     require_two_groups(result)
     return with_data(_accounted(result, source), inferred=dict(data.inferred), model=dict(model_of(data)))
 
@@ -404,13 +404,13 @@ def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
     return noise
 
 
-def _of_counts(request: AuditRequest, counts: CountFile) -> tuple[Audit, Reading, Settings]:
+def _of_counts(request: AuditRequest, counts: CountFile) -> tuple[Audit, DataSpec, Settings]:
     """Return the audit of counts, and how they are read and audited."""
     from fairfix.auditing.count_thresholds import at_threshold
     from fairfix.auditing.disclosure import audit_counts
 
     counts = at_threshold(counts, request.threshold)
-    check_agreement(request, counts.reading)
+    check_agreement(request, counts.data_spec)
     if counts.private is not None:
         for name in ("baseline", "profile", "suppress_below"):
             if request.has(name):
@@ -418,10 +418,10 @@ def _of_counts(request: AuditRequest, counts: CountFile) -> tuple[Audit, Reading
                     f"`{name}` needs exact counts, but those of {counts.name} have noise; leave it out, or name "
                     "counts without noise"
                 )
-    settings = _settings(request, counts.reading.columns.protected, exact=False)
+    settings = _settings(request, counts.data_spec.columns.protected, exact=False)
     result = audit_counts(counts, settings)
     require_two_groups(result)
-    return result, counts.reading, settings
+    return result, counts.data_spec, settings
 
 
 audit = function_of("audit", AuditRequest, run_audit)

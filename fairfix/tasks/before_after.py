@@ -241,8 +241,8 @@ def evaluate(
     uncertain = {} if claim is None else claim.uncertain
     probable = predictor.is_probability and not brief
     both = (*shown, *COMPARED) if probable else shown
-    before = audit(base, base.reading, replace(settings, checks=(), only=both), was, uncertain=uncertain)
-    after = audit(repaired, repaired.reading, settings, now, each, uncertain)
+    before = audit(base, base.data_spec, replace(settings, checks=(), only=both), was, uncertain=uncertain)
+    after = audit(repaired, repaired.data_spec, settings, now, each, uncertain)
     changes = [*_overall_rows(base, repaired, before, after, settings)]
     if not brief:
         pairs = None if of_fit else _Pairs(base, repaired, settings, predictor.scales)
@@ -308,8 +308,8 @@ def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, f
     decided = chance.copy()
     decided[drawn] = table.draw(drawn) < chance[drawn]
     done = repaired.with_decision(decided)
-    bare = replace(done.reading, columns=replace(done.reading.columns, score=None), thresholds=())
-    done = replace(done, reading=bare, rows=replace(done.rows, score=None))  # rates need no score
+    bare = replace(done.data_spec, columns=replace(done.data_spec.columns, score=None), thresholds=())
+    done = replace(done, data_spec=bare, rows=replace(done.rows, score=None))  # rates need no score
     report = audit(done, bare, settings)
     metrics = report.overall.metrics
     rates: tuple[str, ...] = "selection_rate", "accuracy"
@@ -338,7 +338,7 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
         again = replace(table.take(own), draw=now.__getitem__)
         parts.append(redrawn(again, own))
     every, weight = np.concatenate(parts), (table.weight / shifts[cells])[rows]
-    asked = table.reading.columns.protected
+    asked = table.data_spec.columns.protected
     out = {}
     for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
         groups = table.groups(columns)
@@ -362,8 +362,8 @@ def _other_reading(
     base, repaired, _ = rows.read_otherwise
     shown = (*COMPARED, *also)
     plain = replace(settings, checks=(), only=shown)
-    before = original[1] if base is original[0] else audit(base, base.reading, plain)
-    after = audit(repaired, repaired.reading, plain)
+    before = original[1] if base is original[0] else audit(base, base.data_spec, plain)
+    after = audit(repaired, repaired.data_spec, plain)
     every = _overall_rows(base, repaired, before, after, settings)
     yield from (row for row in every if row.id not in LOSSES)
     yield from _comparison_rows(before, after, shown, _Pairs(base, repaired, plain))
@@ -399,7 +399,7 @@ class _Pairs:
     @cached_property
     def sure(self) -> tuple[Audit, ...]:
         """Audits before and after, each with half the miscoverage."""
-        return tuple(audit(table, table.reading, self.surer) for table in self.tables)
+        return tuple(audit(table, table.data_spec, self.surer) for table in self.tables)
 
     def change(self, comparison: str, block: Block, before: Estimate, after: Estimate) -> Estimate:
         """Return a change with its interval, or with why there is none."""
@@ -415,7 +415,7 @@ class _Pairs:
         ends: Any = "true groups are not known row by row"
         if of.metric in (*LOSSES, "mean_score") and self.tables[0].rows.entries is not None:
             return estimate(value, math.nan, math.nan, NO_CHANGE_OF_BINS)
-        if of.metric in LOSSES and not (of.metric == "square_loss" and self.tables[0].reading.binary):
+        if of.metric in LOSSES and not (of.metric == "square_loss" and self.tables[0].data_spec.binary):
             ends = "an unbounded loss can come from a few rows alone"
         elif not of.of_true_groups:
             ends = self.changes.limits(of, block.columns)
@@ -468,9 +468,9 @@ def _overall_rows(
             yield changed(name, was[name], now[name], change)
     if base.rows.label is None:
         return
-    if repaired.reading.columns.probability and base.reading.binary:
+    if repaired.data_spec.columns.probability and base.data_spec.binary:
         yield from _losses_of_decisions(repaired, before, settings)
-    elif not repaired.reading.columns.probability:
+    elif not repaired.data_spec.columns.probability:
         yield from _losses_of_values(base, repaired, was, now, settings)
 
 

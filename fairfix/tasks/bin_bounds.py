@@ -9,8 +9,8 @@ import numpy as np
 
 from fairfix.auditing.row_differences import loss_of_rows
 from fairfix.data.counts import Counts, Floats, groups_of_cells
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import attribute_name, each_and_crossed, group_name
-from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.models.predictors import BinnedRule
 from fairfix.models.score_models import BinnedTube
@@ -32,17 +32,17 @@ UNKNOWN_WEIGHTS = "the weights of the rows that are left out are unknown"
 
 
 def certified(
-    counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading, left_out: int
+    counts: Counts, rule: BinnedRule | BinnedTube, data_spec: DataSpec, left_out: int
 ) -> Iterator[GroupEnds]:
     """Yield the least and the largest rates of every group that scores anywhere in their bins can have.
 
     ``left_out`` rows may be of any group and decided in any way; where rows have weights nobody knows theirs, and
     there is a reason instead.
     """
-    decides = isinstance(rule, BinnedRule) or bool(reading.thresholds)
-    ends_of_cells = _ends(counts, rule, reading) if decides else ()
+    decides = isinstance(rule, BinnedRule) or bool(data_spec.thresholds)
+    ends_of_cells = _ends(counts, rule, data_spec) if decides else ()
     weights = counts.weights
-    for columns in each_and_crossed(reading.columns.protected):
+    for columns in each_and_crossed(data_spec.columns.protected):
         levels, group = groups_of_cells(counts.keys, counts.cells, columns)
         for k, level in enumerate(levels):
             mass = weights[group == k]
@@ -69,14 +69,14 @@ def certified(
             )
 
 
-def _ends(counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading) -> tuple[Floats, Floats]:
+def _ends(counts: Counts, rule: BinnedRule | BinnedTube, data_spec: DataSpec) -> tuple[Floats, Floats]:
     """Return the least and the largest chance that a score of each bin has in each cell, shape (C, B) each."""
     assert counts.grid is not None
     edges = counts.grid.edges
     first = rule.bins(edges[:-1])
     last = np.maximum(rule.bins(np.nextafter(edges[1:], -np.inf)), first)  # a bin may be empty
     own = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)[1]
-    chance = rule.probabilities if isinstance(rule, BinnedRule) else rule.share_from(reading.cut)
+    chance = rule.probabilities if isinstance(rule, BinnedRule) else rule.share_from(data_spec.cut)
     each = [chance[:, i : j + 1] for i, j in zip(first, last, strict=True)]
     low = np.stack([one.min(axis=1) for one in each], axis=1)
     high = np.stack([one.max(axis=1) for one in each], axis=1)
@@ -96,7 +96,7 @@ def certified_values(
     assert value is not None
     total = float(weight.sum())
     distances: dict[tuple[str, str], RateEnds] = {}
-    for columns in each_and_crossed(table.reading.columns.protected):
+    for columns in each_and_crossed(table.data_spec.columns.protected):
         groups = valued.groups(columns)
         far = ks_to_overall(value, groups.codes, weight, len(groups.levels))
         mass = np.bincount(groups.codes, weight, len(groups.levels))

@@ -18,9 +18,9 @@ from fairfix.auditing.audit import require_two_groups
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
 from fairfix.auditing.results import Settings, SomeAudit, with_checks, with_data
 from fairfix.data.codec import json_of
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source, file_hash, head_of, read_json
 from fairfix.data.names import did_you_mean
-from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.storage import MAGIC, SCHEMES, FileLocation, find, local
 from fairfix.data.streams import is_stream, stream_place
@@ -200,13 +200,13 @@ def _of_same_file(
     rest = (fields_replaced(one, **dict.fromkeys(decided, "")) for one in columns)
     if len({*rest}) > 1 or not set(filter(None, decided.values())) <= set(data.source.columns):
         return None
-    reading = data.reading
+    data_spec = data.data_spec
     cut = old.settings.threshold
     named: dict[str, Any] = {part: name or None for part, name in decided.items()}
     before = replace(
-        reading, columns=replace(reading.columns, **named), thresholds=() if cut is None else (cut,)
+        data_spec, columns=replace(data_spec.columns, **named), thresholds=() if cut is None else (cut,)
     )
-    was, now = (read_table(data.source, one, ()) for one in (before, reading))
+    was, now = (read_table(data.source, one, ()) for one in (before, data_spec))
     same = [np.array_equal(getattr(was.rows, part), getattr(now.rows, part)) for part in ("cell", "label")]
     if not all(same) or was.rows.cells != now.rows.cells:
         return None
@@ -296,7 +296,7 @@ class BothModels:
     """Rows of an earlier and of a new model: matched by id, or both scores in one row where there is no id."""
 
     sources: tuple[Source, Source]
-    readings: tuple[Reading, Reading]
+    readings: tuple[DataSpec, DataSpec]
     id: str
     decided: str
     """The role in which the column of the one stands for that of the other."""
@@ -312,7 +312,7 @@ class BothModels:
     @property
     def columns(self) -> tuple[str, str]:
         """The columns with the score or the decision of each model."""
-        old, new = (getattr(reading.columns, self.decided) for reading in self.readings)
+        old, new = (getattr(data_spec.columns, self.decided) for data_spec in self.readings)
         return old, new
 
     @property
@@ -333,12 +333,12 @@ class BothModels:
                 f"a row has a {self.decided} from one model and none from the other; remove such rows, so that both "
                 "models are compared on the same people"
             )
-        return Matched(replace(old, reading=new.reading), new, 0, 0, 0), new
+        return Matched(replace(old, data_spec=new.data_spec), new, 0, 0, 0), new
 
 
 def both_models(request: AuditRequest | CompareRequest, data: Dataset, base: Baseline) -> BothModels:
     """Return how the rows of a baseline and of data are read; an error where they cannot be compared one by one."""
-    new = data.reading
+    new = data.data_spec
     parts = [one for one in ("prediction", "probability", "score") if getattr(new.columns, one)]
     if base.column and len(parts) > 1:
         names = " and ".join(f"`{one}={getattr(new.columns, one)}`" for one in parts)
@@ -358,8 +358,8 @@ def both_models(request: AuditRequest | CompareRequest, data: Dataset, base: Bas
     return BothModels((opened(request, base.data), data.source), (new, new), request.id, parts[-1])
 
 
-def with_ids(source: Source, reading: Reading, name: str) -> Table:
+def with_ids(source: Source, data_spec: DataSpec, name: str) -> Table:
     """Return the rows of a source with their ids, if any; they stay texts where the format is one of text."""
     source.require((name,) if name else ())
     kinds = {name: pa.string() if source.text else source.schema.field(name).type} if name else {}
-    return read_table(source, reading, (), kinds)
+    return read_table(source, data_spec, (), kinds)

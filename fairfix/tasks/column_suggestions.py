@@ -18,6 +18,7 @@ import pyarrow as pa
 from fairfix.auditing.grammar import of_numbers
 from fairfix.data.choices import VALUED
 from fairfix.data.column_summary import survey
+from fairfix.data.data_spec import LABELS, SCORES, part_of_output, usual_name
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import (
@@ -28,7 +29,6 @@ from fairfix.data.names import (
     quoted_name,
     with_values,
 )
-from fairfix.data.reading import LABELS, SCORES, part_of_output, usual_name
 from fairfix.data.urls import is_dry
 from fairfix.errors import FairfixError
 from fairfix.report.words import plain
@@ -66,7 +66,7 @@ NEGATIVE = frozenset(("0", "no", "neg", "negative", "false"))
 OUTCOME_NAMES = frozenset(
     ("loan_status", "action_taken", "credit_risk", "pass_bar", "final_result", "risk_flag", "heart_disease")
 )
-"""Whole names of outcomes, as :func:`~fairfix.data.reading.usual_name` has them; none of their words is enough."""
+"""Whole names of outcomes, as :func:`~fairfix.data.data_spec.usual_name` has them; none of their words is enough."""
 
 IDENTITY = re.compile(r"(^|_)(id|uuid|key)$")
 SHOWN, SHOWN_LINES = 40, 6

@@ -21,8 +21,8 @@ from fairfix.auditing.audit import More, audit
 from fairfix.auditing.custom_metrics import added, own_struct
 from fairfix.auditing.metrics import METRICS, EntryMean
 from fairfix.auditing.results import Settings, reading_fields, rows_struct
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import did_you_mean
-from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.individual.by_model import of_predictor
@@ -110,7 +110,7 @@ class ComparisonOutcome:
 
     points: tuple[Point, ...]
     split: CompareSplit
-    reading: Reading
+    data_spec: DataSpec
     advice: tuple[Advice, ...]
 
 
@@ -140,8 +140,8 @@ def compare_table(
     name, ``done`` after it with 1. A method that cannot be fitted is a point with its failure. ``quality`` decides what
     is advised; by default the accuracy or the square loss.
     """
-    table = replace(table, reading=table.reading.with_threshold(learned=True))
-    if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
+    table = replace(table, data_spec=table.data_spec.with_threshold(learned=True))
+    if table.rows.score is not None and table.data_spec.binary and table.data_spec.threshold is None:
         raise DataError("the original decisions need a threshold on the score; set one with `threshold`")
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=0.0, holdout=holdout)
@@ -161,7 +161,7 @@ def compare_table(
         problem, held = (soft, judge.held.ungrouped) if repairer.membership else (scored, judge.held)
         if "features" in repairer.uses:
             problem = learning(grouped=repairer.protected_as_feature, noisy="noise" in repairer.uses)
-        settings = Settings(confidence=confidence, intersect=len(held.reading.columns.protected) > 1)
+        settings = Settings(confidence=confidence, intersect=len(held.data_spec.columns.protected) > 1)
         try:
             with recorded() as caught:
                 predictor = repairer.fit(problem, rng=copy.deepcopy(fit_rng))  # as in `repair`, every time
@@ -185,7 +185,7 @@ def compare_table(
         points = list(_with_fronts(points))
         advice = tuple(advice_of(points, slacks, None if quality is None else quality.name))
     sizes = CompareSplit(fit=split.sizes["fit"], holdout=split.sizes["holdout"])
-    return ComparisonOutcome(tuple(points), sizes, table.reading, advice)
+    return ComparisonOutcome(tuple(points), sizes, table.data_spec, advice)
 
 
 def fits(
@@ -227,7 +227,7 @@ class _HoldoutEvaluator:
         held = self.held
         if held.rows.score is None:
             return None
-        plain = held.reading.score_scale == "raw" or held.reading.task == "regression"
+        plain = held.data_spec.score_scale == "raw" or held.data_spec.task == "regression"
         return held if plain else held.with_score(held.probability)
 
     @property
@@ -237,8 +237,8 @@ class _HoldoutEvaluator:
 
     def audited(self, table: Table, flips: More | None = None, *, confidence: float | None = None) -> Audit:
         """Return the audit of held-out rows with some results."""
-        crossed, sure = len(table.reading.columns.protected) > 1, confidence or self.confidence
-        return audit(table, table.reading, Settings(confidence=sure, intersect=crossed, only=GAPS), flips)
+        crossed, sure = len(table.data_spec.columns.protected) > 1, confidence or self.confidence
+        return audit(table, table.data_spec, Settings(confidence=sure, intersect=crossed, only=GAPS), flips)
 
     def numbers(self, report: Audited, *, decided: bool = False) -> Numbers:
         """Return the numbers of an audit; for decisions, without those about the score."""
@@ -287,7 +287,7 @@ class _HoldoutEvaluator:
             title=title,
             slack=_saved(slack),
             randomized=proof.shown.randomized,
-            protected_at_predict=rule.needs_beside(self.held.reading.columns.strata),
+            protected_at_predict=rule.needs_beside(self.held.data_spec.columns.strata),
             messages=tuple(map(message, result.messages)),
             selection_rate=selected and BeforeAfter(before=selected.before, after=selected.after),
             people=proof.shown.people,
@@ -307,7 +307,7 @@ class _HoldoutEvaluator:
     ) -> Point:
         """Return a point by its numbers, ``sure`` with intervals that hold for all points, and further fields."""
         base, costs = self.base, {}
-        quality = self.quality or Quality("accuracy" if self.held.reading.binary else "square_loss")
+        quality = self.quality or Quality("accuracy" if self.held.data_spec.binary else "square_loss")
         if base is not None and (self.quality is None or quality.name in numbers[1]):
             cost = quality.change(base, table, self.surest)
             costs = {} if cost is None else {quality.name: cost}
@@ -325,7 +325,7 @@ class _HoldoutEvaluator:
 
         Of decisions with more than :data:`DISTINCT` chances the bounds are those of cells, which hold and may be wider.
         """
-        if self.noise is None or table.reading.task != "classification":
+        if self.noise is None or table.data_spec.task != "classification":
             return {}
         many = table.rows.decision is not None and np.unique(table.rows.decision).size > DISTINCT
         weakest = replace(self.noise, assume="")
@@ -449,7 +449,7 @@ class Plan:
             columns = ", ".join(self.noise.membership.values())
             noise = CompareNoise(table=f"membership probabilities in {columns}", assumption="N1")
         settings = CompareSettings(
-            **reading_fields(outcome.reading),
+            **reading_fields(outcome.data_spec),
             confidence=request.confidence,
             seed=request.seed,
             features="score" if choice.names is None else choice.names,
@@ -460,7 +460,7 @@ class Plan:
         own = () if request.chosen_quality is None else request.chosen_quality.own_metrics
         content = Compare(
             fairfix=__version__,
-            data=Data(**data_fields(data.source.name, rows, outcome.reading, data.inferred)),
+            data=Data(**data_fields(data.source.name, rows, outcome.data_spec, data.inferred)),
             settings=settings,
             split=outcome.split,
             contenders=tuple(one.struct for one in self.contenders),
@@ -469,7 +469,7 @@ class Plan:
             own_metrics=tuple(map(own_struct, own)),
             features=choice.struct,
         )
-        notes = (*of_names(table.level_rows, table.reading), *of_source(data.source))
+        notes = (*of_names(table.level_rows, table.data_spec), *of_source(data.source))
         content = with_messages(content, notes, choice.notes)
         return CompareResult(with_record(content, request, data.source))
 
@@ -488,15 +488,15 @@ def plan_of(request: CompareRequest) -> Plan:
     """Return what is to be compared on which data."""
     said_of_unused(request)
     data = open_data(request, score_needed=False, label_needed=True)
-    if data.reading.columns.label is None:
+    if data.data_spec.columns.label is None:
         raise UsageError("a comparison needs labels; name the column with `label`")
-    if data.reading.columns.prediction:
+    if data.data_spec.columns.prediction:
         raise UsageError("a comparison needs scores or features, not decisions; leave out `prediction`")
     if request.chosen_quality is not None:
-        request.chosen_quality.check(data.reading.task)
+        request.chosen_quality.check(data.data_spec.task)
     noise = noise_of(request)
     features = learned_features(request, data, noise)
-    contenders = chosen(request.methods, data.reading, learned=features.names is not None, noise=noise)
+    contenders = chosen(request.methods, data.data_spec, learned=features.names is not None, noise=noise)
     if request.group is not None:
         contenders = list(_with_group(contenders, request.group))
     log.info("comparing %s", "; ".join(dict.fromkeys(one.title for one in contenders)))
@@ -504,7 +504,7 @@ def plan_of(request: CompareRequest) -> Plan:
 
 
 def chosen(
-    names: Sequence[str], reading: Reading, *, learned: bool, noise: Noise | None = None
+    names: Sequence[str], data_spec: DataSpec, *, learned: bool, noise: Noise | None = None
 ) -> list[Contender]:
     """Return the contenders of the methods asked for; of all that fit the data where none is named."""
     methods, out = available(), []
@@ -514,11 +514,11 @@ def chosen(
             then = " Choose" if hint else "; choose"
             raise UsageError(f"`methods={name}`: unknown{hint}{then} among {', '.join(methods)}")
         method = methods[name]
-        why = _unfit(method, reading, learned=learned, noise=noise)
+        why = _unfit(method, data_spec, learned=learned, noise=noise)
         if why and names:
             raise UsageError(f"`methods={name}`: {why}")
         if not why:
-            out += [Contender(title, repairer) for title, repairer in method.contenders(reading, noise)]
+            out += [Contender(title, repairer) for title, repairer in method.contenders(data_spec, noise)]
     if not out:
         raise UsageError("no method fits these data; name features to learn from, or a score column")
     return out
@@ -541,11 +541,11 @@ def _with_group(contenders: Sequence[Contender], group: str) -> Iterator[Contend
             yield replace(one, repairer=repairer)
 
 
-def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: Noise | None) -> str:
+def _unfit(method: type[Repairer], data_spec: DataSpec, *, learned: bool, noise: Noise | None) -> str:
     """Return why a method does not fit the data; empty if it does."""
-    if reading.task not in method.tasks:
-        return f"it repairs {' and '.join(method.tasks)}, not {reading.task}"
-    if learned and "features" not in method.uses and not reading.columns.score:
+    if data_spec.task not in method.tasks:
+        return f"it repairs {' and '.join(method.tasks)}, not {data_spec.task}"
+    if learned and "features" not in method.uses and not data_spec.columns.score:
         return "it works on scores; name a score column with `score`"
     if "noise" in method.uses and noise is None:
         return "it needs a description of the group noise; give `noise=SPEC`"

@@ -62,7 +62,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     data, base = open_data(request), baseline_of(request.baseline)
     assert base is not None
     base = base.among(data.source.columns)
-    columns = data.reading.columns
+    columns = data.data_spec.columns
     if not columns.score or columns.prediction:
         raise UsageError(
             "two models are compared by their scores; name the first with `score`, the other with `baseline`"
@@ -71,13 +71,13 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     if is_dry():
         unsent(*both.steps)
     matched, new = both.matched()
-    reading, sources = both.readings[1], both.sources
+    data_spec, sources = both.readings[1], both.sources
     excluded = _left_out(new, len(matched.new))
     rows = rows_struct(new.rows.read, len(matched.new), excluded, data.source.left_out)
     old, new = matched.old, matched.new
     settings = Settings(confidence=request.confidence, intersect=len(columns.protected) > 1)
     then, now = (
-        with_data(audit(table, table.reading, settings), source=source.name)
+        with_data(audit(table, table.data_spec, settings), source=source.name)
         for table, source in zip((old, new), sources, strict=True)
     )
     limits = Changes(matched, settings.confidence, {}).limits
@@ -85,12 +85,12 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     wrong = [
         note
         for one, table, name in zip((then, now), (old, new), both.columns, strict=True)
-        for note in of_direction(one.overall.metrics.get("auc"), table.reading, name)
+        for note in of_direction(one.overall.metrics.get("auc"), table.data_spec, name)
     ]
     result = Models(
         fairfix=__version__,
-        data=common.Data(**data_fields(data.source.name, rows, data.reading, data.inferred)),
-        settings=common.Settings(**reading_fields(reading), confidence=request.confidence),
+        data=common.Data(**data_fields(data.source.name, rows, data.data_spec, data.inferred)),
+        settings=common.Settings(**reading_fields(data_spec), confidence=request.confidence),
         models=(
             Model(score=both.columns[0], source=sources[0].name),
             Model(score=both.columns[1], source=sources[1].name),
@@ -101,7 +101,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         changes=section.changes,
         not_comparable=section.not_comparable,
     )
-    result = with_messages(result, (*of_names(new.level_rows, reading), *wrong))
+    result = with_messages(result, (*of_names(new.level_rows, data_spec), *wrong))
     return ModelsResult(with_record(result, request, data.source))
 
 
@@ -135,11 +135,11 @@ def _qualities(
     """Yield every quality of both models and its change."""
     was, now = (one.overall.metrics for one in audits)
     surer = replace(settings, confidence=(1 + settings.confidence) / 2, only=())
-    sure = [audit(table, table.reading, surer).overall.metrics for table in (old, new)]
+    sure = [audit(table, table.data_spec, surer).overall.metrics for table in (old, new)]
     for name in QUALITIES:
         if name not in was or name not in now:
             continue
-        within = name in DECIDED or (name == "square_loss" and old.reading.binary)
+        within = name in DECIDED or (name == "square_loss" and old.data_spec.binary)
         mean = name in (*DECIDED, *LOSSES)
         change = change_of(name, old, new, settings.confidence, SHARE if within else ANY) if mean else None
         change = change or between_limits(*(one[name] for one in sure))

@@ -19,12 +19,12 @@ from fairfix.auditing.suppression import withholding
 from fairfix.data.choices import VALUED
 from fairfix.data.container import NAME, kind_of
 from fairfix.data.counts import SavedCounts
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.hash_split import Share
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import ValuedColumn
 from fairfix.data.numeric_groups import PARTS, parse_bands, written
 from fairfix.data.opening import paths_of
-from fairfix.data.reading import Reading
 from fairfix.data.recognition import TEXT_ENDINGS, holds_manifest, table_endings
 from fairfix.data.row_filter import parse_condition
 from fairfix.data.storage import SCHEMES, FileLocation, find, local
@@ -77,9 +77,9 @@ def run_count(request: CountRequest) -> CountFile:
             counts = _counted(request)
         else:
             request = of_counts(request)
-            check_agreement(request, counts.reading)
+            check_agreement(request, counts.data_spec)
             if least := request.suppress_below:
-                counts = suppressed(counts, [counts.reading.columns.cell_keys], least)
+                counts = suppressed(counts, [counts.data_spec.columns.cell_keys], least)
     return counts if epsilon is None else with_noise(counts, epsilon)
 
 
@@ -113,9 +113,9 @@ def counted(
     with explaining(data), workers_of(cluster, threads) as workers:
         source = data.source.read_by(workers)
         return (
-            count_shown(source, data.reading, least, **about)
+            count_shown(source, data.data_spec, least, **about)
             if least
-            else count(source, data.reading, **about)
+            else count(source, data.data_spec, **about)
         )
 
 
@@ -137,7 +137,7 @@ def _shared(request: CountRequest, data: Dataset, text: str) -> tuple[Dataset, S
     from fairfix.models.shares import SharedSource
 
     whole = data.source.source if isinstance(data.source, ScoredSource) else data.source
-    share = SharedSource(whole, data.reading, text, request.seed)
+    share = SharedSource(whole, data.data_spec, text, request.seed)
     log.info("counting part %s", share.share)
     if not share.share.by_id:
         log.info(
@@ -250,43 +250,43 @@ def _of_counts(place: FileLocation, path: str | None = None) -> bool:
     return holds_manifest(place) and kind_of(path or place.path) != NAME
 
 
-def check_agreement(request: DataRequest, reading: Reading) -> None:
+def check_agreement(request: DataRequest, data_spec: DataSpec) -> None:
     """Raise where a parameter says something else than the counts were taken with."""
-    cuts, cut = reading.thresholds, request.threshold
+    cuts, cut = data_spec.thresholds, request.threshold
     # that of the counts was rounded to the type of the scores
     same = cut is not None and bool(cuts) and math.isclose(cuts[0], cut, rel_tol=1e-3, abs_tol=1e-7)
-    held = {name: getattr(reading.columns, name) for name in (*COLUMNS, "probability")}
-    held |= {name: getattr(reading, name) for name in READ_AS}
+    held = {name: getattr(data_spec.columns, name) for name in (*COLUMNS, "probability")}
+    held |= {name: getattr(data_spec, name) for name in READ_AS}
     for part in VALUED:
         if (text := getattr(request, part)) is not None:
-            compared = reading.label_threshold if part == "label" else ""
-            levels = getattr(reading, f"positive_{part}")
+            compared = data_spec.label_threshold if part == "label" else ""
+            levels = getattr(data_spec, f"positive_{part}")
             counted = ValuedColumn(str(held[part]), levels, compared)
             asked = ValuedColumn.parse(text, [counted.column], part)
             whole = counted if levels or compared else counted._replace(positive=("1",))
             held[part] = text if asked in (counted, ValuedColumn(counted.column)) else str(whole)
     held |= {"threshold": cut if same else cuts}
     if request.missing and any(
-        getattr(reading, name) != value for name, value in missing_as(request.missing).items()
+        getattr(data_spec, name) != value for name, value in missing_as(request.missing).items()
     ):
         raise UsageError(
             "`missing`: the counts treat missing entries in another way; leave it out, or count the data again"
         )
     for name, rule in parse_bands(request.bands).items():
-        own, word = reading.bands.get(name), isinstance(rule, str)
+        own, word = data_spec.bands.get(name), isinstance(rule, str)
         # which quantiles there were is not kept
         if own is None or (bool(own) != (rule in PARTS) if word else rule != own):
             edges = ",".join(map(written, own or ())) or "none"
             raise UsageError(
                 f"`bands={name}`: in the counts, its bands begin at {edges}; leave it out, or count the data again"
             )
-    if (merge := parse_merge(map(str, request.merge))) and merge != reading.merge:
+    if (merge := parse_merge(map(str, request.merge))) and merge != data_spec.merge:
         raise UsageError(
             "`merge`: the counts were made with other names, or none; leave it out, or count the data again"
         )
-    if request.where is not None and str(parse_condition(request.where)) != reading.where:
+    if request.where is not None and str(parse_condition(request.where)) != data_spec.where:
         raise UsageError(
-            f"`where`: the counts are of {reading.where or 'all rows'}; leave it out, or count the data again"
+            f"`where`: the counts are of {data_spec.where or 'all rows'}; leave it out, or count the data again"
         )
     for name, value in held.items():
         wanted = getattr(request, name, None)

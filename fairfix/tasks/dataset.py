@@ -17,13 +17,13 @@ from fairfix.auditing.results import with_checks
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.data.choices import VALUED, MissingGroup, MissingRows
 from fairfix.data.classes import of_classes
+from fairfix.data.data_spec import ColumnRoles, DataSpec, infer_columns, of_predict
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import ValuedColumn, did_you_mean, quoted_name, unquoted
 from fairfix.data.numeric_groups import EACH, PARTS, NumbersAsGroupsError, band_names, parse_bands
 from fairfix.data.people import PeopleSource, check_entries
-from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
 from fairfix.data.row_filter import absent_values, filtered, parse_condition
 from fairfix.data.scan import settled_bands
 from fairfix.data.urls import is_dry, name_of
@@ -67,7 +67,7 @@ class Dataset:
     """
 
     source: Source
-    reading: Reading
+    data_spec: DataSpec
     inferred: Mapping[str, str]
     model: ScoringModel | None
     request: DataRequest
@@ -85,7 +85,7 @@ class Assigned:
     source: Source
     raw: Source
     """The source without the scores of a model."""
-    columns: Columns
+    columns: ColumnRoles
     valued: Mapping[str, ValuedColumn]
     """Part -> what the request says of its positive entries."""
     inferred: Mapping[str, str]
@@ -107,14 +107,14 @@ def assigned(
     if request.data is None:
         raise UsageError("name the `data`: a file, a folder, a pattern, a data frame or an Arrow table")
     many = request.task == MULTICLASS
-    columns = Columns(
+    columns = ColumnRoles(
         **{name: getattr(request, name) for name in COLUMNS if name not in VALUED},
         probability=getattr(request, "probability", None),
         id=getattr(request, "id", None),
     )
     if request.count:
         whole = replace(columns, label=request.label, prediction=request.prediction)
-        Reading(whole).check(protected=False)  # the source has the column no more
+        DataSpec(whole).check(protected=False)  # the source has the column no more
     source, model = opened(request, request.data), None
     raw, texts = source, {part: getattr(request, part) for part in VALUED}
     valued = {
@@ -208,7 +208,7 @@ def open_data(
     rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
     if both := [name for name in merge if rules.get(name, EACH) != EACH]:
         raise UsageError(f"`merge={both[0]}`: its numbers are cut into bands; leave out `merge`, or `bands`")
-    reading = Reading(
+    data_spec = DataSpec(
         columns,
         thresholds=cuts,
         **missing_as(request.missing),
@@ -217,18 +217,18 @@ def open_data(
         where="" if request.where is None else str(parse_condition(request.where)),
         **options,
     )
-    reading.check(protected=protected_needed)
+    data_spec.check(protected=protected_needed)
     source.require(list(rules))
     bands = settled_bands(rules, source)
     for name, rule in rules.items():
         if rule in PARTS:
             log.info("%s is cut into %s: %s", name, rule, ", ".join(band_names(bands[name])))
-    data = Dataset(source, replace(reading, bands=bands).with_threshold(), whole.inferred, model, request)
+    data = Dataset(source, replace(data_spec, bands=bands).with_threshold(), whole.inferred, model, request)
     if not is_dry():
-        source.notes = (*source.notes, *_absent(source, reading))
+        source.notes = (*source.notes, *_absent(source, data_spec))
     if isinstance(whole.raw, PeopleSource) and not is_dry():
         with explaining(data):
-            check_entries(whole.raw.source, of_classes(data.reading) if many else data.reading)
+            check_entries(whole.raw.source, of_classes(data.data_spec) if many else data.data_spec)
     return data
 
 
@@ -251,7 +251,7 @@ def missing_as(texts: Names | Mapping[str, str]) -> dict[str, Any]:
 
 
 def _model_of(
-    request: DataRequest, source: Source, columns: Columns, positive: Sequence[str]
+    request: DataRequest, source: Source, columns: ColumnRoles, positive: Sequence[str]
 ) -> ScoringModel:
     """Return the model of a request: from its file, or as it is in memory."""
     about: Any = {"features": tuple(request.features) or None, "positive_label": positive}
@@ -306,12 +306,12 @@ def _attempt(needs: Mapping[str, bool], asked: DataRequest) -> None:
     from fairfix.tasks.feature_choice import learned_features
 
     data = open_data(asked, **needs, guides=False)
-    columns = data.reading.columns
+    columns = data.data_spec.columns
     if isinstance(asked, CompareRequest) and columns.prediction:
         raise ColumnError("no score", "")
     if not (columns.score or columns.prediction or columns.probability):
         learned_features(asked, data)
-    scan(data.source, data.reading, exact=False, losses=False)
+    scan(data.source, data.data_spec, exact=False, losses=False)
 
 
 def _guide(
@@ -376,10 +376,10 @@ def _decided(request: DataRequest, source: Source, name: str, positive: tuple[st
     raise error
 
 
-def _absent(source: Source, reading: Reading) -> Iterator[str]:
+def _absent(source: Source, data_spec: DataSpec) -> Iterator[str]:
     """Yield which of several positive values no row has; a run in which none is there is refused elsewhere."""
-    columns = reading.columns
-    for part, levels in (("label", reading.positive_label), ("prediction", reading.positive_prediction)):
+    columns = data_spec.columns
+    for part, levels in (("label", data_spec.positive_label), ("prediction", data_spec.positive_prediction)):
         name = getattr(columns, part)
         if len(levels) > 1 and name and name != MODEL_SCORE:
             for value, hint in absent_values(source, name, levels):
@@ -422,7 +422,7 @@ def explaining(data: Dataset) -> Iterator[None]:
         from fairfix.data.column_summary import explained
 
         decides = isinstance(data.request, (RepairRequest, CompareRequest)) and data.request.threshold is None
-        text, choices = explained(error, data.source, data.reading, decides=decides)
+        text, choices = explained(error, data.source, data.data_spec, decides=decides)
         source = data.source.source if isinstance(data.source, ScoredSource) else data.source
         raise DataError(text + _to_choose(data.request, source, choices)) from error
 
@@ -433,7 +433,7 @@ def membership_columns(noise: Noise | None, data: Dataset) -> dict[str, pa.DataT
         return {}
     from fairfix.noise.membership_audit import check_columns
 
-    check_columns(data.source, data.reading, noise.membership.values())
+    check_columns(data.source, data.data_spec, noise.membership.values())
     return dict.fromkeys(noise.membership.values(), pa.float64())
 
 

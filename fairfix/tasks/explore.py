@@ -11,8 +11,8 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import RATES
 from fairfix.auditing.suppression import withholding
 from fairfix.data.binned import of_columns
+from fairfix.data.data_spec import SCORE_RANGE, DataSpec
 from fairfix.data.names import attribute_name, key_and_rest, shell_line
-from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.data.scan import check_whole
 from fairfix.errors import UsageError
 from fairfix.report.words import plain
@@ -92,12 +92,12 @@ def run_explore(request: ExploreRequest) -> Explored:
     with withholding(request.suppress_below, request.data):
         given = counts_of(request.data)
         file = _counted(request) if given is None else _shown(request := of_counts(request), given)
-        reading = file.reading
-        protected = tuple(request.protected) or reading.columns.protected
+        data_spec = file.data_spec
+        protected = tuple(request.protected) or data_spec.columns.protected
         counts = of_columns(file.counts(), protected)
-        check_whole(counts, reading, file.name)
+        check_whole(counts, data_spec, file.name)
         attributes = attributes_of(protected, counts)
-        content = content_of(counts, reading, attributes)
+        content = content_of(counts, data_spec, attributes)
     audit, called, commands = _commands(request, attributes)
     content["attributes"] = [one | own for one, own in zip(content["attributes"], commands, strict=True)]
     content |= {
@@ -112,18 +112,18 @@ def run_explore(request: ExploreRequest) -> Explored:
     return Explored(page(content))
 
 
-def _checked(reading: Reading) -> Reading:
+def _checked(data_spec: DataSpec) -> DataSpec:
     """Return the reading if its decisions follow from a score; otherwise raise a UsageError."""
-    columns = reading.columns
+    columns = data_spec.columns
     if decided := columns.prediction or columns.probability:
         raise UsageError(f"{decided!r} has decisions, but the page needs a score; name it with `score`")
     if not columns.score:
         raise UsageError("the page needs a score; name it with `score`, or name a model file with `model`")
-    if reading.threshold is None:
+    if data_spec.threshold is None:
         raise UsageError(
             "a raw score has no default threshold; give one with `threshold`, or set `score_scale`"
         )
-    return reading
+    return data_spec
 
 
 def _counted(request: ExploreRequest) -> CountFile:
@@ -131,11 +131,11 @@ def _counted(request: ExploreRequest) -> CountFile:
     check_bands(request)
     said_of_unused(request)
     data = open_data(request)
-    reading = _checked(data.reading)
-    low, high = SCORE_RANGE.get(reading.score_scale, (0.0, 0.0))
+    data_spec = _checked(data.data_spec)
+    low, high = SCORE_RANGE.get(data_spec.score_scale, (0.0, 0.0))
     cuts = [float(f"{low + (high - low) * part:.12g}") for part in CUTS] if high > low else []
-    reading = replace(reading, thresholds=(*reading.thresholds[:1], *cuts))
-    return counted(replace(data, reading=reading), request.suppress_below)
+    data_spec = replace(data_spec, thresholds=(*data_spec.thresholds[:1], *cuts))
+    return counted(replace(data, data_spec=data_spec), request.suppress_below)
 
 
 def _shown(request: ExploreRequest, counts: CountFile) -> CountFile:
@@ -145,14 +145,14 @@ def _shown(request: ExploreRequest, counts: CountFile) -> CountFile:
 
     counts.require_exact()
     counts = at_threshold(counts, request.threshold)
-    own = counts.reading.columns.protected
+    own = counts.data_spec.columns.protected
     if absent := [name for name in request.protected if name not in own]:
         raise UsageError(
             f"`protected={absent[0]}`: the counts have the columns {','.join(own)}; name some of these, or count the "
             "data again"
         )
-    check_agreement(replace(request, protected=own), counts.reading)
-    _checked(counts.reading)
+    check_agreement(replace(request, protected=own), counts.data_spec)
+    _checked(counts.data_spec)
     if request.suppress_below:
         counts = suppressed(counts, [tuple(request.protected) or own], request.suppress_below)
     return counts

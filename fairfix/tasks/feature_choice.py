@@ -63,7 +63,7 @@ class FeatureChoice:
 
 def learned_features(request: DataRequest, data: Dataset, noise: Noise | None = None) -> FeatureChoice:
     """Return the feature columns that a method learns from, as far as names and types decide."""
-    asked, columns = tuple(request.features), data.reading.columns
+    asked, columns = tuple(request.features), data.data_spec.columns
     taken = {*columns.roles, *membership_columns(noise, data)}
     taken |= {*columns_of(parse_condition(request.where))} if request.where else set()
     excluded = _excluded(getattr(request, "exclude", ()), data, taken)

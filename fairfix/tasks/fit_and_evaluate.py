@@ -16,10 +16,10 @@ import pyarrow as pa
 from fairfix.auditing.continuous_attribute import fifths_of
 from fairfix.auditing.results import Settings
 from fairfix.data.counts import Bools, Floats, groups_of_cells, rows_of_levels
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.memory import bytes_of_row, require_room
-from fairfix.data.reading import Reading
 from fairfix.data.row_hash import GOLDEN, mixed
 from fairfix.data.scales import complete
 from fairfix.data.scan import Scan, count_table, read_table, scan, stream_batches
@@ -83,7 +83,7 @@ class Outcome:
     holdout: BeforeAfter | None
     """None where nothing was held out: then checks are on the training rows, and none of them passes."""
     messages: tuple[Note, ...]
-    reading: Reading
+    data_spec: DataSpec
     rule: tuple[GroupRule, ...] = ()
     """The probability of a yes by group and score, where decisions depend on nothing else."""
     guarantee: Guarantee | None = None
@@ -94,7 +94,7 @@ class Outcome:
     @property
     def criterion(self) -> str:
         """Identifier of the audit comparison that the slack bounds on the training rows."""
-        return criterion_of(self.repairer, self.reading)
+        return criterion_of(self.repairer, self.data_spec)
 
     @property
     def judged(self) -> BeforeAfter:
@@ -131,7 +131,7 @@ class Made:
 
 def _check_choice(table: Table, split: Split, parameter: str, validation: float) -> None:
     """Raise a DataError where values of a parameter have nothing to be chosen by."""
-    if table.rows.label is None and not table.reading.columns.classes:
+    if table.rows.label is None and not table.data_spec.columns.classes:
         raise DataError(
             f"choosing among values of `{parameter}` needs labels; name the column with `label`, or give one value"
         )
@@ -147,11 +147,11 @@ def identity_of(data: Dataset, features: Sequence[str] = ()) -> dict[str, str]:
 
     They are ``features``, the columns of groups, the score, and what a model file reads; not the score that it makes.
     """
-    columns = data.reading.columns
+    columns = data.data_spec.columns
     read = {*features, *columns.strata, *columns.protected, columns.score, *data.seen_by_model}
     made = () if data.model is None else (MODEL_SCORE, PLAIN_SCORE)
     readable = {name for name in data.source.usable if name in read} - {*made}
-    return identity_columns(data.source.schema, data.reading, readable)
+    return identity_columns(data.source.schema, data.data_spec, readable)
 
 
 def read_rows(
@@ -177,8 +177,8 @@ def read_rows(
     draws
         Whether draws are needed however many rows there are.
     """
-    source, reading = data.source, data.reading
-    by_id = reading.columns.id is not None
+    source, data_spec = data.source, data.data_spec
+    by_id = data_spec.columns.id is not None
     few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
     identity = identity_of(data, (*columns, *members, *numbers)) if draws or by_id or few else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
@@ -187,11 +187,11 @@ def read_rows(
     raw = real | {name: types.get(name, source.schema.field(name).type) for name in identity}
     raw |= {name: source.schema.field(name).type for name in scored if name not in raw}
     kept = dict.fromkeys((*columns, *raw))
-    each = bytes_of_row(reading, source.schema, tuple(kept)) + 8 * len(columns)  # learners see numbers
+    each = bytes_of_row(data_spec, source.schema, tuple(kept)) + 8 * len(columns)  # learners see numbers
     require_room(source.rows, each, source.name)
-    table = complete(read_table(source, reading, columns, raw), numbers)
+    table = complete(read_table(source, data_spec, columns, raw), numbers)
     if members:
-        check_memberships(table, source, reading, tuple(members))
+        check_memberships(table, source, data_spec, tuple(members))
     data_fingerprint = fingerprint(count_table(table).counts, source.schema)
     if not identity:
         return table, data_fingerprint
@@ -236,19 +236,19 @@ def repair_table(
         The data or the shares do not allow the repair.
     """
     table = table() if callable(table) else table
-    settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
+    settings = replace(settings or Settings(), intersect=len(table.data_spec.columns.protected) > 1)
     copies, seen = learned.get("copies"), learned.get("seen_by_model", ())
-    if classes := bool(table.reading.columns.classes):
+    if classes := bool(table.data_spec.columns.classes):
         check_measured(repairer, settings, copies)
     else:
-        table = replace(table, reading=table.reading.with_threshold(learned=True))
-    reading, level_rows = table.reading, table.level_rows
+        table = replace(table, data_spec=table.data_spec.with_threshold(learned=True))
+    data_spec, level_rows = table.data_spec, table.level_rows
     repairer = repairer if copies is None else with_counterfactuals(repairer)
     learned["protected_as_feature"] = repairer.protected_as_feature
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     promise, alike = None, strata_of_classes(table) if classes else None
     if guarantee is not None:
-        criterion, noise = criterion_of(repairer, reading), learned.get("noise")
+        criterion, noise = criterion_of(repairer, data_spec), learned.get("noise")
         promise = guarantee_problem(repairer, guarantee, table, criterion, learned.get("features"), noise)
         alike = promise.strata
     split = split_rows(
@@ -291,14 +291,14 @@ def repair_table(
         assessed = assess_classes(held, problem, best, predictor, warned(caught), settings)
     else:
         assessed = assess(held, problem, best, predictor, warned(caught), settings, seed=seed, made=made)
-    notes = messages((*of_names(level_rows, reading), *assessed.messages))
+    notes = messages((*of_names(level_rows, data_spec), *assessed.messages))
     promised = None
     if promise is not None:
         result = promise.judged(made, predictor, fitted, assessed.held.table)
         promised, notes = result.struct, messages((*result.messages, *notes))
     rule = acceptance_curves(assessed.held.table, predictor)
     parts = split, split.sizes, selection, assessed.of_fit, assessed.proof
-    return Outcome(best, predictor, *parts, notes, reading, rule, promised, copies.source if copies else "")
+    return Outcome(best, predictor, *parts, notes, data_spec, rule, promised, copies.source if copies else "")
 
 
 def assess(
@@ -343,10 +343,10 @@ def assess(
     noise, plain = problem.noise, replace(settings, checks=())
     made = repairer if made is None else made
     fitted, kept = RepairedRows(problem.table, predictor), RepairedRows(held_out, predictor)
-    reading = held_out.reading
+    data_spec = held_out.data_spec
     claim = repairer.claim(noise)
     more: Any = {
-        "also": comparisons_of(repairer, reading),
+        "also": comparisons_of(repairer, data_spec),
         "comparable": repairer.comparable_values,
         "copies": problem.copies,
         "claim": claim,
@@ -356,7 +356,7 @@ def assess(
     of_fit = evaluate(fitted, plain, **more, of_fit=True)
     held, lost = _answered(kept)
     levels = levels_of(problem.table) if fitted_levels is None else fitted_levels
-    gaps = [*gaps, *lost, *unproven(reading.columns.protected, levels, levels_of(held_out))]
+    gaps = [*gaps, *lost, *unproven(data_spec.columns.protected, levels, levels_of(held_out))]
     proof = without_passes(evaluate(held, settings, **more), gaps)
     drawn = rounded_from(repairer, held, plain)
     notes = [*caught, *predictor.trace.notes, *ties((fitted, kept))]
@@ -402,7 +402,7 @@ SHOWN_ROWS = 1 << 18
 
 def repair_stream(
     source: Source,
-    reading: Reading,
+    data_spec: DataSpec,
     repairer: Repairer,
     *,
     settings: Settings | None = None,
@@ -419,20 +419,20 @@ def repair_stream(
     solver = repairer.effective_solver
     if not isinstance(solver, StreamSolver):
         raise UsageError(f"{repairer.name} does not learn from a stream with these parameters")
-    if reading.columns.strata:
+    if data_spec.columns.strata:
         raise UsageError(
             "learning from a stream cannot be combined with `strata`; use a solver that reads all rows"
         )
-    settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
-    counted = scan(source, reading, exact=False, losses=False)
-    reading, used = counted.reading, counted.counts.used
+    settings = replace(settings or Settings(), intersect=len(data_spec.columns.protected) > 1)
+    counted = scan(source, data_spec, exact=False, losses=False)
+    data_spec, used = counted.data_spec, counted.counts.used
     kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)
-    held, shown = _sampled(source, reading, seed, [(0.0, kept[0]), (holdout, holdout + kept[1])])
+    held, shown = _sampled(source, data_spec, seed, [(0.0, kept[0]), (holdout, holdout + kept[1])])
     passes: list[int] = []
 
     def rows() -> Iterator[Table]:
         passes.append(0)
-        for table in _streamed(source, reading, seed, holdout):
+        for table in _streamed(source, data_spec, seed, holdout):
             passes[-1] += len(table)
             yield table
 
@@ -454,12 +454,12 @@ def repair_stream(
         fitted_levels=fitted_levels,
     )
     levels = rows_of_levels(cells.keys, cells.cells, cells.rows.sum(axis=(1, 2)))
-    notes = messages((*of_names(levels, reading), *assessed.messages))
+    notes = messages((*of_names(levels, data_spec), *assessed.messages))
     answered = assessed.held.table
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(answered)}
     rule = acceptance_curves(answered, predictor)
     parts = sizes, (), assessed.of_fit, assessed.proof
-    return Outcome(repairer, predictor, None, *parts, notes, reading, rule), counted
+    return Outcome(repairer, predictor, None, *parts, notes, data_spec, rule), counted
 
 
 def _answered(kept: RepairedRows) -> tuple[RepairedRows, list[Gap]]:
@@ -473,16 +473,16 @@ def _answered(kept: RepairedRows) -> tuple[RepairedRows, list[Gap]]:
         )
     lost = kept.table.take(np.flatnonzero(~answered))
     why = f"{len(lost):,} held-out rows belong to groups that the training rows lack: they are not evaluated"
-    gaps = without_rule(kept.table.reading.columns.protected, levels_of(lost), why)
+    gaps = without_rule(kept.table.data_spec.columns.protected, levels_of(lost), why)
     return kept.take(np.flatnonzero(answered)), gaps
 
 
 def _sampled(
-    source: Source, reading: Reading, salt: int, spans: Sequence[tuple[float, float]]
+    source: Source, data_spec: DataSpec, salt: int, spans: Sequence[tuple[float, float]]
 ) -> list[Table]:
     """Return the rows whose number falls into each span of [0, 1)."""
     kept: list[list[Any]] = [[] for _ in spans]
-    for before, _, batch in stream_batches(source, reading):
+    for before, _, batch in stream_batches(source, data_spec):
         place = _places(before, batch.num_rows, salt)
         for rows, (low, high) in zip(kept, spans, strict=True):
             part = batch.filter(arrow_array((place >= low) & (place < high)))
@@ -492,17 +492,17 @@ def _sampled(
         raise DataError(
             f"{source.name} has too few rows to hold some out for the evaluation; raise `holdout`"
         )
-    return [assemble(rows, reading, source.name) for rows in kept]
+    return [assemble(rows, data_spec, source.name) for rows in kept]
 
 
-def _streamed(source: Source, reading: Reading, salt: int, holdout: float) -> Iterator[Table]:
+def _streamed(source: Source, data_spec: DataSpec, salt: int, holdout: float) -> Iterator[Table]:
     """Yield the rows that are not held out, a batch at a time."""
     encoders: dict[str, Encoder] = {}
-    for before, part, batch in stream_batches(source, reading):
-        encoder = encoders.setdefault(part.where, Encoder(reading, part.where, part.first_row))
+    for before, part, batch in stream_batches(source, data_spec):
+        encoder = encoders.setdefault(part.where, Encoder(data_spec, part.where, part.first_row))
         rows = encoder.encode(batch.filter(arrow_array(_places(before, batch.num_rows, salt) >= holdout)))
         if len(rows):
-            yield Table(reading, rows, pa.table({}))
+            yield Table(data_spec, rows, pa.table({}))
 
 
 def _places(before: int, many: int, salt: int) -> Floats:

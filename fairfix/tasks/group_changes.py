@@ -100,7 +100,7 @@ def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[Group
         return ()
     assert table.rows.score is not None
     ends = float(table.rows.score.min()), float(table.rows.score.max())
-    low, high = (0.0, 1.0) if table.reading.score_scale == "probability" else ends
+    low, high = (0.0, 1.0) if table.data_spec.score_scale == "probability" else ends
     grid = np.linspace(low, high, GRID)
     scores = np.zeros(0)
     for piece in table.pieces():
@@ -116,7 +116,7 @@ def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[Group
         names, rows = groups.names, groups.first
         seen = np.flatnonzero(~predictor.unseen(table.take(rows)))
         names, rows = tuple(names[k] for k in seen), rows[seen]
-    knots, beside = predictor.knots(table.reading), BESIDE * (high - low) * np.arange(-1, 2)
+    knots, beside = predictor.knots(table.data_spec), BESIDE * (high - low) * np.arange(-1, 2)
     if knots is None or not isinstance(predictor, OfGroups):
         drawn = _zoomed(table, predictor, rows, np.unique(grid))
     else:

@@ -121,7 +121,7 @@ class GuaranteeProblem(GuaranteeStatistics):
         Groups that overlap, or are not observed, have no rules of a score alone.
         """
         used, of = {*rule.inputs, *rule.features}, self.comparison
-        if of.scope == "under_flips" and used.isdisjoint(self.table.reading.columns.protected):
+        if of.scope == "under_flips" and used.isdisjoint(self.table.data_spec.columns.protected):
             return ("construction",)
         if rule.variation is None or len(self.attributes) > 1 or self.true_groups is not None:
             return ("held-out",)
@@ -391,7 +391,7 @@ def guarantee_problem(
     ``features`` are those that the repair learns from; None for a score.
     """
     require_plain(table)
-    if why := adapter_of(repairer).refusal(table.reading, features):
+    if why := adapter_of(repairer).refusal(table.data_spec, features):
         raise UsageError(f"`guarantee`: {why}")
     problem = GuaranteeProblem(repairer, confidence, table, criterion, noise)
     _ = problem.true_groups  # raises where too little is known about the noise
@@ -412,7 +412,7 @@ def guarantee_problem(
 
 def require_plain(table: Table) -> None:
     """Raise where rows are no independent draws from a population."""
-    columns = table.reading.columns
+    columns = table.data_spec.columns
     if table.weighted:
         raise UsageError(
             f"`guarantee`: rows have weights ({columns.weight!r}), so they are not identically distributed "

@@ -97,14 +97,14 @@ class GuaranteeStatistics:
     @cached_property
     def attributes(self) -> tuple[tuple[str, ...], ...]:
         """The columns whose groups are compared, each for itself."""
-        return self.repairer.constrained_attributes(self.table.reading.columns.protected)
+        return self.repairer.constrained_attributes(self.table.data_spec.columns.protected)
 
     @cached_property
     def true_groups(self) -> PossibleTrueGroups | None:
         """The true groups behind recorded ones; None where groups are as they are recorded."""
         if self.noise is None:
             return None
-        names, column = self.table.groups().names, attribute_name(self.table.reading.columns.protected)
+        names, column = self.table.groups().names, attribute_name(self.table.data_spec.columns.protected)
         return self.adapter.true_groups(self.noise, names, column, self.alpha * SURVEY)
 
     @cached_property
@@ -175,7 +175,7 @@ class GuaranteeStatistics:
         rows, whole = (np.bincount(one, minlength=len(groups.levels)) for one in (code, groups.codes))
         below = _shares_below(value, owner, mass, rows.size)
         seen: dict[str, Any] = {"names": groups.names, "rows": rows, "alpha": alpha}
-        if strata := self.table.reading.columns.strata:
+        if strata := self.table.data_spec.columns.strata:
             blocks = _strata_of(groups.levels, len(strata))
             return RatesOfRules(**seen, rates=below, blocks=blocks, variation=np.ones(rows.size), rising=True)
         return DistancesOfRules.from_rates(below, whole, **seen)
@@ -288,7 +288,7 @@ class GuaranteeStatistics:
 
     def _compared(self, table: Table, gives: Floats, others: bool) -> _Cells:
         """Return the groups of each attribute, or each group with all ``others``; ``gives``: what each row has."""
-        strata = () if others else self.table.reading.columns.strata
+        strata = () if others else self.table.data_spec.columns.strata
         parts = []
         for columns in ((*strata, *attribute) for attribute in self.attributes):
             levels = self.table.groups(columns).levels
@@ -300,7 +300,7 @@ class GuaranteeStatistics:
         self, table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]], *, named: bool = False
     ) -> _Parted:
         """Return the groups of columns, compared within strata. ``named``: with the names of their columns."""
-        strata = len(self.table.reading.columns.strata)
+        strata = len(self.table.data_spec.columns.strata)
         own = ["" if at < strata or not named else f"{name}=" for at, name in enumerate(columns)]
         titles = [group_name(map(str.__add__, own, level)) for level in levels]
         return titles, table.codes(columns, levels), _strata_of(levels, strata)
@@ -321,7 +321,7 @@ class GuaranteeStatistics:
     @cached_property
     def _crossed(self) -> Groups:
         """The groups inside strata of all rows that are used."""
-        columns = self.table.reading.columns
+        columns = self.table.data_spec.columns
         return self.table.groups((*columns.strata, *columns.protected))
 
 

@@ -19,8 +19,8 @@ from fairfix.auditing.results import Settings
 from fairfix.auditing.row_differences import ANY, loss_of_rows, mean_of_rows
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Bools
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import attribute_name
-from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.methods.base import Repairer, expected_accuracy
 from fairfix.models.identity import RowDraws
@@ -45,11 +45,11 @@ from fairfix.tasks.warnings import (
 )
 
 
-def criterion_of(repairer: Repairer, reading: Reading) -> str:
+def criterion_of(repairer: Repairer, data_spec: DataSpec) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
-    if not reading.columns.strata:
-        return repairer.bounded_comparison(reading)
-    return Comparison.parse(repairer.bounded_comparison(reading)).to("within_strata").id
+    if not data_spec.columns.strata:
+        return repairer.bounded_comparison(data_spec)
+    return Comparison.parse(repairer.bounded_comparison(data_spec)).to("within_strata").id
 
 
 class DrawnRule(NamedTuple):
@@ -62,13 +62,13 @@ class DrawnRule(NamedTuple):
 def rounded_from(repairer: Repairer, held: RepairedRows, settings: Settings) -> DrawnRule | None:
     """Return held-out rows under the randomized rule that a deterministic one was rounded from; None of other rules."""
     drawn = held.drawn_rule
-    return None if drawn is None else _drawn(drawn, criterion_of(repairer, held.table.reading), settings)
+    return None if drawn is None else _drawn(drawn, criterion_of(repairer, held.table.data_spec), settings)
 
 
 def _drawn(rows: RepairedRows, name: str, settings: Settings) -> DrawnRule:
     """Return an audit of a comparison, and the accuracy."""
     repaired = rows.shipped.repaired
-    report = audit(repaired, repaired.reading, replace(settings, checks=(), only=(name,)))
+    report = audit(repaired, repaired.data_spec, replace(settings, checks=(), only=(name,)))
     return DrawnRule(report, _accuracy(rows.table, repaired))
 
 
@@ -78,8 +78,8 @@ def cost_of_rounding(
     """Yield what a deterministic rule costs against the randomised one that it was rounded from."""
     if drawn is None:
         return
-    reading = held.table.reading
-    name, asked = criterion_of(repairer, reading), targets_of(repairer, reading).values()
+    data_spec = held.table.data_spec
+    name, asked = criterion_of(repairer, data_spec), targets_of(repairer, data_spec).values()
     gap, rounded_gap = (_gap(report, name, asked) for report in (drawn.report, proof.after))
     rounded = _accuracy(held.table, held.shipped.repaired)
     right = drawn.accuracy
@@ -101,7 +101,7 @@ def cost_of_blindness(
     if trace.aware is None or trace.base is None or held.table.rows.label is None:
         return
     aware = RepairedRows(held.table, trace.aware)
-    name = criterion_of(repairer, held.table.reading)
+    name = criterion_of(repairer, held.table.data_spec)
     if (lost := np.isnan(aware.predicted)).any():
         held, aware = (one.take(np.flatnonzero(~lost)) for one in (held, aware))
         report = _drawn(held.drawn_rule or held, name, settings).report
@@ -115,10 +115,10 @@ def cost_of_blindness(
         return
     own, seeing, free, constant = (float(np.average(loss, weights=weight)) for loss in losses)
     more = mean_of_rows(losses[0] - losses[1], table, settings.confidence, ANY)
-    asked = targets_of(repairer, table.reading).values()
+    asked = targets_of(repairer, table.data_spec).values()
     seeing_report = _drawn(aware.drawn_rule or aware, name, settings).report  # rates of the probability
     gap, aware_gap = (_gap(one, name, asked) for one in (report, seeing_report))
-    attribute = attribute_name(table.reading.columns.protected)
+    attribute = attribute_name(table.data_spec.columns.protected)
     yield from of_blindness(Blindness(attribute, name, own, seeing, more, free, constant, gap, aware_gap))
 
 
@@ -132,22 +132,22 @@ def _gap(report: Audited, name: str, asked: Collection[ConstraintTarget]) -> flo
 def _accuracy(table: Table, repaired: Table) -> float:
     """Return the expected accuracy of decisions; NaN without labels."""
     assert repaired.chance is not None
-    return expected_accuracy(table, repaired.chance) if table.reading.binary else math.nan
+    return expected_accuracy(table, repaired.chance) if table.data_spec.binary else math.nan
 
 
-def targets_of(repairer: Repairer, reading: Reading) -> dict[tuple[str, ...], ConstraintTarget]:
+def targets_of(repairer: Repairer, data_spec: DataSpec) -> dict[tuple[str, ...], ConstraintTarget]:
     """Return what is bounded between the groups of each attribute, by its columns; with its name where not alone."""
-    every = repairer.constrained_attributes(reading.columns.protected)
+    every = repairer.constrained_attributes(data_spec.columns.protected)
     bound = ConstraintTarget(
-        criterion_of(repairer, reading), repairer.shared_slack, repairer.parsed_constraint.least
+        criterion_of(repairer, data_spec), repairer.shared_slack, repairer.parsed_constraint.least
     )
     named = {columns: replace(bound, attribute=attribute_name(columns)) for columns in every}
     return named if len(every) > 1 else dict.fromkeys(every, bound)
 
 
-def comparisons_of(repairer: Repairer, reading: Reading) -> tuple[str, ...]:
+def comparisons_of(repairer: Repairer, data_spec: DataSpec) -> tuple[str, ...]:
     """Return the comparisons that tell of what is bounded: of true groups too, where these are held."""
-    name = criterion_of(repairer, reading)
+    name = criterion_of(repairer, data_spec)
     return (name, Comparison.parse(name).to(TRUE_GROUPS).id) if "noise" in repairer.uses else (name,)
 
 
@@ -160,14 +160,14 @@ def repair_warnings(
     learn: Callable[[Bools], RepairedPredictor] | None,
 ) -> Iterator[Caution]:
     """Yield the warnings about a repair, by its evaluations on training rows and on held-out rows."""
-    predictor, reading = held.rule, held.table.reading
-    asked = targets_of(repairer, reading)
+    predictor, data_spec = held.rule, held.table.data_spec
+    asked = targets_of(repairer, data_spec)
     if "noise" in repairer.uses:  # of true groups, as far as anything is known of them
         asked = {
             columns: replace(one, comparison=Comparison.parse(one.comparison).to(TRUE_GROUPS).id)
             for columns, one in asked.items()
         }
-    name = criterion_of(repairer, reading)
+    name = criterion_of(repairer, data_spec)
     metric = Comparison.parse(name).metric
     on_fit, on_held = (
         {columns: proof.pair_of(one.comparison, attribute_name(columns)) for columns, one in asked.items()}
@@ -212,7 +212,7 @@ def repair_warnings(
 
 def _decided(predictor: RepairedPredictor, held: Table) -> bool:
     """Whether a repair is judged by right decisions; else by its values."""
-    return held.reading.binary and (predictor.gives == "decision" or predictor.is_probability)
+    return held.data_spec.binary and (predictor.gives == "decision" or predictor.is_probability)
 
 
 def _cost(rows: RepairedRows) -> float:
@@ -220,7 +220,7 @@ def _cost(rows: RepairedRows) -> float:
     base, repaired, _ = rows.shipped
     if _decided(rows.rule, rows.table):
         return _accuracy(base, base) - _accuracy(base, repaired)
-    if rows.table.rows.label is None or base.reading.score_scale == "raw":
+    if rows.table.rows.label is None or base.data_spec.score_scale == "raw":
         return math.nan
     losses = (loss_of_rows("square_loss", one) for one in (base, repaired))
     loss, left = (float(np.average(one, weights=rows.table.rows.weight)) for one in losses)
@@ -236,8 +236,8 @@ def ties(parts: Sequence[RepairedRows]) -> Iterator[Note]:
 
     ``parts``: all rows, in several parts.
     """
-    reading, draws = parts[0].table.reading, [one.table.draw for one in parts]
-    name = reading.columns.id
+    data_spec, draws = parts[0].table.data_spec, [one.table.draw for one in parts]
+    name = data_spec.columns.id
     if any(one is None for one in draws) or not parts[0].rule.randomized:
         return
     many = sum(int(np.count_nonzero(one.drawn)) for one in parts)
@@ -249,7 +249,7 @@ def ties(parts: Sequence[RepairedRows]) -> Iterator[Note]:
     alike = RowDraws.joined(drawn).repeated() if len(drawn) == len(parts) else 0
     if name is None and alike:
         remedy = "name an ID column with `id`"
-        if reading.columns.count:
+        if data_spec.columns.count:
             remedy = f"leave out `count`, give one row per person, and {remedy}"
         kind = Caution if alike >= MANY_EQUAL * many else Note
         yield kind(

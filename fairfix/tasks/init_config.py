@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.column_summary import MANY, SHOWN, Survey, survey
+from fairfix.data.data_spec import SCORE_RANGE, ColumnRoles, DataSpec, usual_name
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source
 from fairfix.data.names import ValuedColumn, quoted_name, with_values
-from fairfix.data.reading import SCORE_RANGE, Columns, Reading, usual_name
 from fairfix.data.scan import scan
 from fairfix.errors import ColumnError, UsageError
 from fairfix.tasks.column_suggestions import IDENTITY
@@ -41,7 +41,7 @@ FEW = 20
 class Draft:
     """Content of the file, with reasons: candidates for groups by name and by values, and the column of ids."""
 
-    reading: Reading
+    data_spec: DataSpec
     usual: tuple[str, ...]
     others: tuple[str, ...]
     identity: str
@@ -82,8 +82,8 @@ def first_configuration(
         raise UsageError(
             f"no column of {source.name} looks like a group (2 to {FEW} values); name one with `protected=COLUMN`"
         )
-    reading = _reading(replace(columns, protected=chosen), seen, whole.valued.get("label"))
-    counts = scan(source, reading, exact=False, losses=False).counts
+    data_spec = _reading(replace(columns, protected=chosen), seen, whole.valued.get("label"))
+    counts = scan(source, data_spec, exact=False, losses=False).counts
     for i, name in enumerate(chosen):
         levels = {cell[i] for cell in counts.cells}
         if len(levels) < 2:
@@ -92,14 +92,14 @@ def first_configuration(
             )
     ids = [name for name in source.columns if IDENTITY.search(name.lower()) and name not in columns.roles]
     guessed = not columns.protected and not usual
-    draft = Draft(reading, usual, others, [*ids, "COLUMN"][0], seen, guessed, request.count)
+    draft = Draft(data_spec, usual, others, [*ids, "COLUMN"][0], seen, guessed, request.count)
     rows = max((one.rows for one in seen.values()), default=0)
     many = f"{rows:,} people" if request.count else f"{rows:,} rows"
     return _text(draft, f"{_plain(source.name)} ({many})", data, line)
 
 
 def _candidates(
-    source: Source, columns: Columns, seen: Mapping[str, Survey]
+    source: Source, columns: ColumnRoles, seen: Mapping[str, Survey]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the columns that look like groups: by a usual name, and by few values of text alone."""
     usual, others, taken = [], [], replace(columns, protected=()).roles
@@ -115,7 +115,7 @@ def _candidates(
     return tuple(usual), tuple(others)
 
 
-def _reading(columns: Columns, seen: Mapping[str, Survey], asked: ValuedColumn | None) -> Reading:
+def _reading(columns: ColumnRoles, seen: Mapping[str, Survey], asked: ValuedColumn | None) -> DataSpec:
     """Return how the data has to be read for an audit to run."""
     label = seen[columns.label] if columns.label else None
     task: Any = "classification"
@@ -137,7 +137,7 @@ def _reading(columns: Columns, seen: Mapping[str, Survey], asked: ValuedColumn |
             scale = "raw"
     gaps = any(seen[name].missing for name in (columns.label, columns.score, columns.prediction) if name)
     groups = [name for name in columns.protected if seen[name].missing]
-    return Reading(
+    return DataSpec(
         columns,
         task=task,
         score_scale=scale,
@@ -175,7 +175,7 @@ data = {data}
 
 
 def _text(draft: Draft, source: str, data: str, line: str) -> str:
-    several = len(draft.reading.columns.protected) > 1
+    several = len(draft.data_spec.columns.protected) > 1
     return TEXT.format(
         source=source,
         line=line,
@@ -183,14 +183,14 @@ def _text(draft: Draft, source: str, data: str, line: str) -> str:
         groups="\n".join(_of_groups(draft)),
         label="\n".join(_of_label(draft)),
         scores="\n".join((*_of_scores(draft), *_of_gaps(draft))),
-        check="ks" if draft.reading.task == "regression" else "dp.difference",
+        check="ks" if draft.data_spec.task == "regression" else "dp.difference",
         crossed="# intersect = true   # also the intersections of all protected columns\n" if several else "",
         identity=_toml(draft.identity),
     )
 
 
 def _of_groups(draft: Draft) -> Iterator[str]:
-    chosen = draft.reading.columns.protected
+    chosen = draft.data_spec.columns.protected
     yield "# Columns whose groups are compared. Check this list: names and values do not show which columns matter."
     if draft.guessed:
         yield "# No column has a usual name, so this is the first text column with few values: CHECK IT."
@@ -204,20 +204,20 @@ def _of_groups(draft: Draft) -> Iterator[str]:
 
 
 def _of_label(draft: Draft) -> Iterator[str]:
-    reading = draft.reading
-    label = reading.columns.label
+    data_spec = draft.data_spec
+    label = data_spec.columns.label
     if label is None:
         yield "# No column has a usual label name, so only metrics without a label are computed."
         yield '# label = "COLUMN"   # the observed outcome, 0/1'
         return
     yield f"# The observed outcome: {_content(draft.seen[label])}."
-    yield f"label = {_toml(str(ValuedColumn(label, reading.positive_label, reading.label_threshold)))}"
-    if reading.task == "regression":
+    yield f"label = {_toml(str(ValuedColumn(label, data_spec.positive_label, data_spec.label_threshold)))}"
+    if data_spec.task == "regression":
         yield 'task = "regression"   # the label is a number, not 0/1'
 
 
 def _of_scores(draft: Draft) -> Iterator[str]:
-    reading, columns = draft.reading, draft.reading.columns
+    data_spec, columns = draft.data_spec, draft.data_spec.columns
     if columns.score is None:
         yield "# The decisions, 0/1."
         yield f"prediction = {_toml(str(columns.prediction))}"
@@ -226,20 +226,20 @@ def _of_scores(draft: Draft) -> Iterator[str]:
     seen = draft.seen[columns.score]
     yield f"# The model's score, from {seen.low:g} to {seen.high:g}."
     yield f"score = {_toml(columns.score)}"
-    if reading.task == "regression":
+    if data_spec.task == "regression":
         return
-    if reading.score_scale == "raw":
+    if data_spec.score_scale == "raw":
         yield "# These are not probabilities. For 100p, 2p-1 or log-odds, write percent, margin or logit; a raw"
         yield "# score needs a threshold for decisions."
         yield 'score-scale = "raw"'
-    default = "; 0.5 if left out" if reading.score_scale == "probability" else ""
+    default = "; 0.5 if left out" if data_spec.score_scale == "probability" else ""
     yield f"# threshold = SCORE   # a score at or above it is a positive decision{default}"
 
 
 def _of_gaps(draft: Draft) -> Iterator[str]:
-    reading = draft.reading
-    texts = ["drop"] if reading.missing_rows == "drop" else []
-    texts += [f"{quoted_name(name, '=')}={policy}" for name, policy in reading.missing_of.items()]
+    data_spec = draft.data_spec
+    texts = ["drop"] if data_spec.missing_rows == "drop" else []
+    texts += [f"{quoted_name(name, '=')}={policy}" for name, policy in data_spec.missing_of.items()]
     if texts:
         yield "# Some entries are missing. Such rows are left out and counted (drop), or form a group of their own."
         yield f"missing = [{', '.join(map(_toml, texts))}]"

@@ -17,10 +17,10 @@ from typing import TypeVar
 from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.metrics import EQUALIZED_ODDS
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
 from fairfix.data.merging import MISSING, look_alikes, marks_in
 from fairfix.data.names import quoted_name, threshold_sign, with_values
-from fairfix.data.reading import Reading
 from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.schema.audit import Audit, Audited
@@ -31,21 +31,21 @@ log = logging.getLogger("fairfix")
 SomeResult = TypeVar("SomeResult", bound=SavedResult)
 
 
-def of_direction(auc: Number | None, reading: Reading, name: str | None = None) -> Iterator[Caution]:
+def of_direction(auc: Number | None, data_spec: DataSpec, name: str | None = None) -> Iterator[Caution]:
     """Yield a message where a score points the wrong way: the whole interval of its overall AUC is below one half.
 
     ``name`` is that of its column, where there are several.
     """
     if auc is None or not auc.upper < 0.5:
         return
-    if reading.columns.score == MODEL_SCORE:
+    if data_spec.columns.score == MODEL_SCORE:
         remedy = "check that the label is what the model was fitted to, or name another one with `label`"
     else:
         remedy = (
-            f"if it is the score of the other label, use {_other_value(reading)}; otherwise name the model's "
+            f"if it is the score of the other label, use {_other_value(data_spec)}; otherwise name the model's "
             "score with `score`"
         )
-    positive = _positive_value(reading)
+    positive = _positive_value(data_spec)
     which = "" if name is None else f" {name!r}"
     yield Caution(
         f"the score{which} points in the wrong direction: its AUC is {_shown(auc)}, so rows "
@@ -58,17 +58,17 @@ OPPOSITE = {">=": "<", "<": ">=", ">": "<=", "<=": ">"}
 """Sign of a comparison -> the one that holds for all other numbers."""
 
 
-def _positive_value(reading: Reading) -> str:
+def _positive_value(data_spec: DataSpec) -> str:
     """Return the positive values of labels in words."""
-    return reading.label_threshold or " or ".join(map(repr, reading.positive_label)) or "1"
+    return data_spec.label_threshold or " or ".join(map(repr, data_spec.positive_label)) or "1"
 
 
-def _other_value(reading: Reading) -> str:
+def _other_value(data_spec: DataSpec) -> str:
     """Return what makes another value of labels positive."""
-    if sign := threshold_sign(reading.label_threshold):
-        return f"`label={reading.columns.label}{OPPOSITE[sign]}{reading.label_threshold[len(sign) :]}`"
-    value = "VALUE" if reading.positive_label else "0"
-    return f"`label={with_values(str(reading.columns.label), [value])}`"
+    if sign := threshold_sign(data_spec.label_threshold):
+        return f"`label={data_spec.columns.label}{OPPOSITE[sign]}{data_spec.label_threshold[len(sign) :]}`"
+    value = "VALUE" if data_spec.positive_label else "0"
+    return f"`label={with_values(str(data_spec.columns.label), [value])}`"
 
 
 def wrong_way(metrics: Mapping[str, Estimate]) -> bool:
@@ -84,22 +84,22 @@ def _shown(one: Number) -> str:
     return f"{one.point:.3f} [{one.lower:.3f}, {one.upper:.3f}]"
 
 
-def of_decisions(metrics: Mapping[str, Estimate], reading: Reading) -> Iterator[Caution]:
+def of_decisions(metrics: Mapping[str, Estimate], data_spec: DataSpec) -> Iterator[Caution]:
     """Yield a message where decisions point the wrong way; ``metrics`` are the overall ones."""
     if not wrong_way(metrics):
         return
-    columns = reading.columns
+    columns = data_spec.columns
     if MODEL_SCORE in (columns.prediction, columns.score):
         remedy = "check that the label is what the model was fitted to, or name another one with `label`"
     elif columns.prediction:
         remedy = (
-            f"if they are of the other label, use {_other_value(reading)}, or name the positive decision with "
+            f"if they are of the other label, use {_other_value(data_spec)}, or name the positive decision with "
             f"`prediction={with_values(columns.prediction, ['VALUE'])}`; otherwise name the model's decisions with "
             "`prediction`"
         )
     elif columns.probability:
         remedy = (
-            f"if they are probabilities of the other label, use {_other_value(reading)}; otherwise name the "
+            f"if they are probabilities of the other label, use {_other_value(data_spec)}; otherwise name the "
             "right column with `probability`"
         )
     else:
@@ -107,7 +107,7 @@ def of_decisions(metrics: Mapping[str, Estimate], reading: Reading) -> Iterator[
     tpr, fpr = (_shown(metrics[name]) for name in EQUALIZED_ODDS)
     yield Caution(
         f"the decisions point in the wrong direction: the TPR is {tpr} and the FPR {fpr}, so rows of label "
-        f"{_positive_value(reading)} get a positive decision less often than the others; {remedy}",
+        f"{_positive_value(data_spec)} get a positive decision less often than the others; {remedy}",
         "decision_direction",
     )
 
@@ -173,13 +173,13 @@ def names_of(result: Audited) -> dict[str, dict[str, int]]:
     return {name: own for name, own in out.items() if own}
 
 
-def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Iterator[Caution]:
+def of_names(levels: Mapping[str, Mapping[str, int]], data_spec: DataSpec) -> Iterator[Caution]:
     """Yield names of groups that look like one group, or like missing values.
 
     ``levels``: column -> level -> rows.
     """
     for column, own in levels.items():
-        stated = reading.merge.get(column, {})
+        stated = data_spec.merge.get(column, {})
         for name in sorted({*stated.values()} - {*own, MISSING}):
             yield Caution(f"no row of {column!r} has a name that `merge` maps to {name!r}", "merged_nothing")
         for names in look_alikes(own, stated):

@@ -23,8 +23,8 @@ from fairfix.auditing.results import Settings
 from fairfix.auditing.row_differences import SHARE, PairedDifference, between_limits
 from fairfix.data.classes import classes_of_rows
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.data_spec import ColumnRoles
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
 from fairfix.individual.counterfactual_consistency import of_predicted_classes
@@ -88,7 +88,7 @@ def check_measured(repairer: Repairer, settings: Settings, copies: Counterfactua
 
 def strata_of_classes(table: Table) -> Ints:
     """Return the stratum of each row in a split, shape (n,): its groups and its label."""
-    columns = table.reading.columns
+    columns = table.data_spec.columns
     return table.groups((*columns.protected, columns.classes[0])).codes
 
 
@@ -111,7 +111,7 @@ def assess_classes(
     of_what: Any = {"comparable": repairer.comparable_values, "copies": problem.copies}
     proof = evaluate_classes(kept, settings, **of_what)
     of_fit = evaluate_classes(fitted, replace(settings, checks=()), of_fit=True, **of_what)
-    asked = ConstraintTarget(repairer.bounded_comparison(held.reading), repairer.shared_slack)
+    asked = ConstraintTarget(repairer.bounded_comparison(held.data_spec), repairer.shared_slack)
     notes = [*_doubts(asked, kept, of_fit, proof), *caught, *predictor.trace.notes]
     return Assessment(of_fit, proof, messages(notes), kept)
 
@@ -122,7 +122,7 @@ def _named(predictor: RepairedPredictor, predicted: Floats) -> list[str]:
 
 
 def _labels(table: Table) -> list[str]:
-    names, codes = classes_of_rows(table, table.reading.columns.classes[0], "label")
+    names, codes = classes_of_rows(table, table.data_spec.columns.classes[0], "label")
     return [names[code] for code in codes]
 
 
@@ -145,7 +145,7 @@ def evaluate_classes(
     rows.
     """
     table, predictor = rows.table, rows.rule
-    own = table.reading.columns.classes
+    own = table.data_spec.columns.classes
     plain = predictor.trace.base
     assert plain is not None
     labels, after = _labels(table), _named(predictor, rows.predicted)
@@ -207,8 +207,8 @@ def _audited(
     table: Table, predicted: Sequence[str], settings: Settings, more: More | None, column: str = "prediction"
 ) -> Classes:
     """Return the audit of classes that rows are predicted; ``column``: the name of their column, for messages."""
-    reading = table.reading
-    own = reading.columns
+    data_spec = table.data_spec
+    own = data_spec.columns
     label, groups = own.classes[0], (*own.strata, *own.protected)
     name = column
     while name in (label, *groups):
@@ -220,8 +220,8 @@ def _audited(
     source = open_source(pa.table(columns))
     weight = f"{name} weight" if table.weighted else None
     read = replace(
-        reading,
-        columns=Columns(own.protected, label=label, prediction=name, weight=weight, strata=own.strata),
+        data_spec,
+        columns=ColumnRoles(own.protected, label=label, prediction=name, weight=weight, strata=own.strata),
         bands=dict.fromkeys(groups, ()),
         missing_group="group",
         missing_of={},

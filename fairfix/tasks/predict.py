@@ -109,9 +109,13 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
     if request.unseen:
         repaired = replace(repaired, unseen=request.unseen)
     source = scored(opened(request, request.data), repaired, request.model, request.trust_model)
-    if repaired.predictor.needs_beside(repaired.reading.columns.strata):
+    if repaired.predictor.needs_beside(repaired.data_spec.columns.strata):
         rule = repaired.predictor
-        names = (*repaired.reading.columns.protected, *rule.memberships, *(one.column for one in rule.scales))
+        names = (
+            *repaired.data_spec.columns.protected,
+            *rule.memberships,
+            *(one.column for one in rule.scales),
+        )
         what = {"decision": "decisions", "value": "values", "class": "classes"}[repaired.predictor.gives]
         log.info(
             "for groups in the training rows, %s use the protected attribute (%s)", what, ", ".join(names)
@@ -124,7 +128,7 @@ def _of_source(
 ) -> Predictions:
     """Return the predictions of a source; ``say`` gets what there is to say of them after the last batch."""
     shared = request.duplicates == "share"
-    name, tally, unseen = repaired.reading.columns.id, SharedDraws(), Counter[str]()
+    name, tally, unseen = repaired.data_spec.columns.id, SharedDraws(), Counter[str]()
 
     def batches() -> Iterator[pa.RecordBatch]:
         ways: Any = {"missing_score": request.missing, "duplicates": shared, "unseen": unseen}
@@ -191,7 +195,7 @@ def _predict(request: PredictRequest) -> Any:
     asked = {name: getattr(request, name) for name in ("model", "trust_model", "missing", "unseen")}
     repaired, rows = repaired_of(request.artifact), request.data
     share, tally = request.duplicates == "share", SharedDraws()
-    name = repaired.reading.columns.id if share else None
+    name = repaired.data_spec.columns.id if share else None
     opening: Callable[[Any], Source] = partial(opened, request)
     if any(map(request.has, ("sql", *WRITTEN))):
         # refuses parameters of files for other rows

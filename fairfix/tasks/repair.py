@@ -157,8 +157,8 @@ def run_repair(request: RepairRequest) -> RepairResult:
         protected_needed=recorded,
         label_needed=repairer.uses_labels,
     )
-    check_columns(data.source, data.reading, repairer.membership.values())
-    check_columns(data.source, data.reading, numbers, "constraint", "numbers")
+    check_columns(data.source, data.data_spec, repairer.membership.values())
+    check_columns(data.source, data.data_spec, numbers, "constraint", "numbers")
     noise = _noise(request, repairer)
     solver = repairer.effective_solver
     data, averaged = _averaged(data, repairer) if isinstance(solver, Average) else (data, None)
@@ -166,9 +166,9 @@ def run_repair(request: RepairRequest) -> RepairResult:
     choice = _learned_from(request, data, repairer, noise)
     features = choice.names
     if many:
-        if data.reading.columns.label is None:
+        if data.data_spec.columns.label is None:
             raise UsageError("a repair of classes learns from labels; name their column with `label`")
-        data = replace(data, reading=of_classes(data.reading))
+        data = replace(data, data_spec=of_classes(data.data_spec))
     files = files_of(similar, data.source.columns, request.id)
     if request.guarantee is not None and (source := files.copies or files.pairs):
         raise UsageError(
@@ -220,8 +220,8 @@ def run_repair(request: RepairRequest) -> RepairResult:
     notes = (*of_source(data.source), *choice.notes)
     beside = (*repairer.membership.values(), *membership_columns(noise, data), *numbers)
     identity = identity_of(data, (*(choice.names or ()), *beside))
-    identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
-    read_from = data_fields(data.source.name, rows, outcome.reading, data.inferred)
+    identity = rule_identity(identity, outcome.data_spec, outcome.predictor, data.seen_by_model)
+    read_from = data_fields(data.source.name, rows, outcome.data_spec, data.inferred)
     made = Made(
         outcome,
         RepairData(**read_from, fingerprint=data_fingerprint),
@@ -247,7 +247,7 @@ def _result(
         outcome.repairer.name,
         outcome.repairer.parameters,
         outcome.predictor,
-        at_predict_time(outcome.reading, outcome.predictor),
+        at_predict_time(outcome.data_spec, outcome.predictor),
         request.unseen,
         dict(sorted(made.identity.items())),  # as it is saved: the draw of a row depends on the order
         hash_key(request.seed, made.data.fingerprint),
@@ -291,10 +291,10 @@ FACTS = (
 def _content(made: Made, repaired: Repaired, notes: Sequence[Note]) -> Repair:
     """Return the struct that is saved and shown."""
     outcome = made.outcome
-    reading, settings = outcome.reading, outcome.judged.after.settings
+    data_spec, settings = outcome.data_spec, outcome.judged.after.settings
     same = ""
     if outcome.repairer.criterion.startswith("decision_flips"):
-        same = described(reading.columns.protected, outcome.repairer.comparable_values)
+        same = described(data_spec.columns.protected, outcome.repairer.comparable_values)
         same += f"; the columns that the copies in {outcome.copies} change" if outcome.copies else ""
     return Repair(
         fairfix=__version__,
@@ -306,7 +306,7 @@ def _content(made: Made, repaired: Repaired, notes: Sequence[Note]) -> Repair:
         seed=repaired.seed,
         data=made.data,
         settings=RepairSettings(
-            **reading_fields(reading), confidence=settings.confidence, gate_on=settings.gate_on
+            **reading_fields(data_spec), confidence=settings.confidence, gate_on=settings.gate_on
         ),
         requires=Requirements(**repaired.requires()),
         split=Split(**outcome.sizes),
@@ -425,7 +425,7 @@ def _learned_from(
 ) -> FeatureChoice:
     """Return the columns to learn from, as far as names and types decide."""
     if "features" not in repairer.uses:
-        if not data.reading.columns.score:
+        if not data.data_spec.columns.score:
             raise UsageError("a repair needs scores, not decisions; name a score column with `score`")
         given = ["features"] * (tuple(request.features) not in ((), ("score",)) and data.model is None)
         if given := given + ["exclude"] * bool(request.exclude):
@@ -441,7 +441,7 @@ def _tell(choice: FeatureChoice, request: RepairRequest, repairer: Repairer, dat
     for note in choice.notes:
         log.info("%s", note.line)
     if "features" in repairer.uses:
-        names, score = choice.names, data.reading.columns.score
+        names, score = choice.names, data.data_spec.columns.score
         from_what = f"only the score {score!r}" if names is None else f"the features {', '.join(names)}"
         group = " and the protected columns" if repairer.protected_as_feature else ""
         log.info("%s learns from %s%s", repairer.name, from_what, group)
@@ -479,7 +479,7 @@ def _from_stream(
     settings: Settings,
 ) -> tuple[Outcome, Rows, str]:
     """Learn from the data as it is read; return the outcome, what became of the rows, and the data's fingerprint."""
-    if request.guarantee is not None and (why := adapter_of(repairer).refusal(data.reading, None)):
+    if request.guarantee is not None and (why := adapter_of(repairer).refusal(data.data_spec, None)):
         raise UsageError(f"`guarantee`: {why}")
     if choices:
         raise UsageError(
@@ -489,7 +489,7 @@ def _from_stream(
     if request.unlabelled is not None:
         raise UsageError("a solver that learns from a stream takes no `unlabelled`; add the rows to the data")
     outcome, scanned = repair_stream(
-        data.source, data.reading, repairer, settings=settings, seed=request.seed, holdout=request.holdout
+        data.source, data.data_spec, repairer, settings=settings, seed=request.seed, holdout=request.holdout
     )
     counts = scanned.counts
     rows = rows_struct(counts.read, counts.used, counts.excluded, data.source.left_out)
@@ -500,18 +500,18 @@ def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
     """Return the rows without labels, read like the data."""
     if request.unlabelled is None:
         return None
-    source, reading = opened(request, request.unlabelled), data.reading
+    source, data_spec = opened(request, request.unlabelled), data.data_spec
     if data.model is not None:
         source = ScoredSource(source, data.model)
     bare = replace(
-        reading, columns=replace(reading.columns, label=None), positive_label=(), label_threshold=""
+        data_spec, columns=replace(data_spec.columns, label=None), positive_label=(), label_threshold=""
     )
     return read_table(source, bare, columns=())
 
 
 def _check_ids(request: RepairRequest, data: Dataset) -> None:
     """Raise where ids repeat or are missing, before anything is fitted."""
-    name = data.reading.columns.id
+    name = data.data_spec.columns.id
     if name is None:
         return
     data.source.require([name])
@@ -522,14 +522,14 @@ def _check_ids(request: RepairRequest, data: Dataset) -> None:
 
 def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:
     """Return the data with the mean of the model's scores over flips of the protected columns, by their shares."""
-    source, model, protected = data.source, data.model, data.reading.columns.protected
+    source, model, protected = data.source, data.model, data.data_spec.columns.protected
     if model is None or not isinstance(source, ScoredSource):
         raise UsageError(
             f"{repairer.name}: averaging scores over flips needs the model to score rows again; give it with `model`"
         )
     if model.score_scale == "decision":
         raise UsageError(f"{repairer.name}: the model gives decisions; only scores can be averaged")
-    table = readable_table(source, data.reading, model.feature_names)
+    table = readable_table(source, data.data_spec, model.feature_names)
     check_comparable(table, repairer.comparable_values)
     columns = [name for name in protected if name in model.feature_names]
     if not columns and not repairer.comparable_values:
@@ -548,13 +548,13 @@ def _base(
     if not predictor.needs_score:
         return {"kind": "features", "names": sorted(predictor.features)}
     if data.model is None:
-        return {"kind": "column", "name": data.reading.columns.score}
+        return {"kind": "column", "name": data.data_spec.columns.score}
     return {
         "kind": "file",
         "name": file_name(data.model.path),
         "sha256": data.model.identity,
         "features": list(data.model.feature_names),
-        **({"positive_label": list(data.reading.positive_label)} if data.reading.positive_label else {}),
+        **({"positive_label": list(data.data_spec.positive_label)} if data.data_spec.positive_label else {}),
         **({} if averaged is None else {"average": averaged.state()}),
     }
 

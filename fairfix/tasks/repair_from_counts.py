@@ -24,8 +24,8 @@ from fairfix.auditing.disclosure import SUPPRESSED
 from fairfix.auditing.results import Settings, rows_struct
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
+from fairfix.data.data_spec import DataSpec, to_probability
 from fairfix.data.names import attribute_name, each_and_crossed
-from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import check_whole
 from fairfix.data.table import Table
 from fairfix.data.urls import shown_url
@@ -83,9 +83,9 @@ class CountsPart:
             source=self.content.name, rows=self.counts.used, share=share, left_out=self.left_out or None
         )
 
-    def table(self, reading: Reading) -> Table:
+    def table(self, data_spec: DataSpec) -> Table:
         """Return the counts as a table."""
-        return Table(reading, entries_of(self.counts, reading), pa.table({}))
+        return Table(data_spec, entries_of(self.counts, data_spec), pa.table({}))
 
 
 def repair_counts(
@@ -106,15 +106,15 @@ def repair_counts(
     counts.require_exact()
     counts = at_threshold(counts, request.threshold)
     fit_file, proof_file = (_name_of(request.data, counts), counts), _held_out_counts(request)
-    reading = _reading(request, repairer, fit_file[1])
-    _check_method(request, repairer, choices, reading)
+    data_spec = _reading(request, repairer, fit_file[1])
+    _check_method(request, repairer, choices, data_spec)
     notes: list[Note] = []
     if proof_file is not None:
         require_alike(fit_file, proof_file, "cannot be used to fit and to evaluate one repair")
         notes += _held_out(fit_file, proof_file)
-    fit, held = _parts(fit_file, proof_file, reading)
-    settings = replace(settings, intersect=len(reading.columns.protected) > 1, exact=False)
-    table, grid = fit.table(reading), fit.counts.grid
+    fit, held = _parts(fit_file, proof_file, data_spec)
+    settings = replace(settings, intersect=len(data_spec.columns.protected) > 1, exact=False)
+    table, grid = fit.table(data_spec), fit.counts.grid
     assert grid is not None
     problem = RepairProblem(table, noise=noise, protected_as_feature=repairer.protected_as_feature)
     with recorded() as caught:
@@ -125,19 +125,19 @@ def repair_counts(
     shown = table
     hidden_rows = list(_of_left_out(fit, held))
     if held is None:
-        more: Any = {"also": (criterion_of(repairer, reading),), "claim": repairer.claim(noise)}
+        more: Any = {"also": (criterion_of(repairer, data_spec),), "claim": repairer.claim(noise)}
         of_fit = evaluate(RepairedRows(table, rule), settings, **more, of_fit=True).without_passes(
             "fit_only", lambda check: f"{FIT_ONLY}, where {check.reason}"
         )
         first: list[Note] = [*of_directions(table, settings.confidence), _nothing_proven()]
         if rule.trace.randomized is None and "noise" not in repairer.uses:
-            for columns, asked in targets_of(repairer, reading).items():
+            for columns, asked in targets_of(repairer, data_spec).items():
                 if (pair := of_fit.pair_of(asked.comparison, attribute_name(columns))) is not None:
                     first += of_slack(asked, pair[1].point)
         notes = [*first, *hidden_rows, *warned(caught), *rule.trace.notes, *notes]
     else:
-        held, gaps = _answered(held, rule, reading.columns.protected)
-        shown = held.table(reading)
+        held, gaps = _answered(held, rule, data_spec.columns.protected)
+        shown = held.table(data_spec)
         assessed = assess(shown, problem, repairer, rule, warned(caught), settings, gaps=gaps)
         of_fit, proof = assessed.of_fit, assessed.proof
         if held.left_out:
@@ -145,13 +145,13 @@ def repair_counts(
                 f"up to {held.left_out:,} held-out rows of small groups are hidden, and it is unknown which "
                 "groups these are"
             )
-            attributes = each_and_crossed(reading.columns.protected)
+            attributes = each_and_crossed(data_spec.columns.protected)
             proof = without_passes(proof, [Gap(columns, (), hidden) for columns in attributes])
             notes = [*hidden_rows, *assessed.messages, *notes]
         else:
             notes = [*assessed.messages, *hidden_rows, *notes]
     by = held or fit
-    names = of_names(table.level_rows, reading)
+    names = of_names(table.level_rows, data_spec)
     outcome = Outcome(
         repairer,
         rule,
@@ -160,11 +160,11 @@ def repair_counts(
         (),
         of_fit,
         proof,
-        messages((*names, *notes, *_of_identity(request, fit, rule, reading))),
-        reading,
+        messages((*names, *notes, *_of_identity(request, fit, rule, data_spec))),
+        data_spec,
         acceptance_curves(shown, rule),
     )
-    sure = list(certified(by.counts, rule, reading, by.left_out))
+    sure = list(certified(by.counts, rule, data_spec, by.left_out))
     losses: dict[str, Ends] = {}
     if isinstance(rule, BinnedTube):
         distances, losses = certified_values(shown, by.counts, rule, by.left_out)
@@ -187,11 +187,11 @@ def repair_counts(
     rows = rows_struct(sum(one.counts.read for one in parts), sum(one.counts.used for one in parts), excluded)
     whole = fit_file[1]
     data = RepairData(
-        **data_fields(whole.name, rows, reading, whole.inferred),
+        **data_fields(whole.name, rows, data_spec, whole.inferred),
         fingerprint=fingerprint(fit.counts, pa.schema([])),
     )
-    base = {"kind": "column", "name": reading.columns.score}
-    return Made(outcome, data, _identity(reading), base, counts=content)
+    base = {"kind": "column", "name": data_spec.columns.score}
+    return Made(outcome, data, _identity(data_spec), base, counts=content)
 
 
 # ---------------------------------------------------------------------- what is asked
@@ -218,15 +218,15 @@ def _held_out_counts(request: RepairRequest) -> tuple[str, CountFile] | None:
     return _name_of(held, counts), at_threshold(counts, request.threshold)
 
 
-def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> Reading:
+def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> DataSpec:
     """Return how the counts were read, for the asked protected columns and the id of new rows."""
-    reading, share = content.reading, content.share
+    data_spec, share = content.data_spec, content.share
     if content.model:
         raise UsageError(
             f"the scores in the counts are those of the model file {content.model['file']}, which a rule of counts "
             "cannot use at predict time; write its scores to a column and count that column with `score`"
         )
-    own = reading.columns.protected
+    own = data_spec.columns.protected
     asked = tuple(request.protected) or own
     if absent := [name for name in asked if name not in own]:
         raise UsageError(
@@ -234,20 +234,20 @@ def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> 
             "data again"
         )
     by_id = share.columns[0] if share is not None and share.by_id else None
-    columns = replace(reading.columns, protected=asked, id=request.id or by_id)
-    bands = {name: edges for name, edges in reading.bands.items() if name in columns.cell_keys}
-    merge = {name: names for name, names in reading.merge.items() if name in columns.cell_keys}
-    reading = replace(reading, columns=columns, bands=bands, merge=merge)
-    check_agreement(request, reading)
-    reading.check()
-    return reading
+    columns = replace(data_spec.columns, protected=asked, id=request.id or by_id)
+    bands = {name: edges for name, edges in data_spec.bands.items() if name in columns.cell_keys}
+    merge = {name: names for name, names in data_spec.merge.items() if name in columns.cell_keys}
+    data_spec = replace(data_spec, columns=columns, bands=bands, merge=merge)
+    check_agreement(request, data_spec)
+    data_spec.check()
+    return data_spec
 
 
 def _check_method(
-    request: RepairRequest, repairer: Repairer, choices: Mapping[str, Any], reading: Reading
+    request: RepairRequest, repairer: Repairer, choices: Mapping[str, Any], data_spec: DataSpec
 ) -> None:
     """Raise a UsageError that says why counts do not do, and what does."""
-    name, columns = repairer.name, reading.columns
+    name, columns = repairer.name, data_spec.columns
     if repairer.needs_rows:
         raise UsageError(f"`method={name}` cannot be fitted to counts, since {repairer.needs_rows}")
     if choices:
@@ -297,15 +297,15 @@ def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Itera
 
 
 def _parts(
-    fit: tuple[str, CountFile], proof: tuple[str, CountFile] | None, reading: Reading
+    fit: tuple[str, CountFile], proof: tuple[str, CountFile] | None, data_spec: DataSpec
 ) -> tuple[CountsPart, CountsPart | None]:
     """Return the counts of both files for the asked columns, on one grid of score bins."""
     files = [fit] if proof is None else [fit, proof]
     parts = []
     for name, content in files:
         counts = content.counts()
-        check_whole(counts, reading, content.name)
-        parts.append(CountsPart(name, content, of_columns(counts, reading.columns.cell_keys)))
+        check_whole(counts, data_spec, content.name)
+        parts.append(CountsPart(name, content, of_columns(counts, data_spec.columns.cell_keys)))
     grids = [one.counts.grid for one in parts]
     grid, last = grids[0], grids[-1]
     assert grid is not None
@@ -384,45 +384,47 @@ def fit_to_bins(
     return replace(rule, trace=trace), lost
 
 
-def _bins_of(grid: Grid, reading: Reading) -> tuple[Floats, Floats]:
+def _bins_of(grid: Grid, data_spec: DataSpec) -> tuple[Floats, Floats]:
     """Return the least score and the middle of every bin that can have scores, shape (B,) each."""
     wide = grid.edges[:-1] < grid.edges[1:]  # a threshold on an edge makes a bin without scores
-    return grid.edges[:-1][wide], middles(grid, reading)[wide]
+    return grid.edges[:-1][wide], middles(grid, data_spec)[wide]
 
 
 def binned_values(fitted: GroupTube, table: Table, grid: Grid) -> BinnedTube:
     """Return the tube that gives all of a bin what another one gives its middle."""
-    starts, score = _bins_of(grid, table.reading)
-    real = table.reading.task == "regression"
-    return BinnedTube.of(fitted, starts, score if real else to_probability(score, table.reading.score_scale))
+    starts, score = _bins_of(grid, table.data_spec)
+    real = table.data_spec.task == "regression"
+    return BinnedTube.of(
+        fitted, starts, score if real else to_probability(score, table.data_spec.score_scale)
+    )
 
 
 def binned(fitted: OfGroups, table: Table, grid: Grid) -> BinnedRule:
     """Return the rule that decides all of a bin as another one decides its middle; rounded where that rounds."""
-    reading = table.reading
-    starts, score = _bins_of(grid, reading)
+    data_spec = table.data_spec
+    starts, score = _bins_of(grid, data_spec)
     code, each = table.codes(fitted.columns, fitted.levels), []
     for k in range(len(fitted.levels)):
         rows = np.flatnonzero(code == k)
         if not rows.size:  # a group that the fit lacks, whose rule adds up those of others
             assert isinstance(fitted, GroupwiseRamp | GroupwiseCurve)
-            each.append(fitted.of_group(k, 2.0 * to_probability(score, reading.score_scale) - 1.0))
+            each.append(fitted.of_group(k, 2.0 * to_probability(score, data_spec.score_scale) - 1.0))
             continue
         alike = table.take(np.full(score.size, int(rows[0])))
         given = fitted.predict(replace(alike, rows=replace(alike.rows, score=score)))
-        each.append((given >= reading.cut).astype(np.float64) if fitted.gives == "value" else given)
+        each.append((given >= data_spec.cut).astype(np.float64) if fitted.gives == "value" else given)
     return BinnedRule.of(fitted.columns, fitted.levels, starts, np.stack(each))
 
 
 def _reach(table: Table, grid: Grid) -> Floats | None:
     """Return how far an exact ``2 p - 1`` may be from that of each row's middle; None where there is no probability."""
-    reading = table.reading
-    if reading.score_scale == "raw" or reading.task == "regression":
+    data_spec = table.data_spec
+    if data_spec.score_scale == "raw" or data_spec.task == "regression":
         return None
-    ends = np.clip(grid.edges, *reading.range)
+    ends = np.clip(grid.edges, *data_spec.range)
     p, at = (
-        to_probability(ends, reading.score_scale),
-        to_probability(middles(grid, reading), reading.score_scale),
+        to_probability(ends, data_spec.score_scale),
+        to_probability(middles(grid, data_spec), data_spec.score_scale),
     )
     reach = 2.0 * np.maximum(at - p[:-1], p[1:] - at)
     assert table.rows.entries is not None
@@ -458,11 +460,11 @@ def _of_left_out(fit: CountsPart, held: CountsPart | None) -> Iterator[Caution]:
 
 
 def _of_identity(
-    request: RepairRequest, fit: CountsPart, rule: RepairedPredictor, reading: Reading
+    request: RepairRequest, fit: CountsPart, rule: RepairedPredictor, data_spec: DataSpec
 ) -> Iterator[Caution]:
     """Yield by what new rows are drawn, where no id is known."""
-    if rule.randomized and reading.columns.id is None:
-        names = ", ".join(_identity(reading))
+    if rule.randomized and data_spec.columns.id is None:
+        names = ", ".join(_identity(data_spec))
         yield Caution(
             f"decisions will be randomized by {names} and the order of rows that are equal in these, since "
             "counts have no other columns; name the ID column of new rows with `id`",
@@ -470,9 +472,9 @@ def _of_identity(
         )
 
 
-def _identity(reading: Reading) -> dict[str, str]:
+def _identity(data_spec: DataSpec) -> dict[str, str]:
     """Return what identifies a new row: its id, or all that counts know of it."""
-    columns = reading.columns
+    columns = data_spec.columns
     if columns.id is not None:
         return {columns.id: "text"}
     return {str(columns.score): "number", **dict.fromkeys(columns.cell_keys, "text")}

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.reading import to_probability
+from fairfix.data.data_spec import to_probability
 from fairfix.data.row_hash import is_random
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError
@@ -107,7 +107,7 @@ class RepairedRows:
         table, rule = self.table, self.rule
         if decides:
             base = self.original if plain is None else self.base(plain)
-            if base.reading.threshold is None:
+            if base.data_spec.threshold is None:
                 raise DataError(
                     "the original decisions need a threshold on the score; set one with `threshold`"
                 )
@@ -129,8 +129,8 @@ class RepairedRows:
         table = self.table
         if PLAIN_SCORE in table.features.column_names:
             given = table.features.column(PLAIN_SCORE).to_numpy()
-            real = table.reading.task == "regression"
-            return table.with_score(given if real else to_probability(given, table.reading.score_scale))
+            real = table.data_spec.task == "regression"
+            return table.with_score(given if real else to_probability(given, table.data_spec.score_scale))
         if table.rows.score is not None:
             return table
         return table.with_score(self.plain if plain is None else plain)

@@ -16,7 +16,7 @@ from fairfix.schema.common import CheckedResult, Rows, SavedResult
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairfix.data.reading import Reading
+    from fairfix.data.data_spec import DataSpec
     from fairfix.report.frames import Gap
     from fairfix.report.picture import Picture
 
@@ -185,9 +185,9 @@ class Result:
         return int(exit_status(verdicts, undecided))
 
 
-def data_fields(source: str, rows: Rows, reading: Reading, inferred: Mapping[str, str]) -> dict[str, Any]:
+def data_fields(source: str, rows: Rows, data_spec: DataSpec, inferred: Mapping[str, str]) -> dict[str, Any]:
     """Return how data were read, as every result has it."""
     from fairfix.auditing.results import columns_struct
 
-    columns = columns_struct(reading, reading.columns.id)
+    columns = columns_struct(data_spec, data_spec.columns.id)
     return {"source": source, "rows": rows, "columns": columns, "inferred": dict(inferred)}

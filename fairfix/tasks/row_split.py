@@ -65,7 +65,7 @@ def split_rows(
         )
     many, labels = len(table), 1
     stratum: npt.NDArray[Any] = table.rows.cell if alike is None else alike
-    if alike is None and table.reading.binary and table.rows.label is not None:
+    if alike is None and table.data_spec.binary and table.rows.label is not None:
         labels = 2
     most = labels * (int(stratum.max(initial=0)) + 1)
     stratum = stratum.astype(np.uint16 if most <= 1 << 16 else np.int64)  # few bytes: a radix sort

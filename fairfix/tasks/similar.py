@@ -50,7 +50,7 @@ def similar_of(request: AuditRequest) -> Similar:
 
 def copies_of(similar: Similar, data: Dataset) -> Source:
     """Return the file of counterfactual copies; pairs and directions are of no use to an audit."""
-    files = files_of(similar, data.source.columns, data.reading.columns.id)
+    files = files_of(similar, data.source.columns, data.data_spec.columns.id)
     if other := files.pairs or files.directions:
         kind = "pairs of people" if files.pairs else "directions, since no column has IDs"
         raise UsageError(
@@ -71,9 +71,9 @@ def changed_rows(request: AuditRequest, data: Dataset, similar: Similar) -> More
         one = replace(similar, flips=False, files=())
         raise UsageError(f"`similar={one}` needs `model`: rows are changed and scored again")
     names = data.model.feature_names if data.model else tuple(request.features) or None
-    table = readable_table(data.source, data.reading, names)
+    table = readable_table(data.source, data.data_spec, names)
     declared = {name for name, _ in comparable}
-    for proposal in proxies(table, data.reading.columns.protected):
+    for proposal in proxies(table, data.data_spec.columns.protected):
         if proposal.column not in declared and not request.suppress_below:  # it quotes values
             log.info("possible comparable values, not used: %s; name them with `similar`", proposal)
     if data.model is not None:
@@ -94,12 +94,12 @@ def counterfactuals(request: AuditRequest, data: Dataset, copied: Source, notes:
     )
     from fairfix.individual.counterfactuals import left_out, read_counterfactuals
 
-    model, reading = data.model, data.reading
-    names = {str(reading.columns.id): pa.string()}
-    table = readable_table(data.source, reading, model.feature_names if model else (), names)
+    model, data_spec = data.model, data.data_spec
+    names = {str(data_spec.columns.id): pa.string()}
+    table = readable_table(data.source, data_spec, model.feature_names if model else (), names)
     copies = read_counterfactuals(copied, table, data.source.columns, scored=model is None)
     notes += left_out(copies)
-    judge = judge_of_scores(table.reading) if model is None else judge_of_model(table.reading, model)
+    judge = judge_of_scores(table.data_spec) if model is None else judge_of_model(table.data_spec, model)
     return of_counterfactuals(table, judge, copies, request.confidence)
 
 

@@ -37,7 +37,7 @@ from fairfix.tasks.run_metadata import with_record
 if TYPE_CHECKING:
     from fairfix.auditing.slicing.quantity import Quantity
     from fairfix.auditing.slicing.selection import Searched, SliceEstimate
-    from fairfix.data.reading import Reading
+    from fairfix.data.data_spec import DataSpec
     from fairfix.data.table import Table
 
 PREFIX = "slices."
@@ -89,7 +89,7 @@ def run_slices(request: AuditRequest) -> SlicesResult:
     asked = without_slices(request)
     notes = said_of_unused(request)
     data = open_data(asked.rest, protected_needed=False)
-    part, checks, reading, table = searched_in(asked, data)
+    part, checks, data_spec, table = searched_in(asked, data)
     excluded = {why: many for why, many in table.rows.excluded.items() if many}
     content = of_slices.Slices(
         fairfix=__version__,
@@ -97,11 +97,11 @@ def run_slices(request: AuditRequest) -> SlicesResult:
         data=common.Data(
             source=data.source.name,
             rows=rows_struct(table.rows.read, len(table), excluded, data.source.left_out),
-            columns=columns_struct(reading),
+            columns=columns_struct(data_spec),
             inferred=dict(data.inferred),
         ),
         settings=of_slices.SlicesSettings(
-            **reading_fields(reading), confidence=request.confidence, gate_on=request.gate_on
+            **reading_fields(data_spec), confidence=request.confidence, gate_on=request.gate_on
         ),
         checks=checks,
         slices=part,
@@ -146,13 +146,13 @@ def _check(text: str) -> Check:
 
 def _metric(asked: SliceRequest, data: Dataset) -> Comparison:
     """Return which metric slices are ranked by, alone or as a gap; UsageError where it is none."""
-    text, reading = asked.request.slice_metric, data.reading
+    text, data_spec = asked.request.slice_metric, data.data_spec
     if text is None and asked.checks:
         of = asked.checks[0].comparison
         return of if of.kind == "difference" else Comparison(of.metric)
     if text is None:
-        labels = "absolute_loss" if reading.task == "regression" else "accuracy"
-        return Comparison(labels if reading.columns.label else "selection_rate")
+        labels = "absolute_loss" if data_spec.task == "regression" else "accuracy"
+        return Comparison(labels if data_spec.columns.label else "selection_rate")
     name = ALIASES.get(text, text)
     if name in METRICS:
         return Comparison(name)
@@ -165,20 +165,20 @@ def _metric(asked: SliceRequest, data: Dataset) -> Comparison:
 
 def searched_in(
     asked: SliceRequest, data: Dataset
-) -> tuple[of_slices.SliceSearch, tuple[common.Check, ...], Reading, Table]:
+) -> tuple[of_slices.SliceSearch, tuple[common.Check, ...], DataSpec, Table]:
     """Return a search, its judged checks, the reading, and the rows that were searched."""
     from fairfix.auditing.slicing.quantity import quantity_of
     from fairfix.auditing.slicing.search import Cells
     from fairfix.auditing.slicing.selection import confirmed, searched
 
     request = asked.request
-    reading = data.reading
+    data_spec = data.data_spec
     of, names = _metric(asked, data), _columns(request, data)
-    metric = metrics_for(reading.task)[of.metric]
+    metric = metrics_for(data_spec.task)[of.metric]
     table = _rows(request, data, names)
-    if why := unavailable(metric, count_table(table).counts, reading):
+    if why := unavailable(metric, count_table(table).counts, data_spec):
         raise UsageError(f"`slice_metric={metric.name}`: {why}")
-    attribute = _attribute(of, reading.columns.protected)
+    attribute = _attribute(of, data_spec.columns.protected)
     quantity = quantity_of(table, metric, table.groups((attribute,)) if attribute else None)
     if quantity.kind == "free" and not request.validation:
         raise UsageError(
@@ -226,7 +226,7 @@ def searched_in(
         more=bool(found_in.more),
     )
     judged = tuple(_judged(check, of, found_in, part, request) for check in asked.checks)
-    return part, judged, reading, table
+    return part, judged, data_spec, table
 
 
 WORSE: Mapping[int, Literal["larger", "smaller", "either"]] = {1: "larger", -1: "smaller", 0: "either"}
@@ -235,7 +235,7 @@ WORSE: Mapping[int, Literal["larger", "smaller", "either"]] = {1: "larger", -1: 
 
 def _columns(request: AuditRequest, data: Dataset) -> tuple[str, ...]:
     """Return the columns that are searched; a UsageError where one has a role that says nothing of people."""
-    columns, source = data.reading.columns, data.source
+    columns, source = data.data_spec.columns, data.source
     if tuple(request.slices) == ("all",) and "all" not in source.columns:
         roles = {*columns.roles, MODEL_SCORE}
         names = tuple(name for name in source.usable if name not in roles)
@@ -252,10 +252,12 @@ def _columns(request: AuditRequest, data: Dataset) -> tuple[str, ...]:
 
 def _rows(request: AuditRequest, data: Dataset, names: Sequence[str]) -> Table:
     """Return the rows in memory with the columns to search, and with draws where they are split."""
-    raw = {name: data.source.schema.field(name).type for name in names if name in data.reading.columns.roles}
+    raw = {
+        name: data.source.schema.field(name).type for name in names if name in data.data_spec.columns.roles
+    }
     with explaining(data):
         if not request.validation:
-            return read_table(data.source, data.reading, names, raw)
+            return read_table(data.source, data.data_spec, names, raw)
         from fairfix.tasks.fit_and_evaluate import read_rows
 
         return read_rows(data, names, request.seed, scored=tuple(raw), draws=True)[0]

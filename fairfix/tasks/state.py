@@ -13,8 +13,8 @@ from fairfix.auditing.batches import Batch
 from fairfix.auditing.countfile import CountFile, Piece, packed, require_alike
 from fairfix.data.atomic_write import check_writable
 from fairfix.data.container import COUNTS, fingerprint, write_over
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import Source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.row_hash import hashes_of
 from fairfix.data.urls import is_dry, scheme_of, shown_url
 from fairfix.errors import DataError, UsageError
@@ -127,7 +127,7 @@ def _counted(request: AuditRequest) -> tuple[CountFile, str]:
 
 def fingerprint_of(source: Source, id_: str | None = None) -> str:
     """Return a hash of the rows of a source in any order: of their IDs, or else of all their values."""
-    kinds = identity_columns(source.schema, Reading(Columns((), id=id_)))
+    kinds = identity_columns(source.schema, DataSpec(ColumnRoles((), id=id_)))
     rows = total = 0
     for part in source.parts(list(kinds), {name: IDENTITY_TYPES[kind] for name, kind in kinds.items()}):
         for batch in part.batches():

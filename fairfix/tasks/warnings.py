@@ -249,7 +249,7 @@ def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Ca
     A group loses where all of the interval of its change is below 0; the intervals hold for all groups at once.
     """
     losses = []
-    attributes = {name: base.groups([name]) for name in base.reading.columns.protected}
+    attributes = {name: base.groups([name]) for name in base.data_spec.columns.protected}
     sums = {name: np.zeros((7, len(groups.levels))) for name, groups in attributes.items()}
     of_cell = {name: base.cell_codes([name], groups.levels) for name, groups in attributes.items()}
     for old, new in zip(base.pieces(), repaired.pieces(), strict=True):
@@ -371,10 +371,10 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
 
 def of_directions(table: Table, confidence: float, *, scored: bool = True) -> Iterator[Caution]:
     """Yield a message where the scores of a table, if they are used, or its decisions point the wrong way overall."""
-    reading = table.reading
+    data_spec = table.data_spec
     if scored:
-        yield from of_direction(area_of(table, confidence), reading)
-    if table.rows.decision is None or not reading.binary:
+        yield from of_direction(area_of(table, confidence), data_spec)
+    if table.rows.decision is None or not data_spec.binary:
         return
     counts = count_table(table).counts
     every = confusion(counts, None)
@@ -384,12 +384,12 @@ def of_directions(table: Table, confidence: float, *, scored: bool = True) -> It
         one = proportions(*rate_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)
         low, high = simultaneous_limits(one, 1.0 - confidence)
         rates[name] = estimate(float(one.value[0]), float(low[0]), float(high[0]))
-    yield from of_decisions(rates, reading)
+    yield from of_decisions(rates, data_spec)
 
 
 def area_of(table: Table, confidence: float) -> Estimate | None:
     """Return the overall AUC of the rows' scores, from bins; None where there are no scores or 0/1 labels."""
-    if table.rows.score is None or not table.reading.binary:
+    if table.rows.score is None or not table.data_spec.binary:
         return None
     counts = count_table(table).counts
     weights, squares = (part.sum(axis=0)[:, None] for part in (counts.weights, counts.square_weights))
@@ -414,7 +414,7 @@ def of_small_groups(
     ``again`` fits the repair to the training rows in a mask; ``cost`` is what a repair costs rows, in units of
     :data:`MATERIAL`, and ``unit`` what that is a share of, in words.
     """
-    columns = fit.reading.columns
+    columns = fit.data_spec.columns
     groups, names = fit.groups((*columns.strata, *columns.protected)), {}
     small, of_cell = np.zeros(len(groups.levels), dtype=bool), fit.cell_codes(groups.columns, groups.levels)
     for label in EVENTS.get(metric, ()):

@@ -675,7 +675,7 @@ def aimed(world: World, name: str, aim: str) -> list[str]:
     """Let the first file that a command writes be something else; return what is wrong afterwards."""
     command, wrong = COMMANDS[name], []
     target, source = command.targets[0], command.inputs[0]
-    line, before, reading = list(command.line), lambda: None, None
+    line, before, data_spec = list(command.line), lambda: None, None
     with world.folder(name) as place:
         path = place / target
         input_before = (place / source).read_bytes()
@@ -695,8 +695,8 @@ def aimed(world: World, name: str, aim: str) -> list[str]:
                 path.hardlink_to(place / source)
             case "a pipe":
                 os.mkfifo(path)
-                reading = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-                fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 1 << 20)
+                data_spec = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+                fcntl.fcntl(data_spec, fcntl.F_SETPIPE_SZ, 1 << 20)
             case "a read-only file":
                 path.chmod(0o444)
                 before = become_nobody
@@ -720,7 +720,7 @@ def aimed(world: World, name: str, aim: str) -> list[str]:
             return []
         if (place / source).read_bytes() != input_before:
             wrong.append("the input has changed")
-        if reading is not None and os.read(reading, 1 << 20) != world.new(name)[target]:
+        if data_spec is not None and os.read(data_spec, 1 << 20) != world.new(name)[target]:
             wrong.append("through the pipe came something else")
         wrong += [f"left {one}" for one in litter_of(place, world, command)]
         return wrong

@@ -21,8 +21,8 @@ import skops.io
 from fairfix.auditing.batches import Batch
 from fairfix.auditing.countfile import Piece, count
 from fairfix.auditing.disclosure import with_noise
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import file_hash
-from fairfix.data.reading import Columns, Reading
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -125,7 +125,7 @@ def _artifact(name: str) -> Callable[[Path], bytes]:
             given["protected"] = "yes"
         given = {key: value for key, value in given.items() if value is not None}
         if name == "bins of counts":
-            counted = count(rows(), Reading(Columns(("race",), label="label", score="score")))
+            counted = count(rows(), DataSpec(ColumnRoles(("race",), label="label", score="score")))
             return _saved(fairfix.repair(counted, **given), folder)
         frame = rows()
         if given.get("score_scale") == "percent":
@@ -145,7 +145,7 @@ def _grown(made: Any) -> Any:
     from fairfix.models.tree_arrays import of_histograms
 
     scorer = made.predictor.models[0]
-    X = scorer.features.matrix(assemble(pa.Table.from_pandas(rows()).to_batches(), made.reading), gaps=True)
+    X = scorer.features.matrix(assemble(pa.Table.from_pandas(rows()).to_batches(), made.data_spec), gaps=True)
     model = HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(X, rows()["label"])
     grown = replace(scorer, member=of_histograms(model, "sigmoid"))
     facts = {part: entry for part, entry in made.facts.items() if part != "vectors"}
@@ -177,19 +177,21 @@ def _of_artifact(name: str) -> Original:
 
 # ---------------------------------------------------------------------- counts
 
-COUNTED: Mapping[str, Reading] = {
-    "scores": Reading(Columns(("race", "sex"), label="label", score="score"), thresholds=(0.3, 0.5)),
-    "decisions": Reading(
-        Columns(("race",), label="label", prediction="decision_before", weight="weight", strata=("town",))
+COUNTED: Mapping[str, DataSpec] = {
+    "scores": DataSpec(ColumnRoles(("race", "sex"), label="label", score="score"), thresholds=(0.3, 0.5)),
+    "decisions": DataSpec(
+        ColumnRoles(("race",), label="label", prediction="decision_before", weight="weight", strata=("town",))
     ),
-    "raw scores": Reading(
-        Columns(("race",), label="label", score="raw", weight="weight"), score_scale="raw", thresholds=(0.0,)
+    "raw scores": DataSpec(
+        ColumnRoles(("race",), label="label", score="raw", weight="weight"),
+        score_scale="raw",
+        thresholds=(0.0,),
     ),
-    "bands": Reading(
-        Columns(("p",), label="label", score="score"), bands={"p": (0.3, 0.7)}, thresholds=(0.5,)
+    "bands": DataSpec(
+        ColumnRoles(("p",), label="label", score="score"), bands={"p": (0.3, 0.7)}, thresholds=(0.5,)
     ),
-    "regression": Reading(
-        Columns(("race",), label="real", score="raw"), task="regression", missing_rows="drop"
+    "regression": DataSpec(
+        ColumnRoles(("race",), label="real", score="raw"), task="regression", missing_rows="drop"
     ),
 }
 
@@ -210,8 +212,8 @@ def _counted(name: str) -> Callable[[Path], bytes]:
 
 
 def _of_counts(name: str) -> Original:
-    reading = COUNTED[name.removeprefix("private ").removeprefix("state of ")]
-    fit = ("repair", "FILE", "--method", "ramp", "--protected", reading.columns.protected[0])
+    data_spec = COUNTED[name.removeprefix("private ").removeprefix("state of ")]
+    fit = ("repair", "FILE", "--method", "ramp", "--protected", data_spec.columns.protected[0])
     prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[2:])
     audit, hiding = ("audit", "FILE"), ("--suppress-below", "20")
     return Original(
@@ -340,8 +342,8 @@ def furnish(folder: Path) -> None:
     frame.to_parquet(folder / "data.parquet")
     frame.assign(score=frame["score"] * 100).to_parquet(folder / "percent.parquet")
     (folder / "model.skops").write_bytes(_skops(folder))
-    for name, reading in COUNTED.items():
-        count(frame, reading).save(folder / f"{name}.counts")
+    for name, data_spec in COUNTED.items():
+        count(frame, data_spec).save(folder / f"{name}.counts")
     with quiet():
         (folder / "ramp.fairfix").write_bytes(_artifact("ramp")(folder))
 

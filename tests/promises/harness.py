@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairfix.cli import run
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.tasks.row_split import Split, split_rows
@@ -108,12 +108,12 @@ def judged(holds: bool, where: str) -> Tried:
     return Tried(1, () if holds else (where,))
 
 
-def split_of(data: Any, reading: Reading, holdout: float = 0.3) -> Split:
+def split_of(data: Any, data_spec: DataSpec, holdout: float = 0.3) -> Split:
     """Return the numbers of the rows that a repair with seed 0 and nothing to choose is fitted to, and those held out.
 
     ``data`` is a table that was read, or what is read as one.
     """
-    table = data if isinstance(data, Table) else read_table(data, reading)
+    table = data if isinstance(data, Table) else read_table(data, data_spec)
     return split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=holdout)
 
 
@@ -125,9 +125,9 @@ def distance_to_overall(values: Any, groups: Any) -> float:
     return float(max(np.abs(own / own[-1] - overall).max() for own in below))
 
 
-def parts_of(frame: pd.DataFrame, path: str, reading: Reading) -> tuple[pd.DataFrame, pd.DataFrame]:
+def parts_of(frame: pd.DataFrame, path: str, data_spec: DataSpec) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of a file that a repair with seed 0 and nothing to choose is fitted to, and those held out."""
-    split = split_of(path, reading)
+    split = split_of(path, data_spec)
     fit, held = (frame.iloc[rows].reset_index(drop=True) for rows in (split.fit, split.holdout))
     return fit, held
 

@@ -14,7 +14,7 @@ import cvxpy
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from scipy.interpolate import CubicSpline
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise, split_of
@@ -110,8 +110,8 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
     asked = (*asked, "--score", "score", "--id", "id", "--method", "ramp")
     told = ("--gamma", gamma, *bound, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
     done = shell.run("repair", shell.write(frame), *asked, *told)
-    reading = Reading(Columns(tuple(protected), score="score"))
-    fit = split_of(frame[[*protected, "score"]], reading, HOLDOUT).fit
+    data_spec = DataSpec(ColumnRoles(tuple(protected), score="score"))
+    fit = split_of(frame[[*protected, "score"]], data_spec, HOLDOUT).fit
     f, q, held = 2 * score[fit] - 1, cvxpy.Variable(fit.size), []
     each = [np.eye(column.max() + 1)[column] for column in protected.values()] or [parts]
     for own in (z[fit][:, z[fit].sum(axis=0) > 0] for z in each):
@@ -161,8 +161,8 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     done = shell.run("repair", shell.write(frame), *asked, *told)
     if done.status:
         return NOT_SAID
-    reading = Reading(Columns(("group",), label="label", strata=strata))
-    fit = split_of(frame[["group", "town", "label"]], reading, HOLDOUT).fit
+    data_spec = DataSpec(ColumnRoles(("group",), label="label", strata=strata))
+    fit = split_of(frame[["group", "town", "label"]], data_spec, HOLDOUT).fit
     Z, label = (X[fit] - X[fit].mean(axis=0)) / X[fit].std(axis=0), y[fit]
     Z = np.hstack([Z, *map(_natural, Z.T)]) if basis == "splines" else Z
     Z = np.hstack([Z, np.eye(groups)[code[fit]]])  # a rule that uses the group learns from it too

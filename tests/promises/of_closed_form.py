@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.solvers.parity import ks_between, ks_to_overall
 from scipy.optimize import linprog
 
@@ -50,8 +50,8 @@ def repaired(shell: Shell, frame: pd.DataFrame, slack: float, *more: object) -> 
         *("--slack", slack, "-o", "r.fairfix", "-q", *more),
     )
     assert done.status == 0, done.err
-    columns = Columns(("group",), label="y", score="score", strata=strata)
-    rows, _ = parts_of(frame, path, Reading(columns, task="regression"))
+    columns = ColumnRoles(("group",), label="y", score="score", strata=strata)
+    rows, _ = parts_of(frame, path, DataSpec(columns, task="regression"))
     many = rows.loc[rows.index.repeat(TIMES)].reset_index(drop=True)
     out = shell.predict("r.fairfix", shell.write(many, "many.parquet"))
     many["value"] = out["prediction"].to_numpy()
@@ -222,7 +222,9 @@ def one_score_has_one_value(rng: np.random.Generator, shell: Shell) -> Tried:
     more = ("--slack", slack, "--decisions", "deterministic", "-o", "r.fairfix", "-q")
     done = shell.run("repair", path, *CLOSED, *COLUMNS, *weight, *more)
     assert done.status == 0, done.err
-    rows, _ = parts_of(frame, path, Reading(Columns(("group",), label="y", score="score"), task="regression"))
+    rows, _ = parts_of(
+        frame, path, DataSpec(ColumnRoles(("group",), label="y", score="score"), task="regression")
+    )
     rows["value"] = shell.predict("r.fairfix", shell.write(rows, "rows.parquet"))["prediction"].to_numpy()
     split = int((rows.groupby(["group", "score"])["value"].nunique() > 1).sum())
     told = next(r for r in done.result["proof"]["fit"]["table"] if r["name"] == "ks.to_overall [group]")

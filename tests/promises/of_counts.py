@@ -7,8 +7,8 @@ from unittest.mock import patch
 import cvxpy
 import numpy as np
 import pandas as pd
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.models.shares import SharedSource
 
 from tests.data import below
@@ -116,8 +116,8 @@ def certified_values_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
 
 def held_out(path: str) -> set[int]:
     """Return the ids of the second share."""
-    reading = Reading(Columns(("group",), score="score", id="id"))
-    parts = SharedSource(open_source(path), reading, "0.6:1", 0).parts(["id"])
+    data_spec = DataSpec(ColumnRoles(("group",), score="score", id="id"))
+    parts = SharedSource(open_source(path), data_spec, "0.6:1", 0).parts(["id"])
     return {one for part in parts for batch in part.batches() for one in batch.column(0).to_pylist()}
 
 

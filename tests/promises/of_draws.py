@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 
 from tests.promises.harness import Shell, Tried, judged, parts_of, promise
 
@@ -75,7 +75,7 @@ def decisions_are_delivered_as_said(rng: np.random.Generator, shell: Shell) -> T
     done = shell.run("repair", path, "--method", "ramp", *options, *more)
     assert done.status == 0, done.err
     parts = parts_of(
-        frame, path, Reading(Columns(("group",), label="label", score="score"), thresholds=(0.5,))
+        frame, path, DataSpec(ColumnRoles(("group",), label="label", score="score"), thresholds=(0.5,))
     )
     name, wrong = "selection_rate.difference.between_groups", []
     for part, rows in zip(("fit", "holdout"), parts, strict=True):
@@ -104,7 +104,7 @@ def values_are_delivered_as_said(rng: np.random.Generator, shell: Shell) -> Trie
     done = shell.run("repair", path, "--method", "fair-regression", *options, *more)
     assert done.status == 0, done.err
     parts = parts_of(
-        frame, path, Reading(Columns(("group",), label="label", score="score"), thresholds=(0.5,))
+        frame, path, DataSpec(ColumnRoles(("group",), label="label", score="score"), thresholds=(0.5,))
     )
     name, wrong = "ks.to_overall", []
     for part, rows in zip(("fit", "holdout"), parts, strict=True):

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 
 from tests.promises.harness import NOT_SAID, Shell, Tried, judged, parts_of, promise
 from tests.promises.of_repairs import RATES, largest_gap
 
-HOW = Reading(Columns(("race",), label="label", id="id"))
+HOW = DataSpec(ColumnRoles(("race",), label="label", id="id"))
 
 
 def features(rng: np.random.Generator, many: int, groups: int, tells: str) -> pd.DataFrame:
@@ -123,8 +123,8 @@ def gaps_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
     assert done.status == 0, done.err
     if "not_converged" in [one["code"] for one in done.result["messages"]]:
         return NOT_SAID
-    reading = Reading(Columns(("race",), label="label", id="id", strata=strata))
-    fit, _ = parts_of(frame, data, reading)
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", id="id", strata=strata))
+    fit, _ = parts_of(frame, data, data_spec)
     fit["p"] = shell.predict("r.fairfix", shell.write(fit.drop(columns="label"), "fit.parquet"))["p_positive"]
     rows = RATES[done.result["criterion"].replace("within_strata", "between_groups")]
     gap = max(largest_gap(own, own["p"], rows) for _, own in fit.groupby("town"))

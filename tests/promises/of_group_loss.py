@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from fairfix.data.choices import Task
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise, split_of
 
@@ -79,8 +79,8 @@ class World:
 
     def fitted(self, task: Task = "regression") -> npt.NDArray[np.int64]:
         """Return the numbers of the rows of the fit."""
-        reading = Reading(Columns(("group",), label="y"), task=task)
-        return split_of(self.frame[["group", "y"]], reading, HOLDOUT).fit
+        data_spec = DataSpec(ColumnRoles(("group",), label="y"), task=task)
+        return split_of(self.frame[["group", "y"]], data_spec, HOLDOUT).fit
 
 
 class Truth:

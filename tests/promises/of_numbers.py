@@ -15,7 +15,7 @@ from typing import Any
 import cvxpy
 import numpy as np
 import pandas as pd
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 
 from tests.promises.harness import NOT_SAID, Shell, Tried, judged, parts_of, promise
 
@@ -148,7 +148,7 @@ def certificate_of_the_ramp_by_numbers(rng: np.random.Generator, shell: Shell) -
     )
     if done.status == 2:
         return NOT_SAID
-    fit, _ = parts_of(frame, path, Reading(Columns((), label="label", score="score")))
+    fit, _ = parts_of(frame, path, DataSpec(ColumnRoles((), label="label", score="score")))
     chance = shell.predict(str(where), shell.write(fit, "fit.parquet"))["p_positive"].to_numpy()
     f, q = 2 * fit["score"].to_numpy() - 1, cvxpy.Variable(len(fit))
     value = float(np.mean(gamma / 2 * chance**2 - f * chance))

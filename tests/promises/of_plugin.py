@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import scipy.sparse as sp
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, distance_to_overall, judged, promise, split_of
@@ -22,7 +22,7 @@ from tests.results import texts_of
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-ROWS = Reading(Columns(("group",), label="label", id="id"))
+ROWS = DataSpec(ColumnRoles(("group",), label="label", id="id"))
 COPIES = 60
 """People for each row of the fit, who differ by their id alone."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 
 from tests.promises.harness import NOT_SAID, Shell, Tried, distance_to_overall, judged, parts_of, promise
 
@@ -270,7 +270,7 @@ def chance_of(frame: pd.DataFrame) -> Any:
     return frame["p_positive"] if "p_positive" in frame else (frame["prediction"] >= 0.5).astype(float)
 
 
-HOW = Reading(Columns(("race",), label="label", score="score"))
+HOW = DataSpec(ColumnRoles(("race",), label="label", score="score"))
 
 
 @promise(

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.sensei.regularized import MEASURED, FlippedRows, Training, set_aside
@@ -237,9 +237,9 @@ def intervals_of_copies(rng: np.random.Generator, shell: Shell) -> Tried:
 def rows_of_the_fit(frame: pd.DataFrame, path: str) -> tuple[Any, np.ndarray[Any, Any], np.random.Generator]:
     """Return the table, the numbers of the rows that a repair with seed 0 fits to, and its source of chance."""
     names = [name for name in frame if name not in ("sex", "label")]
-    reading = Reading(Columns(("sex",), label="label"), thresholds=(0.5,))
-    table = read_table(open_source(path), reading, names)
-    return table, split_of(table, reading).fit, np.random.default_rng(0).spawn(2)[1]
+    data_spec = DataSpec(ColumnRoles(("sex",), label="label"), thresholds=(0.5,))
+    table = read_table(open_source(path), data_spec, names)
+    return table, split_of(table, data_spec).fit, np.random.default_rng(0).spawn(2)[1]
 
 
 @promise(
@@ -344,7 +344,9 @@ def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried
     many = PEOPLE if learner == "linear" else PEOPLE // 10
     people = world.people(rng, many)
     (scorer,) = Repaired.load(made).predictor.scorers
-    table = read_table(people, Reading(Columns(("sex",), label="label"), thresholds=(cut,)), [*people][:-2])
+    table = read_table(
+        people, DataSpec(ColumnRoles(("sex",), label="label"), thresholds=(cut,)), [*people][:-2]
+    )
     flips = protected_flips(table, ("sex",)) if "used" in more else []
     starts = [scorer.features.matrix(one) for one in (table, *(flipped(table, flip) for flip in flips))]
     costs = cheapest_crossings(rng, scorer.member, starts, scorer.features.reach, cut)

@@ -12,8 +12,8 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.merging import MISSING
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.errors import UsageError
 from fairfix.schema.audit import Audit
@@ -25,7 +25,7 @@ from sklearn import metrics as sk
 from tests.data import people
 from tests.test_auditing.test_distances import SOURCES, scored
 
-READING = Reading(Columns(("race", "sex"), label="label", score="score", strata=("product",)))
+READING = DataSpec(ColumnRoles(("race", "sex"), label="label", score="score", strata=("product",)))
 SHARES = (0.7, 0.2, 0.1)
 """Of the races."""
 
@@ -100,12 +100,12 @@ def test_every_comparison_equals_its_definition() -> None:
 
 def test_comparisons_asked_for_are_those_of_an_audit_of_all() -> None:
     """Each alone is what it is among all others, also the worst of the two of equalized odds and of all strata."""
-    reading = replace(READING, columns=replace(READING.columns, protected=("race",), strata=("sex",)))
+    data_spec = replace(READING, columns=replace(READING.columns, protected=("race",), strata=("sex",)))
     every = Settings(reference={"race": "a"})
     data = people(300, 0, SHARES)
-    whole = audit(data, reading, every).block("race").by_id
+    whole = audit(data, data_spec, every).block("race").by_id
     for name in [*list(whole)[::7], "equalized_odds.ratio.within_strata", "ks.between_groups"]:
-        part = audit(data, reading, replace(every, only=[name])).block("race").by_id
+        part = audit(data, data_spec, replace(every, only=[name])).block("race").by_id
         assert part[name] == whole[name]
         assert len(part) <= 4  # with that of the worst stratum; the two of KS distances come together
 
@@ -130,7 +130,7 @@ def test_values_equal_fairlearn(name: str) -> None:
     data, protected = scored(name)
     data = data.rename(columns={protected: "race"})
     decision = (data.score >= 0.5).astype(int)
-    found = audit(data, Reading(Columns(("race",), label="label", score="score"))).block("race")
+    found = audit(data, DataSpec(ColumnRoles(("race",), label="label", score="score"))).block("race")
     theirs = {
         "selection_rate.difference.between_groups": fm.demographic_parity_difference,
         "selection_rate.ratio.between_groups": fm.demographic_parity_ratio,
@@ -297,8 +297,8 @@ def test_a_reference_that_is_not_there_is_refused() -> None:
 def test_a_randomised_rule_is_audited_by_its_expectation() -> None:
     """Rates of p_positive are means of q, not shares of q >= 0.5."""
     data = people(4000, 0, SHARES).assign(q=lambda d: d.score**2)
-    reading = Reading(Columns(("race",), label="label", probability="q"))
-    for group in audit(data, reading).block("race").groups:
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", probability="q"))
+    for group in audit(data, data_spec).block("race").groups:
         part = data[data.race == group.group]
         assert group.metrics["selection_rate"].value == pytest.approx(part.q.mean(), abs=1e-12)
         tpr = (part.q * part.label).sum() / part.label.sum()
@@ -378,8 +378,11 @@ def test_sums_that_overflow_are_undefined_with_their_own_reason() -> None:
 def test_a_mean_probability_is_bounded_without_labels_too() -> None:
     """The interval of a mean score stays within [0, 1]."""
     data = people(12, 0, SHARES)
-    for columns in (Columns(("race",), score="score"), Columns(("race",), label="label", score="score")):
-        for group in audit(data, Reading(columns)).block("race").groups:
+    for columns in (
+        ColumnRoles(("race",), score="score"),
+        ColumnRoles(("race",), label="label", score="score"),
+    ):
+        for group in audit(data, DataSpec(columns)).block("race").groups:
             found = group.metrics["mean_score"]
             assert 0 <= found.low <= found.value <= found.high <= 1
 

@@ -23,9 +23,9 @@ from fairfix.cli import run
 from fairfix.data import container as artifact
 from fairfix.data import files as io
 from fairfix.data.container import COUNTS, Artifact
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder
 from fairfix.data.quantities import quantities, summed
-from fairfix.data.reading import Columns, Reading
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.report.words import as_json as as_text
 from fairfix.schema.audit import Audit
@@ -46,22 +46,22 @@ from tests.results import audit_dict
 ONE_PASS = Settings(exact=False)
 
 
-RACE = Columns(("race", "sex"), label="label", score="score")
-READINGS: dict[str, Reading] = {
-    "scores": Reading(RACE),
-    "threshold": Reading(RACE, thresholds=(0.7,)),
-    "weights": Reading(replace(RACE, weight="weight")),
-    "strata": Reading(replace(RACE, strata=("town",), weight="weight")),
-    "raw": Reading(replace(RACE, score="raw"), score_scale="raw", thresholds=(0.25,)),
-    "logit": Reading(replace(RACE, score="raw"), score_scale="logit"),
-    "regression": Reading(replace(RACE, label="real", score="raw"), task="regression"),
-    "regression, weights": Reading(
+RACE = ColumnRoles(("race", "sex"), label="label", score="score")
+READINGS: dict[str, DataSpec] = {
+    "scores": DataSpec(RACE),
+    "threshold": DataSpec(RACE, thresholds=(0.7,)),
+    "weights": DataSpec(replace(RACE, weight="weight")),
+    "strata": DataSpec(replace(RACE, strata=("town",), weight="weight")),
+    "raw": DataSpec(replace(RACE, score="raw"), score_scale="raw", thresholds=(0.25,)),
+    "logit": DataSpec(replace(RACE, score="raw"), score_scale="logit"),
+    "regression": DataSpec(replace(RACE, label="real", score="raw"), task="regression"),
+    "regression, weights": DataSpec(
         replace(RACE, label="real", score="raw", weight="weight"), task="regression"
     ),
-    "randomized": Reading(replace(RACE, probability="p")),
-    "randomized, weights": Reading(replace(RACE, probability="p", weight="weight")),
-    "decisions": Reading(replace(RACE, score=None, prediction="yes")),
-    "no label": Reading(replace(RACE, label=None)),
+    "randomized": DataSpec(replace(RACE, probability="p")),
+    "randomized, weights": DataSpec(replace(RACE, probability="p", weight="weight")),
+    "decisions": DataSpec(replace(RACE, score=None, prediction="yes")),
+    "no label": DataSpec(replace(RACE, label=None)),
 }
 
 
@@ -88,19 +88,19 @@ def test_merged_counts_give_the_report_of_the_files_together(
     name: str, files: list[Path], tmp_path: Path
 ) -> None:
     """Counted one by one, saved, merged in any nesting: the bytes of the JSON are those of one audit of the folder."""
-    reading = READINGS[name]
+    data_spec = READINGS[name]
     settings = replace(
         ONE_PASS, intersect=True, reference={"race": "a"}, checks=(Check.parse("dp.difference<=0.1"),)
     )
-    if reading.task == "regression":
+    if data_spec.task == "regression":
         settings = replace(settings, checks=(Check.parse("ks<=0.1"),))
     for path in files:
-        count(path, reading).save(path.with_suffix(".counts"))
+        count(path, data_spec).save(path.with_suffix(".counts"))
     a, b, c, d = ((path.stem, CountFile.load(path.with_suffix(".counts"))) for path in files)
     tree = merged([("ab", merged([a, b])), ("cd", merged([c, d]))])
     tree.save(tmp_path / "tree.counts")
     merged([a, b, c, d]).save(tmp_path / "flat.counts")
-    wanted = audit(files[0].parent, reading, settings)
+    wanted = audit(files[0].parent, data_spec, settings)
 
     assert len(a[1].pieces) > 1
     assert (tmp_path / "tree.counts").read_bytes() == (tmp_path / "flat.counts").read_bytes()
@@ -163,12 +163,12 @@ def test_bounds_hold_the_exact_distance(files: list[Path]) -> None:
 @pytest.mark.parametrize("name", READINGS)
 def test_what_is_summed_is_named_as_it_is_counted(name: str) -> None:
     """The names that a file must hold are those that a scan sums."""
-    reading = READINGS[name]
-    table = io.open_source(people(50, 0)[list(reading.columns.counted)])
-    (part,) = table.parts(reading.columns.counted)
-    rows = Encoder(reading).encode(next(part.batches()))
+    data_spec = READINGS[name]
+    table = io.open_source(people(50, 0)[list(data_spec.columns.counted)])
+    (part,) = table.parts(data_spec.columns.counted)
+    rows = Encoder(data_spec).encode(next(part.batches()))
 
-    assert tuple(name for name, _ in quantities(rows, reading, losses=True)) == summed(reading)
+    assert tuple(name for name, _ in quantities(rows, data_spec, losses=True)) == summed(data_spec)
 
 
 def test_rows_left_out_are_accounted_for(tmp_path: Path) -> None:
@@ -178,13 +178,13 @@ def test_rows_left_out_are_accounted_for(tmp_path: Path) -> None:
     frames[1].loc[:6, "race"] = None
     frames[1].loc[10:12, "score"] = np.nan
     frames[2]["score"] = np.nan
-    reading = replace(READINGS["scores"], missing_rows="drop", missing_group="drop")
+    data_spec = replace(READINGS["scores"], missing_rows="drop", missing_group="drop")
     for i, frame in enumerate(frames):
         frame.to_parquet(tmp_path / f"{i}.parquet")
-    files = [(str(i), count(tmp_path / f"{i}.parquet", reading)) for i in range(3)]
+    files = [(str(i), count(tmp_path / f"{i}.parquet", data_spec)) for i in range(3)]
     total = merged(files)
     total.save(tmp_path / "all.counts")
-    wanted = audit(str(tmp_path / "*.parquet"), reading, ONE_PASS)
+    wanted = audit(str(tmp_path / "*.parquet"), data_spec, ONE_PASS)
 
     assert files[2][1].used == 0
     assert (total.read, total.used) == (600, 385)
@@ -209,7 +209,7 @@ def test_rows_left_out_are_accounted_for(tmp_path: Path) -> None:
 def test_counts_taken_in_different_ways_are_not_added(change: Mapping[str, Any], told: str) -> None:
     """The difference is named, with both values."""
     one, two = (
-        count(people(300, 0), reading) for reading in (Reading(RACE), replace(Reading(RACE), **change))
+        count(people(300, 0), data_spec) for data_spec in (DataSpec(RACE), replace(DataSpec(RACE), **change))
     )
 
     with pytest.raises(UsageError, match="cannot be added") as error:
@@ -219,7 +219,7 @@ def test_counts_taken_in_different_ways_are_not_added(change: Mapping[str, Any],
 
 def test_other_grids_and_other_models_are_not_added() -> None:
     """A scale with a range has one grid; scores of two models are two audits."""
-    one = count(people(300, 0), Reading(RACE), model={"file": "m.joblib", "sha256": "sha256:1"})
+    one = count(people(300, 0), DataSpec(RACE), model={"file": "m.joblib", "sha256": "sha256:1"})
     coarse = replace(one, pieces=tuple(replace(piece, grid=(9, 0, 512)) for piece in one.pieces))
     other = replace(one, model={"file": "m.joblib", "sha256": "sha256:2"})
 
@@ -352,7 +352,7 @@ def test_a_file_from_before_a_part_of_the_reading_is_read_as_it_was(tmp_path: Pa
         del manifest["reading"][name]
     artifact.write(tmp_path / "b.counts", Artifact(manifest, dict(found.arrays)), COUNTS)
 
-    assert CountFile.load(tmp_path / "b.counts").reading == one.reading
+    assert CountFile.load(tmp_path / "b.counts").data_spec == one.data_spec
 
 
 def test_a_weighted_file_without_squared_weights_of_losses_is_refused(tmp_path: Path) -> None:
@@ -619,9 +619,9 @@ def test_every_number_of_counts_is_within_its_bound_of_the_exact_one(
     name: str, files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of groups, comparisons, each group in them and each pair: off by no more than the bound that it carries."""
-    reading, settings = READINGS[name], Settings(intersect=True, reference={"race": "a"})
-    found = audit_counts(merged([(path.stem, count(path, reading)) for path in files]), settings)
-    exact = audit(files[0].parent, reading, settings)
+    data_spec, settings = READINGS[name], Settings(intersect=True, reference={"race": "a"})
+    found = audit_counts(merged([(path.stem, count(path, data_spec)) for path in files]), settings)
+    exact = audit(files[0].parent, data_spec, settings)
 
     def values(report: Audit) -> dict[tuple[str, ...], Estimate | PairGap]:
         out: dict[tuple[str, ...], Estimate | PairGap] = {}

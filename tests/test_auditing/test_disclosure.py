@@ -18,22 +18,22 @@ from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data import container
 from fairfix.data.container import COUNTS, Artifact
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.errors import ArtifactError, UsageError
 
 from tests.data import below, people
 
-COLUMNS = Columns(("race", "sex"), label="label", score="score")
+COLUMNS = ColumnRoles(("race", "sex"), label="label", score="score")
 READINGS = {
-    "scores": Reading(COLUMNS, thresholds=(0.5,)),
-    "decisions": Reading(replace(COLUMNS, prediction="yes")),
-    "strata": Reading(replace(COLUMNS, strata=("town",)), thresholds=(0.4,)),
-    "no label": Reading(replace(COLUMNS, label=None), thresholds=(0.5,)),
+    "scores": DataSpec(COLUMNS, thresholds=(0.5,)),
+    "decisions": DataSpec(replace(COLUMNS, prediction="yes")),
+    "strata": DataSpec(replace(COLUMNS, strata=("town",)), thresholds=(0.4,)),
+    "no label": DataSpec(replace(COLUMNS, label=None), thresholds=(0.5,)),
 }
 
 
-def private(data: Any, reading: Reading, epsilon: str = "1", seed: int = 0) -> CountFile:
-    return with_noise(count(data, reading), Fraction(epsilon), below(seed))
+def private(data: Any, data_spec: DataSpec, epsilon: str = "1", seed: int = 0) -> CountFile:
+    return with_noise(count(data, data_spec), Fraction(epsilon), below(seed))
 
 
 def noisy(content: CountFile) -> Any:
@@ -46,14 +46,16 @@ def noisy(content: CountFile) -> Any:
 @pytest.mark.parametrize("name", READINGS)
 def test_a_row_more_changes_one_count_by_one(name: str) -> None:
     """With the same draws, so noise hides it. Rows left out, parts of the data and scores are not in the file."""
-    frame, reading = people(300, seed=1), READINGS[name]
-    whole = private(frame, reading)
+    frame, data_spec = people(300, seed=1), READINGS[name]
+    whole = private(frame, data_spec)
     for row in (0, 100, 299):
-        less = private(frame.drop(index=row), reading)
+        less = private(frame.drop(index=row), data_spec)
         assert less.counts(noisy=True).cells == whole.counts(noisy=True).cells
         assert sorted(np.abs(noisy(whole) - noisy(less)).ravel())[-2:] == [0.0, 1.0]
     lacking = pd.concat([frame, frame.head(5).assign(score=np.nan, yes=None)], ignore_index=True)
-    assert private(lacking, replace(reading, missing_rows="drop")).pieces[0].digest == whole.pieces[0].digest
+    assert (
+        private(lacking, replace(data_spec, missing_rows="drop")).pieces[0].digest == whole.pieces[0].digest
+    )
     (piece,) = whole.pieces
     assert (piece.grid, piece.excluded, set(piece.arrays)) == (None, {}, {"place", "rows", "decisions"})
     assert whole.read == whole.used
@@ -131,8 +133,8 @@ def test_a_changed_file_is_refused(change: Any, tmp_path: Path) -> None:
 
 def test_little_noise_gives_the_audit_of_exact_counts() -> None:
     """At the largest budget, where hardly a count has noise: the same rates and gaps of decisions."""
-    frame, reading = people(2000, seed=7), READINGS["strata"]
-    made, exact = private(frame, reading, "10"), count(frame, reading)
+    frame, data_spec = people(2000, seed=7), READINGS["strata"]
+    made, exact = private(frame, data_spec, "10"), count(frame, data_spec)
     assert noisy(made).sum() == exact.used
     settings = Settings(exact=False, intersect=True)
     found, wanted = audit_counts(made, settings), audit_counts(exact, settings)

@@ -12,8 +12,8 @@ from fairfix.auditing import distances as distributions
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Settings
 from fairfix.data import scan as engine
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.schema.common import Block
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,8 +45,8 @@ def frame(kind: str, groups: int, n: int, seed: int) -> pd.DataFrame:
 
 def block_of(data: pd.DataFrame, *, exact: bool = True) -> Block:
     """Audit by group."""
-    reading = Reading(Columns(("g",), label="label", score="score"))
-    return audit(data, reading, Settings(exact=exact)).block("g")
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score"))
+    return audit(data, data_spec, Settings(exact=exact)).block("g")
 
 
 def pairwise(data: pd.DataFrame) -> dict[tuple[str, str], float]:
@@ -120,12 +120,12 @@ def test_bins_certify_the_distance(kind: str, groups: int, monkeypatch: pytest.M
 def test_ties_that_are_merged_keep_every_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weighted rows merged in the second pass give the values and intervals of the rows themselves."""
     data = frame("ties", 3, 400, seed=6).assign(w=np.random.default_rng(2).random(400) + 0.1)
-    reading = Reading(Columns(("g",), label="label", score="score", weight="w"))
-    plain = audit(data, reading).block("g")
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score", weight="w"))
+    plain = audit(data, data_spec).block("g")
     monkeypatch.setattr(auditor, "SORT_ROWS", 10)
     monkeypatch.setattr(engine, "KEEP_ROWS", 10)
     monkeypatch.setattr("fairfix.data.files.BATCH_ROWS", 50)
-    merged = audit(data, reading).block("g")
+    merged = audit(data, data_spec).block("g")
     for name in ("ks.between_groups", "ks.to_overall", "scoring_rate.difference.between_groups"):
         one, two = (block.by_id[name] for block in (plain, merged))
         assert (one.value, one.low, one.high) == pytest.approx((two.value, two.low, two.high), abs=1e-9)
@@ -165,7 +165,9 @@ def test_parts_may_meet_groups_in_any_order(
     monkeypatch.setattr(auditor, "SORT_ROWS", sort)
     data = frame("smooth", 6, 600, seed=7).sort_values("g", ascending=False)
     data.to_parquet(tmp_path / "d.parquet", row_group_size=50)
-    block = audit(tmp_path / "d.parquet", Reading(Columns(("g",), label="label", score="score"))).block("g")
+    block = audit(tmp_path / "d.parquet", DataSpec(ColumnRoles(("g",), label="label", score="score"))).block(
+        "g"
+    )
 
     for pair in block.by_id["ks.between_groups"].pairs:
         assert pair.value == pytest.approx(pairwise(data)[pair.groups], abs=1e-12)
@@ -176,9 +178,9 @@ def test_parts_may_meet_groups_in_any_order(
 def test_auc_equals_scikit_learn(kind: str, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact with all rows; from bins within the certified bound."""
     data = frame(kind, 3, 500, seed=2).assign(w=np.random.default_rng(0).random(500) + 0.1)
-    reading = Reading(Columns(("g",), label="label", score="score", weight="w" if weighted else None))
-    exact = audit(data, reading).block("g")
-    rough = audit(data, reading, Settings(exact=False)).block("g")
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score", weight="w" if weighted else None))
+    exact = audit(data, data_spec).block("g")
+    rough = audit(data, data_spec, Settings(exact=False)).block("g")
     for group, binned in zip(exact.groups, rough.groups, strict=True):
         part = data[data.g == group.group]
         truth = roc_auc_score(part.label, part.score, sample_weight=part.w if weighted else None)
@@ -192,7 +194,7 @@ def test_auc_equals_scikit_learn(kind: str, weighted: bool, monkeypatch: pytest.
 def test_the_scoring_rate_is_the_share_above_the_pooled_median(kind: str, n: int, way: str) -> None:
     """The median is numpy's; shares count scores strictly above it."""
     data = frame(kind, 3, n, seed=3)
-    report = audit(data, Reading(Columns(("g",), label="label", score="score")))
+    report = audit(data, DataSpec(ColumnRoles(("g",), label="label", score="score")))
     median = float(np.median(data.score))
 
     assert report.pooled_median == pytest.approx(median, abs=1e-15)
@@ -205,8 +207,8 @@ def test_weights_are_repeated_rows(way: str) -> None:
     """Integer weights give the distances and the median of repeated rows."""
     data = frame("smooth", 3, 300, seed=4).assign(w=np.random.default_rng(1).integers(1, 4, 300))
     repeated = data.loc[data.index.repeat(data.w)].reset_index(drop=True)
-    weighted = audit(data, Reading(Columns(("g",), label="label", score="score", weight="w")))
-    plain = audit(repeated, Reading(Columns(("g",), label="label", score="score")))
+    weighted = audit(data, DataSpec(ColumnRoles(("g",), label="label", score="score", weight="w")))
+    plain = audit(repeated, DataSpec(ColumnRoles(("g",), label="label", score="score")))
 
     assert weighted.pooled_median == plain.pooled_median
     for name in ("ks.between_groups", "ks.to_overall"):
@@ -219,7 +221,7 @@ def test_real_data_equals_scipy(name: str) -> None:
     """KS on real data, scored by a model of ours."""
     data, protected = scored(name)
     report = audit(
-        data.rename(columns={protected: "g"}), Reading(Columns(("g",), label="label", score="score"))
+        data.rename(columns={protected: "g"}), DataSpec(ColumnRoles(("g",), label="label", score="score"))
     )
     found = report.block("g").by_id
 
@@ -256,9 +258,9 @@ def scored(name: str) -> tuple[pd.DataFrame, str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_many_groups_no_pair_is_formed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The farthest pair alone has the distance, and the bound, that all pairs have at the most."""
-    reading = Reading(Columns(("g",), label="label", score="score"))
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score"))
     monkeypatch.setattr(engine, "BINS", 32)
-    counts = engine.scan(open_source(frame(kind, 8, 300, seed=2)), reading, exact=False).counts
+    counts = engine.scan(open_source(frame(kind, 8, 300, seed=2)), data_spec, exact=False).counts
     view = distributions.View(np.arange(8), 8)
     every = distributions.distances(counts, view, None)
     monkeypatch.setattr(distributions, "ALL_PAIRS", 3)
@@ -276,11 +278,11 @@ def test_of_many_groups_no_pair_is_formed(kind: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_groups_are_measured_as_few_are(kind: str, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Step by step, with all rows or those of candidate bins: the same distances, at the same scores."""
-    reading = Reading(Columns(("g",), label="label", score="score", weight="w"))
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score", weight="w"))
     monkeypatch.setattr(engine, "BINS", 32)
     data = frame(kind, 8, 300, seed=2)
     data["w"] = np.random.default_rng(0).integers(1, 4, len(data))
-    scanned = engine.scan(open_source(data), reading)
+    scanned = engine.scan(open_source(data), data_spec)
     assert scanned.kept is not None
     counts, kept, view = scanned.counts, scanned.kept.by_score(), distributions.View(np.arange(8), 8)
     if not whole:

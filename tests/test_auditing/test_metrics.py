@@ -13,8 +13,8 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import ALIASES, EQUALIZED_ODDS, MEANS, METRICS, NEEDS, RATES, metrics_for
 from fairfix.auditing.sufficient_statistics import confusion, label_table, rate_sums, share
 from fairfix.data.counts import Counts, Floats
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,8 +48,8 @@ rows = st.lists(
 
 def counted(data: pd.DataFrame, **columns: str) -> Counts:
     """Count a frame; the score is cut at one half."""
-    reading = Reading(Columns(("g",), **columns), thresholds=(0.5,))
-    return scan(open_source(data), reading).counts
+    data_spec = DataSpec(ColumnRoles(("g",), **columns), thresholds=(0.5,))
+    return scan(open_source(data), data_spec).counts
 
 
 def frame_of(found: list[tuple[str, int, float, int]]) -> pd.DataFrame:

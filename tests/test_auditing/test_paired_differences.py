@@ -21,7 +21,7 @@ from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.checks import named
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.paired_differences import Changes, Matched, Reaches, _change_of_largest, _reach, match
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
@@ -34,7 +34,7 @@ from tests.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("away")
 SCHEMA = json_schema("audit")
-READING = Reading(Columns(("race",), label="label", prediction="prediction", id="id"))
+READING = DataSpec(ColumnRoles(("race",), label="label", prediction="prediction", id="id"))
 DP = "selection_rate.difference.between_groups"
 
 
@@ -59,12 +59,12 @@ def two_models(
     return out[0], out[1]
 
 
-def table_of(data: pa.Table, reading: Reading = READING) -> Table:
-    return read_table(data, reading, (), {"id": pa.string()})
+def table_of(data: pa.Table, data_spec: DataSpec = READING) -> Table:
+    return read_table(data, data_spec, (), {"id": pa.string()})
 
 
-def matched_of(old: pa.Table, new: pa.Table, reading: Reading = READING) -> Matched:
-    return match(table_of(old, reading), table_of(new, reading), "id")
+def matched_of(old: pa.Table, new: pa.Table, data_spec: DataSpec = READING) -> Matched:
+    return match(table_of(old, data_spec), table_of(new, data_spec), "id")
 
 
 def limits_of(
@@ -77,7 +77,7 @@ def limits_of(
 
 def compared(found: Matched, *names: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the change of every number with rows paired, and without."""
-    old, new = (audit(table, table.reading) for table in (found.old, found.new))
+    old, new = (audit(table, table.data_spec) for table in (found.old, found.new))
     out = []
     for limits in (Changes(found, 0.95, {}).limits, None):
         section, _ = compare(old, new, (Allowance.parse("change<=0"),), names, "interval", limits)
@@ -144,7 +144,7 @@ def test_weights_count_as_rows() -> None:
     """A weight of 2 moves the change as two rows do, and its scale does not matter."""
     rng = np.random.default_rng(4)
     old, new = two_models(rng, {"a": 300, "b": 300}, [0.5, 0.4], [0.5, 0.3], 0.9)
-    weighted = Reading(Columns(("race",), "label", prediction="prediction", weight="w", id="id"))
+    weighted = DataSpec(ColumnRoles(("race",), "label", prediction="prediction", weight="w", id="id"))
     weight = rng.choice([1.0, 3.0], 600)
     ends = []
     for scale in (1.0, 10.0):

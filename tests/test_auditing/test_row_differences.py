@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.row_differences import ANY, SHARE, PairedDifference, between_limits, change_of
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.schema.common import estimate
@@ -18,8 +18,8 @@ from tests.data import scored
 
 def both(weight: str | None) -> tuple[Table, Table]:
     """Return rows with their scores, and with scores that are moved for some."""
-    columns = Columns(("race",), label="label", score="score", weight=weight)
-    old = read_table(scored(rows=400), Reading(columns, thresholds=(0.5,)), columns=())
+    columns = ColumnRoles(("race",), label="label", score="score", weight=weight)
+    old = read_table(scored(rows=400), DataSpec(columns, thresholds=(0.5,)), columns=())
     assert old.rows.score is not None
     return old, old.with_score(np.where(np.arange(400) % 3, old.rows.score, 0.2 + 0.6 * old.rows.score))
 
@@ -28,7 +28,7 @@ def both(weight: str | None) -> tuple[Table, Table]:
 @pytest.mark.parametrize("name", ["selection_rate", "accuracy", "square_loss", "log_loss"])
 def test_the_mean_difference_is_that_of_the_audits(name: str, weight: str | None) -> None:
     old, new = both(weight)
-    was, now = (audit(one, one.reading).overall.metrics[name] for one in (old, new))
+    was, now = (audit(one, one.data_spec).overall.metrics[name] for one in (old, new))
     support = SHARE if name in ("selection_rate", "accuracy") else ANY
     change = change_of(name, old, new, 0.95, support)
 
@@ -44,7 +44,7 @@ def test_what_is_unknown_or_infinite_has_no_difference() -> None:
     zero = np.zeros(len(old))
 
     assert PairedDifference(zero, np.append(zero[1:], math.inf), old).mean(0.95, ANY) is None
-    raw = Reading(Columns(("race",), score="score"), score_scale="raw")
+    raw = DataSpec(ColumnRoles(("race",), score="score"), score_scale="raw")
     unlabelled = read_table(scored(rows=400), raw, columns=())
     assert all(change_of(name, unlabelled, new, 0.95, ANY) is None for name in ("accuracy", "square_loss"))
     assert change_of("selection_rate", unlabelled, new, 0.95, SHARE) is None

@@ -14,7 +14,7 @@ from fairfix.auditing.slicing import selection
 from fairfix.auditing.slicing.quantity import Quantity, quantity_of
 from fairfix.auditing.slicing.search import Cells, cubes, most_slices, search
 from fairfix.auditing.slicing.selection import Searched, confirmed, searched
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.slice_levels import levels_of
 from fairfix.data.table import Table
@@ -49,8 +49,8 @@ def frame_of(rows: int = 300, seed: int = 0) -> pd.DataFrame:
 
 def table_of(frame: pd.DataFrame, **roles: str) -> Table:
     """Return the rows as a table."""
-    columns = Columns(protected=("sex",), label="label", score="score", **roles)
-    return read_table(frame, Reading(columns).with_threshold())
+    columns = ColumnRoles(protected=("sex",), label="label", score="score", **roles)
+    return read_table(frame, DataSpec(columns).with_threshold())
 
 
 def cells_of(

@@ -17,7 +17,7 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.auditing.suppression import shown_cells
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.typed import rebatched
 from fairfix.errors import DataError, UsageError
 from fairfix.report import FORMATS
@@ -32,8 +32,8 @@ from tests.test_auditing.test_gates import SCHEMA
 
 RACES = ("Ash", "Birch", "Cedar", "Dogwood", "Elm")
 SHARES = (0.5, 0.3, 0.15, 0.04, 0.01)
-READING = Reading(Columns(("race", "sex"), label="label", score="score", strata=("product",)))
-OF_RACE = Reading(Columns(("race",), label="label", score="score"))
+READING = DataSpec(ColumnRoles(("race", "sex"), label="label", score="score", strata=("product",)))
+OF_RACE = DataSpec(ColumnRoles(("race",), label="label", score="score"))
 LEAST = 12
 
 
@@ -50,14 +50,14 @@ def people(rows: int, seed: int) -> dict[str, Any]:
 
 
 def audited(
-    data: Mapping[str, Any], least: int, reading: Reading = READING, **settings: Any
+    data: Mapping[str, Any], least: int, data_spec: DataSpec = READING, **settings: Any
 ) -> dict[str, Any]:
     """Return the JSON form of an audit, which holds to its schema."""
     columns = {name: pa.array(values.tolist()) for name, values in data.items()}
     chosen = Settings(
-        **{"intersect": len(reading.columns.protected) > 1, "suppress_below": least, **settings}
+        **{"intersect": len(data_spec.columns.protected) > 1, "suppress_below": least, **settings}
     )
-    result = json.loads(rendered("json", audit_dict(audit(columns, reading, chosen))))
+    result = json.loads(rendered("json", audit_dict(audit(columns, data_spec, chosen))))
     jsonschema.validate(result, SCHEMA, jsonschema.Draft202012Validator)
     return result
 
@@ -106,15 +106,15 @@ def with_others(
 def test_any_size_labels_and_scores_of_a_small_group_give_the_same_report(seed: int, scale: Any) -> None:
     """Whatever the rows of a small group are, up to one below the limit, every byte is the same."""
     data = people(700, seed)
-    reading = Reading(READING.columns, score_scale=scale, thresholds=(0.5,))
-    text = json.dumps(audited(data, LEAST, reading))
+    data_spec = DataSpec(READING.columns, score_scale=scale, thresholds=(0.5,))
+    text = json.dumps(audited(data, LEAST, data_spec))
     small = small_groups(data)
     rng = np.random.default_rng(seed)
 
     assert len(small) > 5
     for group in rng.choice(np.array(small, dtype=object), 3, replace=False):
         for size in (0, 1, LEAST - 1):
-            assert json.dumps(audited(with_others(data, group, size, seed), LEAST, reading)) == text, (
+            assert json.dumps(audited(with_others(data, group, size, seed), LEAST, data_spec)) == text, (
                 group,
                 size,
             )
@@ -254,7 +254,7 @@ def reconstructed(data: Mapping[str, Any], result: Mapping[str, Any]) -> Iterato
 def test_integer_programs_over_all_counts_leave_every_size_below_the_limit(seed: int) -> None:
     """The size of a small group is in a range from 0 to one below the limit."""
     data = people(500, seed)
-    result = audited(data, LEAST, Reading(Columns(("race", "sex"), label="label", score="score")))
+    result = audited(data, LEAST, DataSpec(ColumnRoles(("race", "sex"), label="label", score="score")))
     ranges = list(reconstructed(data, result))
 
     assert len(ranges) > 3
@@ -317,24 +317,24 @@ def test_attributes_with_too_little_to_show_are_left_out() -> None:
     """Said in the report; a check of them cannot pass, and says the same of a group that is small or not there."""
     data = people(700, 1)
     data["sex"] = np.where(np.arange(700) < 5, "other", "male")
-    reading = Reading(Columns(("race", "sex"), label="label", score="score"))
+    data_spec = DataSpec(ColumnRoles(("race", "sex"), label="label", score="score"))
     checks = tuple(
         map(
             Check.parse,
             ("dp.difference<=0.9", "accuracy[race=Elm]>=0.1", "accuracy[race=Nobody]>=0.1"),
         )
     )
-    result = audited(data, LEAST, reading, checks=checks[:1])
+    result = audited(data, LEAST, data_spec, checks=checks[:1])
 
     assert "sex" in result["suppressed"]["left_out"]
     assert {c["attribute"]: c["verdict"] for c in result["checks"]}["sex"] == "undecided"
-    small, nobody = audited(data, LEAST, reading, checks=checks[1:])["checks"]
+    small, nobody = audited(data, LEAST, data_spec, checks=checks[1:])["checks"]
     assert small["verdict"] == nobody["verdict"] == "undecided"
     assert small["reason"] == nobody["reason"]
     with pytest.raises(DataError, match="too few of its groups"):
-        audited(data, LEAST, Reading(Columns(("sex",), score="score")))
+        audited(data, LEAST, DataSpec(ColumnRoles(("sex",), score="score")))
     with pytest.raises(UsageError) as error:
-        audited(data, LEAST, reading, reference={"race": "Nobody"})
+        audited(data, LEAST, data_spec, reference={"race": "Nobody"})
     assert "Elm" not in str(error.value)
 
 

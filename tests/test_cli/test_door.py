@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairfix.data.reading import DECISIONS, LABELS, SCORES, usual_name
+from fairfix.data.data_spec import DECISIONS, LABELS, SCORES, usual_name
 from fairfix.errors import ColumnError, DataError, UsageError
 
 Call = Callable[..., tuple[int, str, str]]

@@ -17,7 +17,7 @@ from fairfix.cli import COMMANDS, cli
 from fairfix.cli.compare import command as compare
 from fairfix.cli.help import OTHERS, SectionedCommand, completion, in_sections
 from fairfix.cli.repair import OF_SOME
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.methods import Repairer, RepairProblem, available
@@ -144,10 +144,10 @@ def test_a_method_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_what_the_help_of_a_method_leaves_out_is_refused_by_it(method: str) -> None:
     """Strata, pairs, copies and so on: shown where the method takes them."""
-    rows, plain = scored(rows=80), Columns(("race",), label="label", score="score")
-    problem = RepairProblem(read_table(rows, Reading(plain)))
+    rows, plain = scored(rows=80), ColumnRoles(("race",), label="label", score="score")
+    problem = RepairProblem(read_table(rows, DataSpec(plain)))
     asked = {
-        "strata": RepairProblem(read_table(rows, Reading(replace(plain, strata=("job",))))),
+        "strata": RepairProblem(read_table(rows, DataSpec(replace(plain, strata=("job",))))),
         "unlabelled": replace(problem, unlabelled=problem.table),
     }
     shown = set(listed(helped("repair", "--help-all", "--method", method)))

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.data.counts import Counts, Grid
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import Tally, scan
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -119,9 +119,9 @@ def frame(n: int, seed: int, *, raw: bool = False, shift: float = 0.0) -> pa.Tab
 
 def counted(table: pa.Table, *, raw: bool = False, weight: bool = False) -> Counts:
     """Count a table."""
-    columns = Columns(("a", "b"), label="label", score="score", weight="w" if weight else None)
-    reading = Reading(columns, score_scale="raw" if raw else "probability", thresholds=(0.5,))
-    return scan(open_source(table), reading).counts
+    columns = ColumnRoles(("a", "b"), label="label", score="score", weight="w" if weight else None)
+    data_spec = DataSpec(columns, score_scale="raw" if raw else "probability", thresholds=(0.5,))
+    return scan(open_source(table), data_spec).counts
 
 
 def assert_same(one: Counts, two: Counts) -> None:
@@ -171,12 +171,12 @@ def test_addition_commutes_and_associates() -> None:
 
 def test_an_empty_part_adds_its_reasons_only() -> None:
     """A file of which no row is used changes nothing but read and excluded."""
-    columns = Columns(("a", "b"), label="label", score="score")
-    reading = Reading(columns, thresholds=(0.5,), missing_rows="drop")
-    a = scan(open_source(frame(50, 1)), reading).counts
-    tally = Tally(reading, 1024)
+    columns = ColumnRoles(("a", "b"), label="label", score="score")
+    data_spec = DataSpec(columns, thresholds=(0.5,), missing_rows="drop")
+    a = scan(open_source(frame(50, 1)), data_spec).counts
+    tally = Tally(data_spec, 1024)
     nobody = pa.record_batch({"a": ["x"], "b": [True], "label": [1], "score": [None]})
-    tally.add(Encoder(reading).encode(nobody))
+    tally.add(Encoder(data_spec).encode(nobody))
     b = tally.counts()
 
     for both in (a + b, b + a):

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
 from fairfix.data import memory
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.memory import bytes_of_row, free_memory
-from fairfix.data.reading import Columns, Reading
 
 from tests.data import scored
 
@@ -43,10 +43,10 @@ def test_rows_that_do_not_fit_are_refused(
 
 def test_a_row_takes_its_columns() -> None:
     table = scored(rows=1)
-    reading = Reading(Columns(("race",), label="label", score="score", weight="weight"))
-    assert bytes_of_row(reading, table.schema, ()) == 2 + 1 + 8 + 8
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", score="score", weight="weight"))
+    assert bytes_of_row(data_spec, table.schema, ()) == 2 + 1 + 8 + 8
     more = pa.schema([*table.schema, ("small", pa.int8()), ("yes", pa.bool_())])
-    assert bytes_of_row(reading, more, ("x", "job", "small", "yes")) == 19 + 8 + 4 + 1 + 1
+    assert bytes_of_row(data_spec, more, ("x", "job", "small", "yes")) == 19 + 8 + 4 + 1 + 1
 
 
 def test_the_least_of_machine_and_container_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder
 from fairfix.data.files import open_source
 from fairfix.data.merging import MISSING
 from fairfix.data.numeric_groups import EACH, MOST_NUMBERS, PARTS, band_names, parse_bands
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan, settled_bands
 from fairfix.errors import DataError, UsageError
 from hypothesis import given
@@ -31,8 +31,8 @@ EDGES = (-1.5, 0.1, 0.7, 25.0)
 
 def encoded(column: pa.Array, edges: tuple[float, ...] = EDGES, **more: Any) -> list[str]:
     """Return the group of every row."""
-    reading = Reading(Columns(("g",)), bands={"g": edges}, missing_group="group", **more)
-    rows = Encoder(reading).encode(pa.record_batch({"g": column}))
+    data_spec = DataSpec(ColumnRoles(("g",)), bands={"g": edges}, missing_group="group", **more)
+    rows = Encoder(data_spec).encode(pa.record_batch({"g": column}))
     return [rows.cells[code][0] for code in rows.cell]
 
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_cut_is_said(column: list[int | None]) -> None:
 def counted(column: Any, **more: Any) -> int:
     """Return the number of groups of a column."""
     table = pa.table({"g": column, "score": np.linspace(0, 1, len(column))})
-    return len(scan(open_source(table), Reading(Columns(("g",), score="score"), **more)).counts.cells)
+    return len(scan(open_source(table), DataSpec(ColumnRoles(("g",), score="score"), **more)).counts.cells)
 
 
 @pytest.mark.parametrize("many", [MOST_NUMBERS, MOST_NUMBERS + 1])

@@ -20,10 +20,10 @@ from fairfix.data import counts as tables
 from fairfix.data import scan as engine
 from fairfix.data import second_pass
 from fairfix.data.counts import Counts, check_cells
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder, group_codes
 from fairfix.data.files import atomic_output, open_source, table_writer
 from fairfix.data.merging import MISSING
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import count_table, read_table, scan
 from fairfix.data.second_pass import collect
 from fairfix.data.workers import Threads
@@ -31,8 +31,8 @@ from fairfix.errors import ColumnError, DataError
 
 from tests.conftest import Call
 
-COLUMNS = Columns(("race", "sex"), label="label", score="score", weight="w")
-READING = Reading(COLUMNS, thresholds=(0.5,))
+COLUMNS = ColumnRoles(("race", "sex"), label="label", score="score", weight="w")
+READING = DataSpec(COLUMNS, thresholds=(0.5,))
 
 
 def people(n: int = 3000, seed: int = 0) -> pd.DataFrame:
@@ -211,7 +211,7 @@ def test_labels_in_every_spelling(labels: pa.Array) -> None:
     """Numbers, booleans and their usual texts are 0/1, also in slices."""
     for start in (0, 1):
         table = pa.table({"g": ["a", "b", "a"], "label": labels}).slice(start)
-        rows = Encoder(Reading(Columns(("g",), label="label"))).encode(table.to_batches()[0])
+        rows = Encoder(DataSpec(ColumnRoles(("g",), label="label"))).encode(table.to_batches()[0])
         assert rows.label is not None
         assert rows.label.tolist() == [0, 1, 1][start:]
 
@@ -219,8 +219,8 @@ def test_labels_in_every_spelling(labels: pa.Array) -> None:
 def test_the_positive_label_is_named() -> None:
     """``positive_label`` makes one value positive and all others negative."""
     table = pa.table({"g": ["a", "b", "a"], "label": ["yes", "no", "unknown"]})
-    reading = Reading(Columns(("g",), label="label"), positive_label=("yes",))
-    rows = Encoder(reading).encode(table.to_batches()[0])
+    data_spec = DataSpec(ColumnRoles(("g",), label="label"), positive_label=("yes",))
+    rows = Encoder(data_spec).encode(table.to_batches()[0])
 
     assert rows.label is not None
     assert rows.label.tolist() == [1, 0, 0]
@@ -232,7 +232,7 @@ def test_labels_that_are_not_binary_are_refused(bad: list[Any]) -> None:
     table = pa.table({"g": ["a", "b"], "label": bad})
 
     with pytest.raises(DataError, match="'label' holds"):
-        scan(open_source(table), Reading(Columns(("g",), label="label")))
+        scan(open_source(table), DataSpec(ColumnRoles(("g",), label="label")))
 
 
 def test_every_row_is_accounted_for() -> None:
@@ -245,16 +245,16 @@ def test_every_row_is_accounted_for() -> None:
             "w": [1.0, 1.0, 1.0, 1.0, 0.0, None],
         }
     )
-    columns = Columns(("g",), label="label", score="score", weight="w")
-    counts = scan(open_source(table), Reading(columns, missing_group="drop", missing_rows="drop")).counts
+    columns = ColumnRoles(("g",), label="label", score="score", weight="w")
+    counts = scan(open_source(table), DataSpec(columns, missing_group="drop", missing_rows="drop")).counts
 
     assert counts.read == 6
     assert counts.used == 1
     assert sum(counts.excluded.values()) == 5
     with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 6 rows"):
-        scan(open_source(table), Reading(columns, missing_rows="drop"))
+        scan(open_source(table), DataSpec(columns, missing_rows="drop"))
     with pytest.raises(DataError, match="missing score in 1 of 6 rows"):
-        scan(open_source(table), Reading(columns, missing_group="drop"))
+        scan(open_source(table), DataSpec(columns, missing_group="drop"))
 
 
 def test_negative_weights_are_refused() -> None:
@@ -262,14 +262,14 @@ def test_negative_weights_are_refused() -> None:
     table = pa.table({"g": ["a", "b"], "score": [0.1, 0.2], "w": [1.0, -1.0]})
 
     with pytest.raises(DataError, match="holds -1 at row 2"):
-        scan(open_source(table), Reading(Columns(("g",), score="score", weight="w")))
+        scan(open_source(table), DataSpec(ColumnRoles(("g",), score="score", weight="w")))
 
 
 def test_a_float32_score_is_compared_as_float32() -> None:
     """float32(0.7) >= 0.7, as numpy says of the column itself."""
     score = np.array([0.7, 0.69999], dtype=np.float32)
     table = pa.table({"g": ["a", "b"], "score": score})
-    counts = scan(open_source(table), Reading(Columns(("g",), score="score"), thresholds=(0.7,))).counts
+    counts = scan(open_source(table), DataSpec(ColumnRoles(("g",), score="score"), thresholds=(0.7,))).counts
 
     assert counts.grid is not None
     cut = counts.grid.start(counts.grid.thresholds[0])
@@ -281,9 +281,13 @@ def test_many_groups_are_not_groups() -> None:
     table = pa.table({"g": [f"g{i}" for i in range(2000)], "score": np.linspace(0, 1, 2000)})
 
     with pytest.raises(ColumnError, match="`bands=g=values`"):
-        scan(open_source(table), Reading(Columns(("g",), score="score")))
+        scan(open_source(table), DataSpec(ColumnRoles(("g",), score="score")))
     assert (
-        len(scan(open_source(table), Reading(Columns(("g",), score="score"), bands={"g": ()})).counts.cells)
+        len(
+            scan(
+                open_source(table), DataSpec(ColumnRoles(("g",), score="score"), bands={"g": ()})
+            ).counts.cells
+        )
         == 2000
     )
 
@@ -295,8 +299,8 @@ def test_raw_scores_of_any_size(scale: float) -> None:
     score = np.concatenate([rng.normal(size=500), rng.normal(5, 100, 500)]) * scale
     table = pa.table({"g": rng.choice(["a", "b"], 1000).tolist(), "score": score})
     source = open_source(pa.Table.from_batches(table.to_batches(max_chunksize=100)))
-    reading = Reading(Columns(("g",), score="score"), score_scale="raw", thresholds=(scale,))
-    counts = scan(source, reading).counts
+    data_spec = DataSpec(ColumnRoles(("g",), score="score"), score_scale="raw", thresholds=(scale,))
+    counts = scan(source, data_spec).counts
 
     assert counts.grid is not None
     cut = counts.grid.start(scale)
@@ -310,10 +314,10 @@ def test_decisions_may_be_read() -> None:
     hard, soft = (frame.score > 0.3).astype(int), frame.score**2
     table = frame.assign(hard=hard, soft=soft)
     for name, chance in (("hard", hard), ("soft", soft)):
-        columns = Columns(
+        columns = ColumnRoles(
             ("race",), label="label", weight="w", **{"prediction" if name == "hard" else "probability": name}
         )
-        counts = scan(open_source(table), Reading(columns)).counts
+        counts = scan(open_source(table), DataSpec(columns)).counts
         assert counts.decisions is not None
         found = counts.decisions[:, 1].sum(axis=0)
         one = frame.label == 1
@@ -412,15 +416,15 @@ def test_odd_files_are_named(files: dict[str, bytes], words: str, tmp_path: Path
         (tmp_path / name).write_bytes(content)
 
     with pytest.raises(DataError, match=words):
-        scan(open_source(str(tmp_path)), Reading(Columns(("g",), score="score")))
+        scan(open_source(str(tmp_path)), DataSpec(ColumnRoles(("g",), score="score")))
 
 
 def test_na_without_quotes_is_missing_and_in_quotes_a_name(tmp_path: Path) -> None:
     """R writes NA for a missing value and "NA" for the text."""
     (tmp_path / "d.csv").write_text('g,score\n"NA",0.1\nNA,0.2\nb,0.3\n')
-    reading = Reading(Columns(("g",), score="score"), missing_group="group")
+    data_spec = DataSpec(ColumnRoles(("g",), score="score"), missing_group="group")
 
-    assert scan(open_source(tmp_path / "d.csv"), reading).counts.cells == ((MISSING,), ("NA",), ("b",))
+    assert scan(open_source(tmp_path / "d.csv"), data_spec).counts.cells == ((MISSING,), ("NA",), ("b",))
 
 
 def test_any_number_of_columns_can_be_crossed() -> None:
@@ -433,7 +437,7 @@ def test_any_number_of_columns_can_be_crossed() -> None:
     table = pa.table(
         {**{name: [f"v{i}" for i in codes[:, j]] for j, name in enumerate(names)}, "d": [0, 1] * 20}
     )
-    counts = scan(open_source(table), Reading(Columns(names, prediction="d"))).counts
+    counts = scan(open_source(table), DataSpec(ColumnRoles(names, prediction="d"))).counts
 
     assert counts.cells == tuple(sorted(tuple(f"v{i}" for i in row) for row in codes[:20]))
     assert counts.rows.sum(axis=(1, 2)).tolist() == [2] * 20

@@ -12,10 +12,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.data.canonical import canonical_text
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder, Rows, arrow_array, group_codes
 from fairfix.data.files import open_source
 from fairfix.data.merging import MISSING
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table, scan
 from fairfix.data.table import assemble
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -26,7 +26,7 @@ from tests.conftest import Frames
 from tests.strategies import examples
 
 LAW = settings(max_examples=examples(60))
-READING = Reading(Columns(("g",), label="label", score="score"))
+READING = DataSpec(ColumnRoles(("g",), label="label", score="score"))
 
 DAYS = st.dates(dt.date(1950, 1, 1), dt.date(2050, 1, 1))
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -119,7 +119,7 @@ def test_scores_are_the_numbers_of_the_column(kind: pa.DataType, data: st.DataOb
     values = data.draw(st.lists(st.none() | NUMBERS[kind], min_size=1, max_size=40))
     start = data.draw(st.integers(0, len(values)))
     batch = pa.record_batch({"g": ["a"] * len(values), "score": pa.array(values, kind)}).slice(start)
-    rows = Encoder(Reading(Columns(("g",), score="score"))).encode(batch)
+    rows = Encoder(DataSpec(ColumnRoles(("g",), score="score"))).encode(batch)
     expected = [float(v) for v in values[start:] if v is not None and v == v]
 
     assert rows.score is not None
@@ -149,8 +149,8 @@ def test_every_row_is_used_or_left_out_for_one_reason(faults: list[tuple[bool, .
             "weight": column(weight, 2.0),
         }
     )
-    columns = Columns(("g", "h"), label="label", score="score", weight="weight")
-    rows = Encoder(Reading(columns, missing_group=policy, missing_rows="drop")).encode(batch)
+    columns = ColumnRoles(("g", "h"), label="label", score="score", weight="weight")
+    rows = Encoder(DataSpec(columns, missing_group=policy, missing_rows="drop")).encode(batch)
     good = ~(label | score | weight)
     if policy == "drop":
         good &= ~(g | h)
@@ -169,13 +169,13 @@ def test_every_row_is_used_or_left_out_for_one_reason(faults: list[tuple[bool, .
 def test_missing_groups_stop_the_run_unless_a_policy_says_otherwise() -> None:
     """The message counts the rows and names the option."""
     table = pa.table({"g": ["a", None, "b"], "score": [0.1, 0.2, 0.3]})
-    columns = Columns(("g",), score="score")
+    columns = ColumnRoles(("g",), score="score")
 
     with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 3 rows.*`missing=g=group`"):
-        scan(open_source(table), Reading(columns))
-    grouped = scan(open_source(table), Reading(columns, missing_group="group")).counts
-    dropped = scan(open_source(table), Reading(columns, missing_group="drop")).counts
-    own = scan(open_source(table), Reading(columns, missing_group="drop", missing_of={"g": "group"})).counts
+        scan(open_source(table), DataSpec(columns))
+    grouped = scan(open_source(table), DataSpec(columns, missing_group="group")).counts
+    dropped = scan(open_source(table), DataSpec(columns, missing_group="drop")).counts
+    own = scan(open_source(table), DataSpec(columns, missing_group="drop", missing_of={"g": "group"})).counts
     assert own.cells == grouped.cells == ((MISSING,), ("a",), ("b",))
     assert (dropped.read, dropped.used, dropped.excluded) == (3, 2, {"missing group (g)": 1})
 
@@ -184,7 +184,7 @@ def labelled(values: Any, **how: Any) -> Rows:
     """Encode a label column."""
     array = values if isinstance(values, pa.Array) else pa.array(values)
     batch = pa.record_batch({"g": ["a"] * len(array), "label": array})
-    return Encoder(Reading(Columns(("g",), label="label"), **how), "d.csv", 100).encode(batch)
+    return Encoder(DataSpec(ColumnRoles(("g",), label="label"), **how), "d.csv", 100).encode(batch)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_levels_that_no_row_has_are_no_levels() -> None:
     rows = labelled(label)
     declared = pd.Categorical(["a", "b"] * 5, [*"ab", *map(str, range(5000))])
     counts = scan(
-        open_source(pd.DataFrame({"g": declared, "score": 0.5})), Reading(Columns(("g",), score="score"))
+        open_source(pd.DataFrame({"g": declared, "score": 0.5})), DataSpec(ColumnRoles(("g",), score="score"))
     ).counts
 
     assert rows.label is not None
@@ -244,7 +244,9 @@ def test_cells_are_the_combinations_that_appear(sizes: tuple[int, int]) -> None:
     """Few, many and very many possible cells take different ways to the same rows."""
     rng = np.random.default_rng(0)
     g, h = (np.char.add("v", rng.integers(0, size, 500).astype(str)) for size in sizes)
-    rows = Encoder(Reading(Columns(("g", "h")))).encode(pa.record_batch({"g": g.tolist(), "h": h.tolist()}))
+    rows = Encoder(DataSpec(ColumnRoles(("g", "h")))).encode(
+        pa.record_batch({"g": g.tolist(), "h": h.tolist()})
+    )
 
     assert [rows.cells[c] for c in rows.cell] == list(zip(g, h, strict=True))
 
@@ -274,8 +276,8 @@ def test_a_positive_label_is_found_in_any_type(labels: list[Any], positive: str,
 def test_the_positive_label_does_not_blank_decisions(decided: list[Any]) -> None:
     """Decisions written as truth values keep their meaning beside labels that are names."""
     batch = pa.record_batch({"g": ["a"] * 3, "label": ["yes", "no", "no"], "p": decided})
-    reading = Reading(Columns(("g",), label="label", prediction="p"), positive_label=("yes",))
-    rows = Encoder(reading).encode(batch)
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", prediction="p"), positive_label=("yes",))
+    rows = Encoder(data_spec).encode(batch)
 
     assert rows.label is not None
     assert rows.decision is not None
@@ -285,12 +287,12 @@ def test_the_positive_label_does_not_blank_decisions(decided: list[Any]) -> None
 def test_a_positive_label_that_never_appears_is_refused() -> None:
     """A misspelt value would make everybody negative in silence."""
     table = pa.table({"g": ["a", "b"], "label": ["yes", "no"], "score": [0.1, 0.2]})
-    reading = Reading(READING.columns, positive_label=("yess",))
+    data_spec = DataSpec(READING.columns, positive_label=("yess",))
 
     with pytest.raises(DataError, match="no row used has the value 'yess' in label column 'label'"):
-        scan(open_source(table), reading)
+        scan(open_source(table), data_spec)
     with pytest.raises(DataError, match="'yess'"):
-        read_table(table, reading)
+        read_table(table, data_spec)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +311,7 @@ def test_what_is_no_score_is_named(score: list[Any], how: dict[str, Any], words:
     batch = pa.record_batch({"g": ["a", "b"], "score": score})
 
     with pytest.raises(DataError, match=words):
-        Encoder(Reading(Columns(("g",), score="score"), **how)).encode(batch)
+        Encoder(DataSpec(ColumnRoles(("g",), score="score"), **how)).encode(batch)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +328,7 @@ def test_what_is_no_weight_or_decision_is_named(name: str, values: list[float], 
     batch = pa.record_batch({"g": ["a", "b"], "v": values})
 
     with pytest.raises(DataError, match=words):
-        Encoder(Reading(Columns(("g",), **{name: "v"}))).encode(batch)
+        Encoder(DataSpec(ColumnRoles(("g",), **{name: "v"}))).encode(batch)
 
 
 def test_ten_thousand_groups_are_an_identifier() -> None:
@@ -334,15 +336,15 @@ def test_ten_thousand_groups_are_an_identifier() -> None:
     table = pa.table({"g": [f"g{i}" for i in range(10_000)], "score": np.linspace(0, 1, 10_000)})
 
     with pytest.raises(ColumnError, match=r"more than 1,000 distinct values.*`bands=g=values`"):
-        scan(open_source(table), Reading(Columns(("g",), score="score")))
+        scan(open_source(table), DataSpec(ColumnRoles(("g",), score="score")))
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32])
 def test_short_floats_are_cut_in_their_own_type(kind: Any) -> None:
     """A score written 0.7 is at the threshold 0.7, whatever its precision."""
     score = np.array([0.7, 0.6], dtype=kind)
-    reading = Reading(Columns(("g",), score="score"), thresholds=(0.7, 1e300))
-    counts = scan(open_source(pa.table({"g": ["a", "b"], "score": pa.array(score)})), reading).counts
+    data_spec = DataSpec(ColumnRoles(("g",), score="score"), thresholds=(0.7, 1e300))
+    counts = scan(open_source(pa.table({"g": ["a", "b"], "score": pa.array(score)})), data_spec).counts
 
     assert counts.grid is not None
     cut = counts.grid.start(counts.grid.thresholds[0])
@@ -352,17 +354,17 @@ def test_short_floats_are_cut_in_their_own_type(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        (Columns(()), "no protected column"),
-        (Columns(("g",), label="g"), "given to `protected` and to `label`"),
-        (Columns(("g", "g")), "given to `protected` and to `protected`"),
-        (Columns(("g",), strata=("g",)), "given to `strata` and to `protected`"),
-        (Columns(("g",), prediction="p", probability="q"), "give one of them"),
+        (ColumnRoles(()), "no protected column"),
+        (ColumnRoles(("g",), label="g"), "given to `protected` and to `label`"),
+        (ColumnRoles(("g", "g")), "given to `protected` and to `protected`"),
+        (ColumnRoles(("g",), strata=("g",)), "given to `strata` and to `protected`"),
+        (ColumnRoles(("g",), prediction="p", probability="q"), "give one of them"),
     ],
 )
-def test_columns_play_one_part(columns: Columns, words: str) -> None:
+def test_columns_play_one_part(columns: ColumnRoles, words: str) -> None:
     """A column cannot be two things, and something must be protected."""
     with pytest.raises(UsageError, match=words):
-        Reading(columns).check()
+        DataSpec(columns).check()
 
 
 # ---------------------------------------------------------------------- whole tables
@@ -371,8 +373,8 @@ def test_columns_play_one_part(columns: Columns, words: str) -> None:
 def test_a_table_holds_the_rows_of_the_frame(frames: Frames) -> None:
     """Labels, scores, weights, groups and features, in order; arrays cannot be written to."""
     data = frames()
-    columns = Columns(("race", "member"), label="label", score="score", weight="weight", strata=("town",))
-    table = read_table(data, Reading(columns))
+    columns = ColumnRoles(("race", "member"), label="label", score="score", weight="weight", strata=("town",))
+    table = read_table(data, DataSpec(columns))
     groups = table.groups()
 
     assert table.rows.label is not None
@@ -396,7 +398,7 @@ def test_taking_rows_takes_them_everywhere(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 20))
     chosen = np.array(data.draw(st.lists(st.integers(0, n - 1), max_size=30)), dtype=np.int64)
     frame = pd.DataFrame({"g": [str(i % 3) for i in range(n)], "score": np.arange(n) / n, "x": range(n)})
-    table = read_table(frame, Reading(Columns(("g",), score="score")))
+    table = read_table(frame, DataSpec(ColumnRoles(("g",), score="score")))
     some = table.take(chosen)
     groups = some.groups()
 
@@ -409,7 +411,7 @@ def test_taking_rows_takes_them_everywhere(data: st.DataObject) -> None:
 
 def test_decisions_can_be_replaced_and_stay_the_callers(frames: Frames) -> None:
     """with_decision() copies: the caller's array is not frozen."""
-    table = read_table(frames(), Reading(Columns(("race",), score="score")))
+    table = read_table(frames(), DataSpec(ColumnRoles(("race",), score="score")))
     decision = np.zeros(len(table))
     decided = table.with_decision(decision)
     decision[:] = 1.0
@@ -424,8 +426,8 @@ def test_probabilities_of_every_scale(frames: Frames) -> None:
     p = data.score.clip(0.01, 0.99)
     forms = {"probability": p, "margin": 2 * p - 1, "logit": np.log(p / (1 - p)), "raw": p}
     for scale, score in forms.items():
-        reading = Reading(Columns(("race",), score="score"), score_scale=scale)
-        table = read_table(data.assign(score=score), reading)
+        data_spec = DataSpec(ColumnRoles(("race",), score="score"), score_scale=scale)
+        table = read_table(data.assign(score=score), data_spec)
         if scale == "raw":
             with pytest.raises(DataError, match="is not a probability"):
                 _ = table.probability
@@ -441,20 +443,20 @@ def test_features_of_files_must_agree(tmp_path: Any) -> None:
         pq.write_table(pa.table({"g": ["a"], "score": [0.5], "x": x}), tmp_path / f"{name}.parquet")
 
     with pytest.raises(DataError, match=r"differ in type from file to file.*x: int64"):
-        read_table(tmp_path, Reading(Columns(("g",), score="score")))
+        read_table(tmp_path, DataSpec(ColumnRoles(("g",), score="score")))
 
 
 def test_nothing_left_is_said() -> None:
     """No rows at all, and none that the policies leave."""
-    reading = Reading(Columns(("g",), score="score"), missing_group="drop")
+    data_spec = DataSpec(ColumnRoles(("g",), score="score"), missing_group="drop")
     nobody = pa.record_batch({"g": pa.array([None], pa.string()), "score": [0.5]})
 
     with pytest.raises(DataError, match="the data has no rows"):
-        assemble([], reading)
+        assemble([], data_spec)
     with pytest.raises(DataError, match="no rows are left"):
-        assemble([nobody], reading)
+        assemble([nobody], data_spec)
     with pytest.raises(DataError, match=r"no rows are left to audit; left out: missing group \(g\) 1"):
-        scan(open_source(nobody), reading)
+        scan(open_source(nobody), data_spec)
 
 
 @LAW

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import FrameSource, Part, Source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
 from fairfix.data.workers import Threads, added, workers_of
 from fairfix.errors import DataError, UsageError
@@ -27,7 +27,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import Call, Frames
 
-READING = Reading(Columns(protected=("race",), label="label", score="score"))
+READING = DataSpec(ColumnRoles(protected=("race",), label="label", score="score"))
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,9 @@ class Deadly(Source):
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return ten parts."""
         table, size = self.table.select(list(columns)), len(self.table) // 10
-        return [Part(f"part {i}", self.reading(table.slice(i * size, size), i == 6)) for i in range(10)]
+        return [Part(f"part {i}", self.data_spec(table.slice(i * size, size), i == 6)) for i in range(10)]
 
-    def reading(self, table: pa.Table, kills: bool) -> Callable[[], Iterator[pa.RecordBatch]]:
+    def data_spec(self, table: pa.Table, kills: bool) -> Callable[[], Iterator[pa.RecordBatch]]:
         """Return what reads a part."""
         folder, times = self.folder, self.times
 

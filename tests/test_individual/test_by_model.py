@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
@@ -49,8 +49,8 @@ PAIR = (("role", ("husband", "wife")),)
 
 def table_of(data: pd.DataFrame, **more: Any) -> Table:
     """Return the validated table, protected columns among the features too."""
-    columns = Columns(("sex", "race"), label="label", **more)
-    return read_table(data, Reading(columns), None, {"sex": pa.string(), "race": pa.string()})
+    columns = ColumnRoles(("sex", "race"), label="label", **more)
+    return read_table(data, DataSpec(columns), None, {"sex": pa.string(), "race": pa.string()})
 
 
 # ---------------------------------------------------------------------- flips
@@ -86,8 +86,8 @@ def test_flips_are_all_levels_jointly() -> None:
     """Two columns and a pair of values make their product; a missing level is no target."""
     data = couples(many=900)
     data.loc[:9, "race"] = None
-    columns = Columns(("sex", "race"), label="label")
-    table = read_table(data, Reading(columns, missing_group="group"), None)
+    columns = ColumnRoles(("sex", "race"), label="label")
+    table = read_table(data, DataSpec(columns, missing_group="group"), None)
 
     assert {str(flip) for flip in protected_flips(table, ("sex", "race"))} == {
         f"sex={s}, race={r}" for s, r in product("fm", "abc")
@@ -99,8 +99,8 @@ def test_people_without_a_group_count_where_they_would_get_something_else_with_o
     """A score that favours whoever has no race: all of these are decided otherwise, and nobody else is."""
     data = couples(many=900)
     data.loc[::9, "race"] = None
-    columns = Columns(("race",), label="label")
-    table = read_table(data, Reading(columns, missing_group="group"), ["age"], {"race": pa.string()})
+    columns = ColumnRoles(("race",), label="label")
+    table = read_table(data, DataSpec(columns, missing_group="group"), ["age"], {"race": pa.string()})
 
     def score(rows: Table) -> Any:
         cells = np.array([cell[0] for cell in rows.rows.cells])[rows.rows.cell]
@@ -285,7 +285,7 @@ def test_predictors_that_make_their_own_scores_are_asked() -> None:
     assert set(found) == {"sex", "race", "sex x race"}
     assert joint["decision_flips.under_flips"] == pytest.approx(np.mean(np.ptp(p, axis=0)))
     scored = read_table(
-        data.assign(score=score_of(data)), Reading(Columns(("sex",), label="label", score="score")), None
+        data.assign(score=score_of(data)), DataSpec(ColumnRoles(("sex",), label="label", score="score")), None
     )
     own = LogLoss().fit(RepairProblem(scored), rng=np.random.default_rng(0))
     assert of_predictor(scored, own, (), 0.95) == {}

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.errors import FairfixError, UsageError
 from fairfix.individual.by_model import Judge, under_counterfactuals
@@ -177,8 +177,8 @@ def test_people_weigh_alike_whatever_their_copies() -> None:
         {"person": ["a", "b"], "sex": ["f", "m"], "x": [0.0, 0.0], "label": [0, 1], "w": [1.0, 3.0]}
     )
     copies = pd.DataFrame({"person": ["b", *["a"] * 4], "x": [0.0, 1.0, 1.0, 0.5, 0.5]})
-    columns = Columns(("sex",), label="label", weight="w", id="person")
-    table = read_table(data, Reading(columns), ["x"], {"person": pa.string()})
+    columns = ColumnRoles(("sex",), label="label", weight="w", id="person")
+    table = read_table(data, DataSpec(columns), ["x"], {"person": pa.string()})
     made = read_counterfactuals(copies, table, list(data))
     judge = Judge(lambda rows: rows.features.column("x").to_numpy(), 0.75)
     values = {one.id.partition(".")[0]: one for one in under_counterfactuals(table, made, judge, 0.95)}
@@ -192,8 +192,8 @@ def test_people_weigh_alike_whatever_their_copies() -> None:
 def test_protected_levels_of_copies_are_those_of_the_data() -> None:
     """Numbers as groups are the same in a text file and in a frame, and the copy is in the other group."""
     data = people(20).assign(sex=lambda d: (d["sex"] == "m").astype(int))
-    columns = Columns(("sex",), label="label", id="person")
-    table = read_table(data, Reading(columns), ["skill"], {"person": pa.string(), "sex": pa.int64()})
+    columns = ColumnRoles(("sex",), label="label", id="person")
+    table = read_table(data, DataSpec(columns), ["skill"], {"person": pa.string(), "sex": pa.int64()})
     for other in (1 - data["sex"], (1 - data["sex"]).astype(float), (1 - data["sex"]).astype(str)):
         row, copies = read_counterfactuals(data[["person"]].assign(sex=other), table, list(data)).of(table)
         groups = copies.groups(["sex"])
@@ -206,8 +206,8 @@ def test_protected_levels_of_copies_are_those_of_the_data() -> None:
 def test_lists_are_changed_too() -> None:
     """The embedding of a changed text takes the place of the person's; one of another length is refused."""
     data = people(30).assign(text=lambda d: [[a, b] for a, b in zip(d["skill"], d["hobby"], strict=True)])
-    columns = Columns(("sex",), label="label", id="person")
-    table = read_table(data, Reading(columns), ["text"], {"person": pa.string()})
+    columns = ColumnRoles(("sex",), label="label", id="person")
+    table = read_table(data, DataSpec(columns), ["text"], {"person": pa.string()})
     copies = data[["person"]].assign(text=[[0.0, 1.0]] * 30)
     made = read_counterfactuals(copies, table, list(data), learned=True)
     _, changed = made.of(table)
@@ -265,11 +265,11 @@ def test_what_is_no_copy_is_refused(said: str, tmp_path: Path, call: Any) -> Non
 def test_ids_that_repeat_and_people_who_are_not_there() -> None:
     """A copy of one of two people with the same id is of nobody; unknown ids are named and left out."""
     data = people(30)
-    columns = Columns(("sex",), label="label", id="person")
-    table = read_table(data, Reading(columns), NAMES, {"person": pa.string()})
+    columns = ColumnRoles(("sex",), label="label", id="person")
+    table = read_table(data, DataSpec(columns), NAMES, {"person": pa.string()})
     copies = pd.concat([copies_of(data), copies_of(data)[:2].assign(person="ghost")])
     made = read_counterfactuals(copies, table, list(data))
-    twice = read_table(data.assign(person="p0_0"), Reading(columns), NAMES, {"person": pa.string()})
+    twice = read_table(data.assign(person="p0_0"), DataSpec(columns), NAMES, {"person": pa.string()})
 
     assert made.unknown == ("ghost",)
     assert len(made.people) == 60
@@ -287,7 +287,7 @@ def test_an_id_that_is_a_number_is_written_in_any_way(data: type, copies: type, 
     other = number[:10].astype(float).astype(copies) if copies is str else number[:10].astype(copies)
     pd.DataFrame({"person": other, "hobby": 0.0}).to_parquet(tmp_path / "copies.parquet")
     table = read_table(
-        frame, Reading(Columns(("sex",), label="label", id="person")), NAMES, {"person": pa.string()}
+        frame, DataSpec(ColumnRoles(("sex",), label="label", id="person")), NAMES, {"person": pa.string()}
     )
     row, _ = read_counterfactuals(tmp_path / "copies.parquet", table, list(frame)).of(table)
 
@@ -375,7 +375,7 @@ def test_the_linear_fit_is_that_to_rows_and_their_copies() -> None:
     """The regularizer is the mean over all rows of the greatest squared change, at the optimum that is certified."""
     data = people(300)
     table = read_table(
-        data, Reading(Columns(("sex",), label="label", id="person")), NAMES, {"person": pa.string()}
+        data, DataSpec(ColumnRoles(("sex",), label="label", id="person")), NAMES, {"person": pa.string()}
     )
     made = read_counterfactuals(copies_of(data[:200]), table, list(data), learned=True)
     features = Features.learn(table, NAMES)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError
@@ -230,7 +230,7 @@ def test_cells_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
 def people(data: dict[str, Any]) -> Table:
     many = len(next(iter(data.values())))
     base = {"race": (["a", "b"] * many)[:many], "label": ([0, 1] * many)[:many]}
-    return read_table(pa.table({**base, **data}), Reading(Columns(("race",), label="label")))
+    return read_table(pa.table({**base, **data}), DataSpec(ColumnRoles(("race",), label="label")))
 
 
 def test_keys_are_equal_where_values_are() -> None:

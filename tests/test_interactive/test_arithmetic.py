@@ -157,10 +157,10 @@ def test_an_audit_at_every_threshold_is_that_of_python() -> None:
 def repaired(frame: pd.DataFrame, constraint: str, gap: float, fp: float, fn: float) -> float:
     """Return the value of the rule of ``ramp`` on all rows, per row, with labels as isotonic regression has them."""
     method = Ramp(constraint=constraint, slack=gap, gamma=0.0, calibrate="isotonic")
-    reading = fairfix.Reading(
-        fairfix.Columns(protected=("race",), label="label", score="score"), thresholds=(fp / (fp + fn),)
+    data_spec = fairfix.DataSpec(
+        fairfix.ColumnRoles(protected=("race",), label="label", score="score"), thresholds=(fp / (fp + fn),)
     )
-    table = fairfix.read_table(frame, reading)
+    table = fairfix.read_table(frame, data_spec)
     predictor = method.fit(fairfix.RepairProblem(table), rng=np.random.default_rng(0))
     chance, label = predictor.predict(table), frame["label"].to_numpy()
     return float(np.mean(chance * (fn * label - fp * (1 - label))))

@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.cli import run
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.numeric_groups import quantile_edges, shortened, written
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scales import scale_of
 from fairfix.data.scan import read_table
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -64,8 +64,8 @@ def per_deviation(chance: Any, x: np.ndarray, of: np.ndarray, weight: Any = None
 
 def fit(repairer: Ramp, data: pd.DataFrame, *protected: str, weight: str | None = None) -> Any:
     """Return the rows as a table, and the predictor fitted to them."""
-    columns = Columns(protected, label="label", score="score", weight=weight)
-    table = read_table(data, Reading(columns, thresholds=(0.5,)), columns=("age", "income"))
+    columns = ColumnRoles(protected, label="label", score="score", weight=weight)
+    table = read_table(data, DataSpec(columns, thresholds=(0.5,)), columns=("age", "income"))
     return table, repairer.fit(RepairProblem(table), rng=np.random.default_rng(0))
 
 
@@ -216,7 +216,7 @@ def test_a_few_wild_numbers_neither_void_the_bound_nor_move_thresholds() -> None
     assert np.abs(per_deviation(many, kept, kept)) < 1e-9
     far = read_table(
         data.head(4).assign(income=[high, 1e300, low, -1e300], score=0.6),
-        table.reading,
+        table.data_spec,
         columns=("age", "income"),
     )
     first, second, third, fourth = plain.predict(far)
@@ -229,11 +229,13 @@ def test_ends_leave_less_than_one_row_in_a_hundred_beyond_each() -> None:
     rng = np.random.default_rng(0)
     for rows in (1, 99, 100, 101, 1000):
         data = frame(rows=max(rows, 2)).assign(age=rng.integers(0, 30, max(rows, 2)))
-        table = read_table(data, Reading(Columns((), score="score"), thresholds=(0.5,)), columns=("age",))
+        table = read_table(
+            data, DataSpec(ColumnRoles((), score="score"), thresholds=(0.5,)), columns=("age",)
+        )
         assert (scale_of(table, "age").low, scale_of(table, "age").high) == ends(data["age"].to_numpy(float))
     data = frame(rows=1000).assign(age=0.0)
     data.loc[3, "age"] = 5.0
-    table = read_table(data, Reading(Columns((), score="score"), thresholds=(0.5,)), columns=("age",))
+    table = read_table(data, DataSpec(ColumnRoles((), score="score"), thresholds=(0.5,)), columns=("age",))
     scale = scale_of(table, "age")
     assert (scale.low, scale.high) == (0.0, 5.0)
     assert scale.mean == pytest.approx(0.005)

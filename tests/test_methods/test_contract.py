@@ -24,7 +24,7 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Settings
 from fairfix.cli.repair import method_options
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import Scan, count_table, read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
@@ -233,9 +233,9 @@ EXCEPTIONS = {
 
 def table_of(data: pa.Table, *, weight: str | None = None) -> Table:
     """Return the validated table of a frame."""
-    columns = Columns(tuple(PROTECTED), label="label", score="score", weight=weight, strata=tuple(STRATA))
+    columns = ColumnRoles(tuple(PROTECTED), label="label", score="score", weight=weight, strata=tuple(STRATA))
     members = [name for name in data.column_names if name.startswith("in_")]
-    return read_table(data, Reading(columns, **READ), columns=("x", *members))
+    return read_table(data, DataSpec(columns, **READ), columns=("x", *members))
 
 
 def with_members(*given: Any, **named: Any) -> pa.Table:
@@ -295,7 +295,7 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
     if repairer.parsed_constraint.numbers:
         gaps = [np.cov(predictor.predict(table), z, bias=True)[0, 1] / z.std() for z in kept_numbers(table)]
         return float(np.abs(gaps).max())
-    report = audit(repaired, repaired.reading, Settings(only={repairer.criterion}))
+    report = audit(repaired, repaired.data_spec, Settings(only={repairer.criterion}))
     return max(report.block(name).by_id[repairer.criterion].value for name in PROTECTED)
 
 
@@ -444,7 +444,7 @@ def test_a_guarantee_holds_in_the_population_or_is_refused(method: type[Repairer
         return
     one, fresh = result.to_dict()["guarantee"], table_of(scored(6, 20_000))
     repaired = RepairedRows(fresh, result.repaired.predictor).shipped.repaired
-    gaps = audit(repaired, repaired.reading).block("race").by_id
+    gaps = audit(repaired, repaired.data_spec).block("race").by_id
 
     assert one["holds"] == (one["bound"] <= one["slack"])
     assert method is not Blind or not result.repaired.predictor.needs_protected
@@ -508,12 +508,12 @@ def test_predictions_are_probabilities_and_deterministic(method: type[Repairer])
 def test_saved_and_loaded_predicts_the_same_bits(method: type[Repairer], tmp_path: Path) -> None:
     """An artifact gives back the same predictions to the bit, from the same bytes each time."""
     table, predictor = fitted(method)
-    reading = at_predict_time(table.reading, predictor)
+    data_spec = at_predict_time(table.data_spec, predictor)
     repaired = Repaired(
         method.name,
         method().parameters,
         predictor,
-        reading,
+        data_spec,
         "error",
         {"x": "number"},
         b"key",
@@ -544,9 +544,9 @@ def answers(repaired: Repaired, row: dict[str, object], **ways: Any) -> object:
 def test_a_single_row_is_a_row_of_the_batch(method: type[Repairer]) -> None:
     """A dict gets what its row gets among all, to the bit, without Arrow; what is odd gets the rules of all data."""
     table, predictor = fitted(method)
-    reading = at_predict_time(table.reading, predictor)
+    data_spec = at_predict_time(table.data_spec, predictor)
     identity = {"race": "text", "job": "text", "score": "number", "x": "number"}
-    parts = (method.name, method().parameters, predictor, reading, "error", identity, b"key")
+    parts = (method.name, method().parameters, predictor, data_spec, "error", identity, b"key")
     repaired = Repaired(*parts, {"kind": "column", "name": "score"}, {}, 0)
     rows = scored().drop_columns(["label", "weight"]).to_pylist()
     together = repaired.predict(rows)

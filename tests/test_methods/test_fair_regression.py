@@ -22,7 +22,7 @@ import pytest
 from fairfix.cli import run
 from fairfix.data.container import read
 from fairfix.data.counts import Floats
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
@@ -73,7 +73,9 @@ def frame(seed: int = 0, many: int = 900, *, units: float = 1.0) -> pa.Table:
 def table_of(data: pa.Table, label: str, **more: Any) -> Table:
     """Return the validated table with its features."""
     task = "regression" if label == "pay" else "classification"
-    return read_table(data, Reading(Columns(("sex",), label=label, id="person"), task=task), NAMES, **more)
+    return read_table(
+        data, DataSpec(ColumnRoles(("sex",), label=label, id="person"), task=task), NAMES, **more
+    )
 
 
 def fit(table: Table, *, aware: bool = False, **parameters: Any) -> RepairedPredictor:
@@ -103,7 +105,7 @@ def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
 
     assert ks_to_overall(predictor.trace.base_fitted, codes, None, 2).max() > 0.12
     if isinstance(predictor, PluginScore):
-        loss = repairer.loss_of(table.reading)
+        loss = repairer.loss_of(table.data_spec)
         seed = int(np.random.default_rng(0).integers(2**31))
         rows = plug_in_problem(problem, learner, loss, repairer.l2, seed)
         draws = np.repeat((np.arange(500) + 0.5) / 500, 500)
@@ -174,7 +176,7 @@ def test_every_way_is_saved_and_loaded_to_the_bit(parameters: dict[str, Any], tm
         "fair-regression",
         {},
         predictor,
-        at_predict_time(table.reading, predictor),
+        at_predict_time(table.data_spec, predictor),
         "error",
         {"person": "text"},
         b"key",
@@ -319,7 +321,7 @@ def noisy(many: int = 120, columns: int = 40) -> Table:
     X = rng.normal(size=(many, columns))
     y = X[:, 0] + rng.normal(size=many)
     data = {"sex": np.array(["f", "m"])[np.arange(many) % 2], "y": y, **dict(zip(names, X.T, strict=True))}
-    return read_table(pa.table(data), Reading(Columns(("sex",), label="y"), task="regression"), names)
+    return read_table(pa.table(data), DataSpec(ColumnRoles(("sex",), label="y"), task="regression"), names)
 
 
 def losses_of(predictor: RepairedPredictor, table: Table) -> Floats:
@@ -388,8 +390,8 @@ def test_rows_count_by_their_weights() -> None:
     """The reduction's mixture holds the slack, and a bounded model its bound, of rows as they are weighted."""
     data = frame(many=400)
     weight = np.random.default_rng(1).uniform(0.1, 3.0, 400)
-    reading = Reading(Columns(("sex",), label="pay", id="person", weight="w"), task="regression")
-    table = read_table(data.append_column("w", pa.array(weight)), reading, NAMES)
+    data_spec = DataSpec(ColumnRoles(("sex",), label="pay", id="person", weight="w"), task="regression")
+    table = read_table(data.append_column("w", pa.array(weight)), data_spec, NAMES)
     codes, y = table.groups().codes, table.rows.label
     mixture = fit(table, solver="reduction", slack=0.1)
     bounded = fit(table, constraint="bounded_group_loss<=0.22", learner="linear(l2=0)")
@@ -460,7 +462,7 @@ def tied(rows: int) -> tuple[Table, np.random.Generator]:
     data = pa.table(
         {"sex": group.astype(str), "label": (rng.random(rows) < score).astype(int), "score": score}
     )
-    return read_table(data, Reading(Columns(("sex",), label="label", score="score"))), rng
+    return read_table(data, DataSpec(ColumnRoles(("sex",), label="label", score="score"))), rng
 
 
 def test_tied_scores_are_spread_by_identity() -> None:
@@ -487,8 +489,8 @@ def test_the_loss_and_the_spread_that_are_told_are_those_of_the_draws(aware: boo
     group = (rng.random(1200) < 0.15).astype(int)
     score = np.round(rng.normal(size=1200) * (1 + group) + group)
     columns = {"group": group.astype(str), "y": score, "score": score, "w": rng.integers(1, 4, 1200)}
-    reading = Reading(Columns(("group",), label="y", score="score", weight="w"), task="regression")
-    table = read_table(pa.table(columns), reading)
+    data_spec = DataSpec(ColumnRoles(("group",), label="y", score="score", weight="w"), task="regression")
+    table = read_table(pa.table(columns), data_spec)
     # each score by itself: the objective of bins is of their means, and so below the loss of the rows
     predictor = FairRegression(slack=0.02, bin_rows=1 if aware else 10).fit(
         RepairProblem(table, protected_as_feature=aware), rng=rng
@@ -514,7 +516,7 @@ def test_what_is_expected_of_a_group_of_one_row_is_within_the_slack() -> None:
     group = np.concatenate([rng.choice(["a", "b"], 3000), ["c", "d", "d"]])
     score = rng.normal(size=group.size) + (group == "b") - 2 * (group == "c")
     data = pa.table({"group": group, "y": score + rng.normal(size=group.size), "score": score})
-    table = read_table(data, Reading(Columns(("group",), label="y", score="score"), task="regression"))
+    table = read_table(data, DataSpec(ColumnRoles(("group",), label="y", score="score"), task="regression"))
     outcome = repair_table(table, FairRegression(slack=0.05, group="used"))
     row = next(row for row in outcome.fit.shown.table if row.id == "ks.to_overall")
 
@@ -692,10 +694,10 @@ def test_units_of_label_score_and_features_scale_the_values(loss: str, learned: 
     for unit in (1.0, 1e-9, 7.0):
         part = {"pay": unit * label, "guess": unit * score, "x": unit * (score + 0.1 * label)}
         data = pa.table({"sex": [f"s{k}" for k in group], **part})
-        reading = Reading(
-            Columns(("sex",), label="pay", score=None if learned else "guess"), task="regression"
+        data_spec = DataSpec(
+            ColumnRoles(("sex",), label="pay", score=None if learned else "guess"), task="regression"
         )
-        table = replace(read_table(data, reading, ("x",) if learned else ()), draw=lambda rows: draw[rows])
+        table = replace(read_table(data, data_spec, ("x",) if learned else ()), draw=lambda rows: draw[rows])
         problem = RepairProblem(table, features=("x",) if learned else None)
         rule = method.fit(problem, rng=np.random.default_rng(0))
         power = row_loss(
@@ -720,9 +722,9 @@ def strata_table(rows: int, groups: int, only: str = "") -> Table:
     sex = np.array(["f", "m", "x"])[group]
     people = {"person": [f"p{i}" for i in range(rows)], "sex": sex, "job": job, "guess": score}
     data = pa.table({name: pa.array(part) for name, part in people.items()})
-    columns = Columns(("sex",), score="guess", id="person", strata=() if only else ("job",))
+    columns = ColumnRoles(("sex",), score="guess", id="person", strata=() if only else ("job",))
     return read_table(
-        data.filter(pc.equal(data["job"], only)) if only else data, Reading(columns, task="regression")
+        data.filter(pc.equal(data["job"], only)) if only else data, DataSpec(columns, task="regression")
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.table import Groups
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
@@ -65,6 +65,6 @@ def test_tightened_limits_are_smaller_by_what_is_asked_and_never_below_0(
 def test_a_gap_without_a_bound_is_refused(criterion: str, bounded: bool) -> None:
     """Bounds are of means of decisions; a precision is none, and as a selection rate it would be promised wrongly."""
     rule = type("Rule", (Repairer,), {"name": "rule", "criterion": criterion})()
-    refusal = adapter_of(rule).refusal(Reading(Columns(("race",)), thresholds=(0.5,)), None)
+    refusal = adapter_of(rule).refusal(DataSpec(ColumnRoles(("race",)), thresholds=(0.5,)), None)
 
     assert bool(refusal) is not bounded

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
@@ -58,8 +58,8 @@ def frame(seed: int = 0, many: int = 1500, groups: int = 2) -> pa.Table:
 
 def table_of(data: pa.Table, *, score: bool = False) -> Table:
     """Return the validated table with its features."""
-    columns = Columns(("race",), label="label", score="score" if score else None, id="person")
-    return read_table(data, Reading(columns, thresholds=(0.5,) if score else ()), NAMES)
+    columns = ColumnRoles(("race",), label="label", score="score" if score else None, id="person")
+    return read_table(data, DataSpec(columns, thresholds=(0.5,) if score else ()), NAMES)
 
 
 def fit(repairer: LogLoss, table: Table, **more: Any) -> RepairedPredictor:
@@ -228,7 +228,7 @@ def test_each_reading_has_a_table_of_its_own() -> None:
         outcome(LogLoss(decisions=how)).holdout.shown for how in ("randomized", "deterministic")
     )
 
-    assert (drawn.reading, rounded.reading) == ("drawn", "rounded")
+    assert (drawn.data_spec, rounded.data_spec) == ("drawn", "rounded")
     for proof, other in ((drawn, rounded), (rounded, drawn)):
         assert {row.name: row.after.value for row in proof.other if PARITY in row.name} == {
             name: value for name, value in changes(other).items() if PARITY in name
@@ -259,7 +259,7 @@ def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
 def test_a_threshold_that_drawn_decisions_do_not_heed_is_told() -> None:
     """Chances are the same at any threshold, which is said where it is not the usual one and nothing is rounded."""
     plain = table_of(frame(), score=True)
-    strict = replace(plain, reading=replace(plain.reading, thresholds=(0.7,)))
+    strict = replace(plain, data_spec=replace(plain.data_spec, thresholds=(0.7,)))
     usual, drawn = fit(LogLoss(), plain), fit(LogLoss(), strict)
     rounded = fit(LogLoss(decisions="deterministic"), strict)
 
@@ -288,7 +288,7 @@ def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:
     assert "rounded at 0.5, every training row in 'g0'" in note
     assert "gets decision 1" in note
     assert drawn.trace.notes == ()
-    logits = replace(table, reading=replace(table.reading, score_scale="logit", thresholds=(0.0,)))
+    logits = replace(table, data_spec=replace(table.data_spec, score_scale="logit", thresholds=(0.0,)))
     assert fit(LogLoss(decisions="deterministic"), logits).trace.notes == (note,)
     assert fit(LogLoss(decisions="deterministic", slack=1.0), table).trace.notes == ()
 
@@ -346,11 +346,11 @@ def test_a_group_without_a_label_is_named() -> None:
 def test_real_labels_are_refused() -> None:
     """The log loss is about 0/1 labels."""
     data = frame()
-    reading = Reading(Columns(("race",), label="age"), task="regression")
+    data_spec = DataSpec(ColumnRoles(("race",), label="age"), task="regression")
 
     with pytest.raises(UsageError, match="repairs classification, not regression"):
         LogLoss().fit(
-            RepairProblem(read_table(data, reading, NAMES), features=NAMES), rng=np.random.default_rng(0)
+            RepairProblem(read_table(data, data_spec, NAMES), features=NAMES), rng=np.random.default_rng(0)
         )
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
@@ -60,7 +60,9 @@ def frame(seed: int = 0, many: int = 1500, groups: int = 2, *, noise: bool = Fal
 
 def table_of(data: pa.Table, *, weight: str | None = None) -> Table:
     """Return the validated table with its features."""
-    return read_table(data, Reading(Columns(("race",), label="label", id="person", weight=weight)), NAMES)
+    return read_table(
+        data, DataSpec(ColumnRoles(("race",), label="label", id="person", weight=weight)), NAMES
+    )
 
 
 def fit(table: Table, **settings: Any) -> RepairedPredictor:
@@ -224,7 +226,9 @@ def test_missing_entries_and_booleans_are_taken(basis: str) -> None:
 
 def test_what_has_no_feature_columns_is_refused() -> None:
     data = frame().append_column("score", pa.array(np.full(1500, 0.5)))
-    table = read_table(data, Reading(Columns(("race",), label="label", score="score"), thresholds=(0.5,)), ())
+    table = read_table(
+        data, DataSpec(ColumnRoles(("race",), label="label", score="score"), thresholds=(0.5,)), ()
+    )
     for basis in CURVED:
         with pytest.raises(
             UsageError,
@@ -248,7 +252,9 @@ def test_in_a_shell(basis: str, group: str, tmp_path: Path, capsys: pytest.Captu
     how += ["--learner", f"linear(basis={basis})"]
     assert run(["repair", str(data), *asked, *how, "--slack", "0.01", "-o", saved, "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    fitted, _ = parts_of(rows.to_pandas(), str(data), Reading(Columns(("race",), label="label", id="person")))
+    fitted, _ = parts_of(
+        rows.to_pandas(), str(data), DataSpec(ColumnRoles(("race",), label="label", id="person"))
+    )
     kept = fitted.drop(columns=["label", "chance", "weight"])
     kept.to_parquet(tmp_path / "fit.parquet")
     out = str(tmp_path / "out.parquet")

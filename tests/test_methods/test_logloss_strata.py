@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
@@ -62,8 +62,8 @@ def frame(seed: int = 0, many: int = 1500, towns: int = 3) -> pa.Table:
 
 def table_of(data: pa.Table, strata: tuple[str, ...] = ("town",), *, weight: str | None = None) -> Table:
     """Return the validated table with its features."""
-    columns = Columns(("race",), label="label", id="person", strata=strata, weight=weight)
-    return read_table(data, Reading(columns), NAMES)
+    columns = ColumnRoles(("race",), label="label", id="person", strata=strata, weight=weight)
+    return read_table(data, DataSpec(columns), NAMES)
 
 
 def fit(repairer: LogLoss, table: Table, **more: Any) -> RepairedPredictor:
@@ -251,8 +251,8 @@ def test_in_a_shell(constraint: str, group: str, tmp_path: Path, capsys: pytest.
     how = ["--method", "logloss", "--constraint", constraint, "--group", group, "--slack", "0.01"]
     assert run(["repair", str(data), *ROLES, *how, "-o", saved, "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    reading = Reading(Columns(("race",), label="label", id="person", strata=("town",)))
-    fitted, _ = parts_of(rows.to_pandas(), str(data), reading)
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", id="person", strata=("town",)))
+    fitted, _ = parts_of(rows.to_pandas(), str(data), data_spec)
     fitted.drop(columns="label").to_parquet(tmp_path / "fit.parquet")
     out = str(tmp_path / "out.parquet")
     assert run(["predict", saved, str(tmp_path / "fit.parquet"), "-o", out, "--config", "none"]) == 0

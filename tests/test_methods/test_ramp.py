@@ -17,7 +17,7 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
@@ -45,8 +45,8 @@ def table_of(
     data: pa.Table, *, weight: str | None = None, strata: tuple[str, ...] = (), label: str | None = "label"
 ) -> Table:
     """Return the validated table of a frame."""
-    columns = Columns(("race",), label=label, score="score", weight=weight, strata=strata)
-    return read_table(data, Reading(columns, thresholds=(0.5,)))
+    columns = ColumnRoles(("race",), label=label, score="score", weight=weight, strata=strata)
+    return read_table(data, DataSpec(columns, thresholds=(0.5,)))
 
 
 def fit(repairer: Ramp, table: Table, unlabelled: Table | None = None) -> RepairedPredictor:
@@ -58,11 +58,11 @@ def fit(repairer: Ramp, table: Table, unlabelled: Table | None = None) -> Repair
 
 def gap(repairer: Ramp, table: Table, chance: np.ndarray, attribute: str = "race") -> float:
     """Return the audited value of what the slack bounds."""
-    name = repairer.bounded_comparison(table.reading)
-    if table.reading.columns.strata:
+    name = repairer.bounded_comparison(table.data_spec)
+    if table.data_spec.columns.strata:
         name = name.rpartition(".")[0] + ".within_strata"
     report = audit(
-        table.with_decision(chance), table.reading, Settings(only={name}, intersect=" x " in attribute)
+        table.with_decision(chance), table.data_spec, Settings(only={name}, intersect=" x " in attribute)
     )
     return report.block(attribute).by_id[name].value
 
@@ -135,8 +135,8 @@ def crossed(weight: str | None = None, strata: tuple[str, ...] = ()) -> Table:
     sex = rng.choice(["f", "m"], len(data))
     score = np.clip(data["score"].to_numpy() + 0.1 * (sex == "m"), 0, 1)
     data = data.set_column(data.column_names.index("score"), "score", pa.array(score))
-    columns = Columns(("race", "sex"), label="label", score="score", weight=weight, strata=strata)
-    return read_table(data.append_column("sex", pa.array(sex)), Reading(columns, thresholds=(0.5,)))
+    columns = ColumnRoles(("race", "sex"), label="label", score="score", weight=weight, strata=strata)
+    return read_table(data.append_column("sex", pa.array(sex)), DataSpec(columns, thresholds=(0.5,)))
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_centred_ramp_is_the_ramp_of_raised_scores() -> None:
 
 def cut_at(table: Table, cut: float) -> Table:
     """Return the table with another threshold of the base decisions."""
-    return replace(table, reading=replace(table.reading, thresholds=(cut,)))
+    return replace(table, data_spec=replace(table.data_spec, thresholds=(cut,)))
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
@@ -466,15 +466,15 @@ def test_a_cell_without_the_label_is_no_group_of_its_own() -> None:
     data = frame(rows=1500).to_pandas()
     data["sex"] = np.where(data["x"] > 0, "f", "m")
     data.loc[(data["race"] == "g2") & (data["sex"] == "f"), "label"] = 0
-    columns = Columns(("race", "sex"), label="label", score="score")
-    table = read_table(pa.table(data), Reading(columns, thresholds=(0.5,)))
+    columns = ColumnRoles(("race", "sex"), label="label", score="score")
+    table = read_table(pa.table(data), DataSpec(columns, thresholds=(0.5,)))
     chance = fit(Ramp(constraint="equal_opportunity[each]"), table).predict(table)
     ones = data["label"].to_numpy() == 1
     for column in columns.protected:
         rates = [chance[ones & (data[column] == name)].mean() for name in data[column].unique()]
         assert np.ptp(rates) < 1e-8
     data.loc[data["race"] == "g2", "label"] = 0
-    table = read_table(pa.table(data), Reading(columns, thresholds=(0.5,)))
+    table = read_table(pa.table(data), DataSpec(columns, thresholds=(0.5,)))
     with pytest.raises(DataError, match="group 'g2' has no rows with label 1"):
         fit(Ramp(constraint="equal_opportunity[each]"), table)
 
@@ -561,9 +561,9 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
     outcomes = []
     for size in (2_000, 20_000):
         pq.write_table(data, tmp_path / f"{size}.parquet", row_group_size=size)
-        reading = table_of(data).reading
+        data_spec = table_of(data).data_spec
         outcomes.append(
-            repair_stream(open_source(str(tmp_path / f"{size}.parquet")), reading, Ramp(solver="stream"))
+            repair_stream(open_source(str(tmp_path / f"{size}.parquet")), data_spec, Ramp(solver="stream"))
         )
     (one, counts), (other, _) = outcomes
     gap_after = {row.name: row.after.value for row in one.holdout.shown.table}
@@ -574,9 +574,9 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
     np.testing.assert_allclose(one.predictor.offsets, other.predictor.offsets, atol=1e-6)
     assert gap_after["selection_rate.difference.between_groups [race]"] < 0.05
     with pytest.raises(UsageError, match="does not learn from a stream"):
-        repair_stream(open_source(data), reading, Ramp())
+        repair_stream(open_source(data), data_spec, Ramp())
     with pytest.raises(UsageError, match="strata"):
-        repair_stream(open_source(data), table_of(data, strata=("job",)).reading, Ramp(solver="stream"))
+        repair_stream(open_source(data), table_of(data, strata=("job",)).data_spec, Ramp(solver="stream"))
     with pytest.raises(DataError, match="only the group 'g0'"):
         Ramp(solver="stream").effective_solver.learn(
             lambda: iter([table_of(frame(groups=1))]), rng=np.random.default_rng(0)
@@ -796,7 +796,7 @@ def test_of_raw_scores_only_the_order_counts(constraint: str, gamma: float) -> N
     method = Ramp(constraint=constraint, gamma=gamma, slack=0.03)
     plain = table_of(data)
     points = data.set_column(2, "score", pa.array(np.exp(3 * np.asarray(data["score"])) * 100 - 7))
-    raw = read_table(points, replace(plain.reading, score_scale="raw", thresholds=(200.0,)))
+    raw = read_table(points, replace(plain.data_spec, score_scale="raw", thresholds=(200.0,)))
 
     rule = fit(method, raw)
     like = fit(replace(method, calibrate="isotonic"), plain)
@@ -815,9 +815,9 @@ def test_of_raw_scores_only_the_order_counts(constraint: str, gamma: float) -> N
 )
 def test_what_needs_probabilities_is_refused_on_raw_scores(settings: dict[str, str], named: str) -> None:
     """The message names the parameter and the way out; without labels nothing makes a raw score a probability."""
-    reading = replace(table_of(frame()).reading, score_scale="raw")
+    data_spec = replace(table_of(frame()).data_spec, score_scale="raw")
     with pytest.raises(UsageError, match=named):
-        fit(Ramp(**settings), read_table(frame(), reading))
-    unlabelled = replace(reading, columns=replace(reading.columns, label=None))
+        fit(Ramp(**settings), read_table(frame(), data_spec))
+    unlabelled = replace(data_spec, columns=replace(data_spec.columns, label=None))
     with pytest.raises(DataError, match="`label`"):
         fit(Ramp(), read_table(frame(), unlabelled))

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
@@ -79,11 +79,11 @@ def table_of(data: dict[str, np.ndarray], noisy: np.ndarray, weight: np.ndarray 
         "x": pa.array(data["x"]),
         **({} if weight is None else {"w": pa.array(weight)}),
     }
-    reading = Reading(
-        Columns(("group",), label="label", score="score", weight=None if weight is None else "w"),
+    data_spec = DataSpec(
+        ColumnRoles(("group",), label="label", score="score", weight=None if weight is None else "w"),
         thresholds=(0.5,),
     )
-    return read_table(pa.table(columns), reading, ("x",))
+    return read_table(pa.table(columns), data_spec, ("x",))
 
 
 def known(
@@ -1139,7 +1139,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert run(["compare", data, *what, "--methods", "robust"]) == 2
     assert "--methods robust: it needs a description of the group noise" in capsys.readouterr().err
-    titles = {title for title, _ in Robust.contenders(Reading(Columns(("g",))), Noise(_labelled()))}
+    titles = {title for title, _ in Robust.contenders(DataSpec(ColumnRoles(("g",))), Noise(_labelled()))}
     assert titles - set(points) == {"robust, equal opportunity"}
 
 
@@ -1215,12 +1215,12 @@ def test_a_comparison_shows_what_the_description_allows() -> None:
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=True)
     for noise, many in ((Noise(told), 4), (Noise(radii=dict.fromkeys(NAMES, 0.1)), 2)):
-        contenders = list(Robust.contenders(table.reading, noise))
+        contenders = list(Robust.contenders(table.data_spec, noise))
         assert len(contenders) == many
         for title, method in contenders:
             assert title.startswith("robust")
             fit(replace(method, slack=0.3, bins=5.0), table, noise)  # type: ignore[arg-type]  # all are Robust
-    assert len(list(Robust.contenders(table.reading, Noise(membership={"a": "p", "b": "q"})))) == 3
+    assert len(list(Robust.contenders(table.data_spec, Noise(membership={"a": "p", "b": "q"})))) == 3
 
 
 def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -53,8 +53,12 @@ def people(seed: int, many: int = 1200) -> pd.DataFrame:
 
 def table_of(frame: pd.DataFrame, weight: str | None = None) -> Table:
     """Return rows as fairfix reads them for a repair."""
-    reading = Reading(Columns(("likely",), label="label", score="score", weight=weight), thresholds=(0.5,))
-    return read_table(pa.Table.from_pandas(frame), reading, (), dict.fromkeys(COLUMNS.values(), pa.float64()))
+    data_spec = DataSpec(
+        ColumnRoles(("likely",), label="label", score="score", weight=weight), thresholds=(0.5,)
+    )
+    return read_table(
+        pa.Table.from_pandas(frame), data_spec, (), dict.fromkeys(COLUMNS.values(), pa.float64())
+    )
 
 
 def fit(repairer: Robust, frame: pd.DataFrame, *, weight: str | None = None, **said: Any) -> ScoreCurves:
@@ -113,11 +117,11 @@ def test_a_mixture_of_models_holds_for_all_groups_that_the_probabilities_allow(p
     """The models are those of a learner, the worst assignment is that of the program, with weights too."""
     frame = people(0, 400).assign(x=lambda one: np.log(one["score"] / (1 - one["score"])))
     for weight in (None, "w"):
-        reading = Reading(
-            Columns(("likely",), label="label", score="score", weight=weight), thresholds=(0.5,)
+        data_spec = DataSpec(
+            ColumnRoles(("likely",), label="label", score="score", weight=weight), thresholds=(0.5,)
         )
         types = dict.fromkeys(COLUMNS.values(), pa.float64())
-        table = read_table(pa.Table.from_pandas(frame), reading, ("x",), types)
+        table = read_table(pa.Table.from_pandas(frame), data_spec, ("x",), types)
         problem = RepairProblem(table, noise=Noise(membership=COLUMNS), features=("x",))
         method = Robust(solver="oracle", constraint=parity, assume="none", slack=0.15)
         rule = method.fit(problem, rng=np.random.default_rng(0))

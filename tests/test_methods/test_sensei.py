@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataError, UsageError
@@ -46,7 +46,7 @@ PAIR = "role=husband,wife"
 
 def table_of(data: pd.DataFrame, protected: tuple[str, ...] = ("sex", "race")) -> Table:
     """Return the validated table with its features."""
-    return read_table(data, Reading(Columns(protected, label="label")), NAMES)
+    return read_table(data, DataSpec(ColumnRoles(protected, label="label")), NAMES)
 
 
 def fit(repairer: Sensei, table: Table, **more: Any) -> RepairedPredictor:
@@ -56,7 +56,7 @@ def fit(repairer: Sensei, table: Table, **more: Any) -> RepairedPredictor:
 
 def changes(predictor: RepairedPredictor, table: Table, comparable: Any = ()) -> np.ndarray:
     """Return predictions under all flips, shape (K, n)."""
-    flips = protected_flips(table, table.reading.columns.protected, comparable)
+    flips = protected_flips(table, table.data_spec.columns.protected, comparable)
     return np.stack([predictor.predict(flipped(table, flip, comparable)) for flip in flips])
 
 
@@ -143,8 +143,8 @@ def test_the_weight_is_chosen_at_the_threshold_in_force() -> None:
     """Scores near the threshold differ from those near 0.5, and so do the decisions that change."""
     data, found = couples(many=4000), {}
     for cut in (0.5, 0.97):
-        reading = Reading(Columns(("sex", "race"), label="label"), thresholds=(cut,))
-        table = read_table(data, reading, NAMES)
+        data_spec = DataSpec(ColumnRoles(("sex", "race"), label="label"), thresholds=(cut,))
+        table = read_table(data, data_spec, NAMES)
         predictor = fit(Sensei(solver="regularizer", slack=0.03), table, protected_as_feature=True)
         (note,) = (n for n in predictor.trace.notes if n.startswith("rho"))
         assert f"of decisions at {cut:g} change" in note
@@ -328,8 +328,8 @@ def test_equal_rates_are_of_every_group_of_every_attribute_by_weight() -> None:
     data["race"] = data["race"].map({"a": "c", "b": "b", "c": "a"})  # the last is farthest off
     data["age"] += 10.0 * (data["race"] == "c")
     data["country"] = "x"  # of one group, which is everybody
-    reading = Reading(Columns(("sex", "race", "country"), label="label", weight="w"))
-    table, right = read_table(data, reading, NAMES), []
+    data_spec = DataSpec(ColumnRoles(("sex", "race", "country"), label="label", weight="w"))
+    table, right = read_table(data, data_spec, NAMES), []
     for slack in (0.0, 0.05):
         predictor = fit(Sensei(solver="equal-rates", slack=slack), table)
         told = {one.name: one.value for one in predictor.trace.quantities}
@@ -385,7 +385,9 @@ def test_the_alarm_compares_with_the_plain_model_at_the_threshold_in_force() -> 
     chance = 1 / (1 + np.exp(-0.15 * (data["age"] - 48)))
     data["label"] = (np.random.default_rng(3).random(4000) < chance).astype(int)
     data["w"] = 1.0 + 4.0 * (data["age"] > 60)
-    table = read_table(data, Reading(Columns(("sex",), label="label", weight="w"), thresholds=(0.9,)), NAMES)
+    table = read_table(
+        data, DataSpec(ColumnRoles(("sex",), label="label", weight="w"), thresholds=(0.9,)), NAMES
+    )
     predictor = fit(Sensei(solver="equal-rates", slack=0.05), table)
     (alarm,) = (note for note in predictor.trace.notes if note.startswith("ALARM"))
     pair = (("role", ("husband", "wife")),)
@@ -437,7 +439,9 @@ def test_what_directions_cost_is_told_at_the_threshold_in_force() -> None:
     """Where the threshold is above all scores nobody is selected with the directions or without: they cost nothing."""
     found = []
     for cut in (0.5, 0.9999):
-        table = read_table(couples(), Reading(Columns(("sex",), label="label"), thresholds=(cut,)), NAMES)
+        table = read_table(
+            couples(), DataSpec(ColumnRoles(("sex",), label="label"), thresholds=(cut,)), NAMES
+        )
         method = Sensei(solver="regularizer", rho=1.0, similar="learned(by=means)")
         (note,) = (n for n in fit(method, table, protected_as_feature=True).trace.notes if "cost" in n)
         found.append([float(one) for one in note.split() if one[0] == "0"])
@@ -491,8 +495,8 @@ def test_pairs_make_a_direction_that_does_not_count(
     data.to_parquet(tmp_path / "data.parquet")
     older = pd.DataFrame({"a": data["person"][:1000:2].to_numpy(), "b": data["person"][1:1000:2].to_numpy()})
     older.to_csv(tmp_path / "pairs.csv", index=False)
-    columns = Columns(("sex",), label="label", id="person")
-    table = read_table(data, Reading(columns), NAMES, {"person": pa.string()})
+    columns = ColumnRoles(("sex",), label="label", id="person")
+    table = read_table(data, DataSpec(columns), NAMES, {"person": pa.string()})
     pairs = tuple(older.itertuples(index=False, name=None))
     problem = RepairProblem(table, features=NAMES, pairs=pairs)
     predictor = Sensei(solver="regularizer").fit(problem, rng=np.random.default_rng(0))
@@ -568,7 +572,7 @@ def test_undeclared_pairs_are_proposed() -> None:
 def test_a_regression_can_be_merged() -> None:
     """Real labels too; the other solvers say that they are about 0/1 labels."""
     data = couples().assign(label=lambda d: d["age"] * 2.0)
-    table = read_table(data, Reading(Columns(("sex",), label="label"), task="regression"), NAMES)
+    table = read_table(data, DataSpec(ColumnRoles(("sex",), label="label"), task="regression"), NAMES)
     predictor = fit(Sensei(similar=PAIR), table)
 
     assert np.corrcoef(predictor.predict(table), data["age"])[0, 1] > 0.99
@@ -846,5 +850,5 @@ def test_proof_shows_flips_of_the_plain_model_beside() -> None:
 
     assert flips.before.value > 0.1
     assert flips.after.value < 0.02
-    assert found.reading.columns.protected == ("sex", "race")
+    assert found.data_spec.columns.protected == ("sex", "race")
     assert isinstance(found.predictor.state()[1]["model0.coef"], np.ndarray)

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.problem import RepairProblem
@@ -28,8 +28,8 @@ NAMES = ("age", "role")
 def problem_of(many: int = 1000, pairs: int = 0) -> RepairProblem:
     """Return couples, with pairs of neighbours."""
     data = couples(many=many).assign(person=lambda d: [f"p{i}" for i in range(len(d))])
-    columns = Columns(("sex",), label="label", id="person")
-    table = read_table(data, Reading(columns), NAMES, {"person": pa.string()})
+    columns = ColumnRoles(("sex",), label="label", id="person")
+    table = read_table(data, DataSpec(columns), NAMES, {"person": pa.string()})
     two = tuple((f"p{2 * i}", f"p{2 * i + 1}") for i in range(pairs))
     return RepairProblem(table, features=NAMES, pairs=two)
 
@@ -206,7 +206,7 @@ def test_balanced_labels_weigh_alike(learner: str) -> None:
     """The mean score is about a half however rare the label is; without the balance it is the label's share."""
     data = couples(many=800)
     data = data[(data["label"] == 0) | (np.arange(len(data)) % 5 == 0)]
-    table = read_table(data, Reading(Columns(("sex",), label="label")), NAMES)
+    table = read_table(data, DataSpec(ColumnRoles(("sex",), label="label")), NAMES)
     problem, y = RepairProblem(table, features=NAMES), np.asarray(table.rows.label)
     plain, even = (
         fitted(problem, **small(learner), rho=0.0, balance=balance)[0].predict(table)

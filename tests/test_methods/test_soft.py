@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
@@ -91,8 +91,8 @@ def test_from_the_shell_to_the_decisions(
 
 def fit(repairer: Ramp, data: pd.DataFrame, *protected: str, weight: str | None = None) -> Any:
     """Return the rows as a table, and the predictor fitted to them."""
-    columns = Columns(protected, label="label", score="score", weight=weight)
-    table = read_table(data, Reading(columns, thresholds=(0.5,)), columns=NAMES.values())
+    columns = ColumnRoles(protected, label="label", score="score", weight=weight)
+    table = read_table(data, DataSpec(columns, thresholds=(0.5,)), columns=NAMES.values())
     return table, repairer.fit(RepairProblem(table), rng=np.random.default_rng(0))
 
 
@@ -311,7 +311,7 @@ def test_soft_groups_stand_in_a_comparison() -> None:
         assert any("worst_case" in name for name in point.gaps)
     table = read_table(
         data,
-        Reading(Columns(("likely",), label="label", score="score"), thresholds=(0.5,)),
+        DataSpec(ColumnRoles(("likely",), label="label", score="score"), thresholds=(0.5,)),
         columns=NAMES.values(),
     )
     split = split_rows(table, np.random.default_rng(3).spawn(2)[0], validation=0.0, holdout=0.3)

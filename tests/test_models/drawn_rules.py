@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.models.features import Feature, Features
 from fairfix.models.members import ConstantMember, LinearMember, Member, NetworkMember, TreesMember
 from fairfix.models.mixtures import BlindRule, DecisionMixture, ModelMixture, PluginScore
@@ -312,12 +312,14 @@ def drawn_rule(kind: str, seed: int) -> Repaired:
     plain = kind in ("groupwise_curve", "binned_rule", "binned_tube") and rng.random() < 0.3
     plain = plain and getattr(predictor, "sigmoid", None) is None
     scale = "raw" if plain else rng.choice(["probability"] * 3 + ["percent", "margin", "logit"])
-    reading = Reading(Columns(("g", "h"), score="score", id="id"), score_scale=str(scale), thresholds=(0.5,))
+    data_spec = DataSpec(
+        ColumnRoles(("g", "h"), score="score", id="id"), score_scale=str(scale), thresholds=(0.5,)
+    )
     return Repaired(
         "drawn",
         {},
         predictor,
-        at_predict_time(reading, predictor),
+        at_predict_time(data_spec, predictor),
         "abstain",
         {"id": "text"},
         b"key of draws",
@@ -336,12 +338,12 @@ def hard_rows(repaired: Repaired, seed: int, many: int = 120) -> pd.DataFrame:
     points = np.concatenate([*curves, getattr(predictor, "edges", np.zeros(0)), [0.0, 0.5, LEAST, -0.0]])
     points = np.concatenate([points, *(np.nextafter(points, end) for end in (-np.inf, np.inf))])
     points = np.concatenate([points, (points + 1) / 2, rng.uniform(-1, 1, 60)])
-    scale = repaired.reading.score_scale
+    scale = repaired.data_spec.score_scale
     if scale in ("raw", "logit"):
         points = np.concatenate([points, [1e300, -1e300, 40.0, -40.0]])
     elif scale == "percent":
         points = points * 100
-    low, high = repaired.reading.range
+    low, high = repaired.data_spec.range
     points = points[(points >= low) & (points <= high)]
     z = rng.random((3, many))
     z[:, ::5] = np.eye(3)[rng.integers(0, 3, z[:, ::5].shape[1])].T

@@ -23,7 +23,7 @@ from fairfix.auditing.countfile import count
 from fairfix.cli import run as command
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import Database
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.table import assemble
 from fairfix.errors import ArtifactError, UsageError
 from fairfix.models import standalone
@@ -153,13 +153,13 @@ def rows() -> pd.DataFrame:
 def repaired(name: str) -> Repaired:
     given = {"protected": "race", "label": "label", "score": "score", "id": "id", "seed": 1, **REPAIRS[name]}
     if name.endswith("of counts"):
-        counted = count(rows(), Reading(Columns(("race",), label="label", score="score")))
+        counted = count(rows(), DataSpec(ColumnRoles(("race",), label="label", score="score")))
         return fairfix.repair(counted, **given).repaired
     made = fairfix.repair(rows(), **given).repaired
     if name != "trees":  # few of them, in the place of the linear model
         return made
     scorer = made.predictor.models[0]
-    table = assemble(pa.Table.from_pandas(rows()).to_batches(), made.reading)
+    table = assemble(pa.Table.from_pandas(rows()).to_batches(), made.data_spec)
     X = scorer.features.matrix(table, gaps=True)
     model = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X, rows()["label"])
     grown = replace(scorer, member=of_histograms(model, "sigmoid"))

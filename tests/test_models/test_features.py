@@ -13,7 +13,7 @@ import fairfix
 import numpy as np
 import pyarrow as pa
 import pytest
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
@@ -26,18 +26,18 @@ from tests.strategies import examples
 NAMES = ("age", "job", "own")
 
 
-def table_of(data: dict[str, Any], **reading: Any) -> Table:
+def table_of(data: dict[str, Any], **data_spec: Any) -> Table:
     """Return a validated table; group and label are filled in."""
     many = len(next(iter(data.values())))
     base = {"race": ["a", "b"] * many, "label": [0, 1] * many}
     whole = {**{name: values[:many] for name, values in base.items()}, **data}
-    columns = Columns(
+    columns = ColumnRoles(
         ("race",),
         label="label",
         score="score" if "score" in data else None,
-        weight=reading.pop("weight", None),
+        weight=data_spec.pop("weight", None),
     )
-    return read_table(pa.table(whole), Reading(columns, **reading))
+    return read_table(pa.table(whole), DataSpec(columns, **data_spec))
 
 
 PEOPLE = {
@@ -132,7 +132,7 @@ def test_decimals_dictionaries_and_whole_numbers_are_read() -> None:
                 "job": pa.array(["a", "b", "a"]).dictionary_encode(),
             }
         ),
-        Reading(Columns(("race",), label="label")),
+        DataSpec(ColumnRoles(("race",), label="label")),
     )
     features = Features.learn(plain, ["age", "job"])
 

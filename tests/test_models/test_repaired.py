@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.data.container import Artifact, read, write
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, FairfixError
@@ -36,16 +36,16 @@ ROWS = pa.Table.from_pandas(people(300)[["id", "race", "sex", "score"]], preserv
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An artifact of a ramp on crossed columns."""
-    reading = Reading(Columns(("race", "sex"), score="score", id="id"), thresholds=(0.5,))
-    table = read_table(ROWS, reading)
+    data_spec = DataSpec(ColumnRoles(("race", "sex"), score="score", id="id"), thresholds=(0.5,))
+    table = read_table(ROWS, data_spec)
     outcome = repair_table(table, Ramp(gamma=0.5))
     repaired = Repaired(
         "ramp",
         outcome.repairer.parameters,
         outcome.predictor,
-        at_predict_time(reading, outcome.predictor),
+        at_predict_time(data_spec, outcome.predictor),
         "error",
-        identity_columns(ROWS.schema, reading),
+        identity_columns(ROWS.schema, data_spec),
         hash_key(0, "data"),
         {"kind": "column", "name": "score"},
         {},
@@ -95,7 +95,7 @@ def test_an_artifact_from_before_bands_is_read_as_it_was(saved: Path, tmp_path: 
     older = {name: part for name, part in whole.manifest.items() if name != "bands"}
     write(tmp_path / "older.fairfix", Artifact(older, whole.arrays))
 
-    assert Repaired.load(tmp_path / "older.fairfix").reading.bands == {}
+    assert Repaired.load(tmp_path / "older.fairfix").data_spec.bands == {}
 
 
 LIES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
@@ -160,12 +160,12 @@ def test_a_rule_that_gives_no_number_is_an_error(decided: bool) -> None:
         def predict(self, table: Table) -> Any:
             return np.where(np.arange(len(table)) == 7, bad, 0.5)
 
-    reading = Reading(Columns(("race",), score="score"), thresholds=(0.5,))
+    data_spec = DataSpec(ColumnRoles(("race",), score="score"), thresholds=(0.5,))
     repaired = Repaired(
         "odd",
         {},
         Odd(Scorer()),
-        reading,
+        data_spec,
         "abstain",
         {"id": "text"},
         b"x",
@@ -215,10 +215,10 @@ def test_the_fingerprint_tells_data_apart() -> None:
     """Other rows or another schema, another fingerprint; the same rows in another order, the same."""
     from fairfix.data.scan import scan
 
-    reading = Reading(Columns(("race",), score="score"), thresholds=(0.5,))
+    data_spec = DataSpec(ColumnRoles(("race",), score="score"), thresholds=(0.5,))
 
     def print_of(table: pa.Table) -> str:
-        return fingerprint(scan(open_source(table), reading).counts, table.schema)
+        return fingerprint(scan(open_source(table), data_spec).counts, table.schema)
 
     table = ROWS
     assert print_of(table) == print_of(table.take(np.arange(299, -1, -1)))

@@ -141,10 +141,10 @@ def document_of(made: Repaired, program: Exported) -> dict[str, Any]:
 def test_rows_in_several_blocks_get_what_they_get_alone(kind: str) -> None:
     """Neither the rows beside a row nor the place of a block's end change a bit; and scores may be given."""
     made, rows, _ = drawn(kind, 0)
-    few = read_table(rows, made.reading, columns=[*made.predictor.features])
+    few = read_table(rows, made.data_spec, columns=[*made.predictor.features])
     own = np.random.default_rng(0).integers(0, len(few), 2 * CHUNK + 3)
     many = few.take(own)
-    many = type(many)(many.reading, many.rows, many.features, few.draws[own].__getitem__)
+    many = type(many)(many.data_spec, many.rows, many.features, few.draws[own].__getitem__)
     rule = made.predictor.compiled_rule
     np.testing.assert_array_equal(made.predictor.predict(many), made.predictor.predict(few)[own])
     np.testing.assert_array_equal(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.models import screening
 from fairfix.models.screening import leaks_among, screen, screen_types
@@ -19,7 +19,9 @@ SIZES = (30, 300, 3000, 25_000)
 """Rows of the drawn tables; the last ones are searched in a sample first."""
 
 
-def reasons(columns: dict[str, Any], label: Any = None, score: Any = None, **reading: Any) -> dict[str, str]:
+def reasons(
+    columns: dict[str, Any], label: Any = None, score: Any = None, **data_spec: Any
+) -> dict[str, str]:
     """Return column -> reason for what is left out of some columns."""
     rows = len(next(iter(columns.values())))
     rng = np.random.default_rng(rows)
@@ -29,7 +31,7 @@ def reasons(columns: dict[str, Any], label: Any = None, score: Any = None, **rea
         frame["y"], roles["label"] = label, "y"
     if score is not None:
         frame["s"], roles["score"] = score, "s"
-    table = read_table(frame, Reading(Columns(("g",), **roles), **reading))
+    table = read_table(frame, DataSpec(ColumnRoles(("g",), **roles), **data_spec))
     return {one.column: one.reason for one in screen(table, list(columns))}
 
 
@@ -278,7 +280,7 @@ def test_named_features_are_looked_at_for_leaks_alone() -> None:
     rng = np.random.default_rng(0)
     y = labels(rng, 500)
     frame = pd.DataFrame({"g": rng.choice(["a", "b"], 500), "y": y, "copy": y * 3, "number": np.arange(500)})
-    table = read_table(frame, Reading(Columns(("g",), label="y")))
+    table = read_table(frame, DataSpec(ColumnRoles(("g",), label="y")))
     assert [one.column for one in leaks_among(table, ["number", "copy"])] == ["copy"]
 
 

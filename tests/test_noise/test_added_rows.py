@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
 from fairfix.noise.added_rows import LOWER, UPPER, inverted_with_row, level_with_row, with_ends, with_row
 from fairfix.noise.bounds import table_bounds, tv_bounds
@@ -78,9 +78,9 @@ def test_few_rows_of_large_weight_are_few() -> None:
         "yes": np.append(rng.integers(0, 2, 1000), np.ones(10, dtype=np.int64)),
         "w": np.where(groups == "b", 20.0, 1.0),
     }
-    reading = Reading(Columns(("group",), prediction="yes", weight="w"))
-    scanned = scan(open_source(pa.table(columns)), reading)
-    data = recorded_groups(scanned.counts, scanned.reading, ("group",))
+    data_spec = DataSpec(ColumnRoles(("group",), prediction="yes", weight="w"))
+    scanned = scan(open_source(pa.table(columns)), data_spec)
+    data = recorded_groups(scanned.counts, scanned.data_spec, ("group",))
     bound = list(
         TrueGroups(data, Noise(radii={"a": 0.0, "b": 0.0})).bounds["N0"].of_groups("selection_rate")
     )[1]

@@ -20,9 +20,9 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
 from fairfix.data.noise_spec import NoiseSpec, with_file
-from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.noise.description import Noise, NoiseTable, read_noise, tabulate
 from fairfix.noise.epsilon import sensitivity_bounds
@@ -36,7 +36,7 @@ from tests.results import audit_dict, rendered
 
 pytestmark = pytest.mark.usefixtures("away")
 SAMPLE = Path(__file__).parents[2] / "sample_data"
-READING = Reading(Columns(("noisy",), label="label", prediction="yhat"))
+READING = DataSpec(ColumnRoles(("noisy",), label="label", prediction="yhat"))
 METRICS = tuple(RATIOS)
 
 
@@ -105,11 +105,11 @@ def truth(data: Frame) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def noisy_audit(
-    data: Frame, noise: Noise, *checks: str, reading: Reading = READING, seed: int = 0
+    data: Frame, noise: Noise, *checks: str, data_spec: DataSpec = READING, seed: int = 0
 ) -> tuple[dict[str, Any], Any]:
     """Return the noise part of an audit's JSON form, and the report."""
     settings = Settings(checks=tuple(Check.parse(text) for text in checks))
-    report = audit_noisy(open_source(named(data)), reading, noise, settings, seed=seed)
+    report = audit_noisy(open_source(named(data)), data_spec, noise, settings, seed=seed)
     result = audit_dict(report)
     schema = json_schema("audit")
     jsonschema.Draft202012Validator(schema).validate(result)
@@ -857,23 +857,23 @@ def test_groups_without_a_denominator_are_undefined() -> None:
 def test_without_labels_there_is_the_selection_rate() -> None:
     """What needs no label is told; a table by label is refused."""
     data = rows_of(CELLS)
-    reading = Reading(Columns(("noisy",), prediction="yhat"))
-    noise, _ = noisy_audit(data, Noise(read_noise(written(COUNTS))), reading=reading)
+    data_spec = DataSpec(ColumnRoles(("noisy",), prediction="yhat"))
+    noise, _ = noisy_audit(data, Noise(read_noise(written(COUNTS))), data_spec=data_spec)
 
     assert {f["name"] for f in noise["groups"][0]["figures"]} == {"selection_rate"}
     labelled = "true,noisy,label,count\n" + "".join(
         f"{j},{k},{y},5\n" for j in "ab" for k in "ab" for y in (0, 1)
     )
     with pytest.raises(UsageError, match="is by label, and the data have no label"):
-        noisy_audit(data, Noise(read_noise(written(labelled))), reading=reading)
+        noisy_audit(data, Noise(read_noise(written(labelled))), data_spec=data_spec)
 
 
 def test_weights_count() -> None:
     """Weights make other masses, and fewer effective rows."""
     data = rows_of(CELLS)
     table = named(data).append_column("w", pa.array(np.where(data["yhat"] == 1, 3.0, 1.0)))
-    reading = Reading(Columns(("noisy",), label="label", prediction="yhat", weight="w"))
-    report = audit_noisy(open_source(table), reading, Noise(radii={"a": 0.0, "b": 0.0}))
+    data_spec = DataSpec(ColumnRoles(("noisy",), label="label", prediction="yhat", weight="w"))
+    report = audit_noisy(open_source(table), data_spec, Noise(radii={"a": 0.0, "b": 0.0}))
     assert report.noise is not None
     group = next(one for one in report.noise.groups if one.group == "a")
     found = next(one for one in group.figures if one.name == "selection_rate")

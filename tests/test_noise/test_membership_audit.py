@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
 from fairfix.data.noise_spec import NoiseSpec
-from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.noise.bounds import table_bounds
 from fairfix.noise.membership_audit import (
@@ -41,7 +41,7 @@ from tests.results import audit_dict
 from tests.strategies import examples
 
 pytestmark = pytest.mark.usefixtures("away")
-READING = Reading(Columns((), label="label", prediction="yhat"))
+READING = DataSpec(ColumnRoles((), label="label", prediction="yhat"))
 NAMES = {"a": "p_a", "b": "p_b", "c": "p_c"}
 
 
@@ -100,12 +100,12 @@ def groups_of(data: dict[str, Any], **settings: Any) -> MembershipGroups:
 
 
 def audited(
-    data: pa.Table, *checks: str, reading: Reading = READING, **said: Any
+    data: pa.Table, *checks: str, data_spec: DataSpec = READING, **said: Any
 ) -> tuple[dict[str, Any], Any]:
     """Return the JSON form of an audit, which fits the schema, and the report."""
     names = {group: column for group, column in NAMES.items() if column in data.column_names}
     settings = Settings(checks=tuple(Check.parse(text) for text in checks))
-    report = audit_membership(open_source(data), reading, names, settings, **said)
+    report = audit_membership(open_source(data), data_spec, names, settings, **said)
     result = audit_dict(report)
     schema = json_schema("audit")
     jsonschema.Draft202012Validator(schema).validate(result)
@@ -264,8 +264,8 @@ def test_weighted_rates_are_of_rows_not_of_bins() -> None:
     data = {"z": z, "label": (rng.random(900) < 0.5) * 1, "yhat": (rng.random(900) < z[:, 0]) * 1}
     weight = rng.integers(1, 4, 900).astype(float)
     table = frame(data, w=weight)
-    reading = Reading(Columns((), label="label", prediction="yhat", weight="w"))
-    result, _ = audited(table, reading=reading)
+    data_spec = DataSpec(ColumnRoles((), label="label", prediction="yhat", weight="w"))
+    result, _ = audited(table, data_spec=data_spec)
 
     by_hand = (z * weight[:, None] * data["yhat"][:, None]).sum(0) / (z * weight[:, None]).sum(0)
     for j, group in enumerate(result["noise"]["groups"]):
@@ -366,8 +366,8 @@ def test_checks_of_true_groups() -> None:
 def test_plain_checks_are_of_protected_columns() -> None:
     """Beside a protected column each check goes to the attribute that it can be about."""
     data = frame(people(), sex=["f", "m"] * 900)
-    reading = Reading(Columns(("sex",), label="label", prediction="yhat"))
-    _, report = audited(data, "dp.difference<=0.5", "dp.min.true_groups<=0.99", reading=reading)
+    data_spec = DataSpec(ColumnRoles(("sex",), label="label", prediction="yhat"))
+    _, report = audited(data, "dp.difference<=0.5", "dp.min.true_groups<=0.99", data_spec=data_spec)
     assert [(r.attribute, r.verdict) for r in report.checks] == [("sex", "pass"), ("membership", "pass")]
 
 
@@ -389,7 +389,7 @@ def test_checks_that_make_no_sense(check: str, said: str) -> None:
 def test_without_labels_there_is_the_selection_rate() -> None:
     """Decisions alone."""
     data = frame(people()).drop_columns(["label"])
-    result, _ = audited(data, reading=Reading(Columns((), prediction="yhat")))
+    result, _ = audited(data, data_spec=DataSpec(ColumnRoles((), prediction="yhat")))
     assert {f["name"] for g in result["noise"]["groups"] for f in g["figures"]} == {"selection_rate"}
 
 

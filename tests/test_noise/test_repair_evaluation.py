@@ -17,7 +17,7 @@ import pytest
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.methods.robust import Robust
@@ -50,7 +50,7 @@ def table_of(data: dict[str, np.ndarray]) -> Table:
         "sex": np.where(np.arange(data["label"].size) % 2, "f", "m"),
     }
     return read_table(
-        pa.table(columns), Reading(Columns(("group",), label="label", score="score"), thresholds=(0.5,))
+        pa.table(columns), DataSpec(ColumnRoles(("group",), label="label", score="score"), thresholds=(0.5,))
     )
 
 
@@ -251,14 +251,14 @@ def test_a_recorded_group_that_was_not_held_out_and_several_columns() -> None:
     noise = survey(people(4, 1500), 1500, label=True)
     outcome = repaired(Robust(constraint="equal_opportunity"), data, noise)
     assert any("on held-out rows, the worst" in note for note in told_of(outcome))
-    reading = Reading(Columns(("group", "sex"), label="label", score="score"), thresholds=(0.5,))
+    data_spec = DataSpec(ColumnRoles(("group", "sex"), label="label", score="score"), thresholds=(0.5,))
     columns = {
         "group": np.array(NAMES)[data["noisy"]],
         "sex": np.tile(["f", "m"], 750),
         "label": data["label"],
         "score": data["score"],
     }
-    table = read_table(pa.table(columns), reading, ())
+    table = read_table(pa.table(columns), data_spec, ())
     told = RobustnessClaim(Noise(noise), SIDES, 0.05)
     assert true_groups_of(table.with_decision(np.ones(len(table))), told, 0.05) is None
 

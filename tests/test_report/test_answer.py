@@ -17,7 +17,7 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import Settings
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.report.answer import (
     NOT_CHECKED,
     SURER,
@@ -61,9 +61,9 @@ def audited(*checks: str, n: int = 4000, gap: float = 0.2, **settings: Any) -> s
         "label": pa.array((rng.random(n) < score).astype(int)),
         "score": pa.array(score),
     }
-    reading = Reading(Columns(("g",), label="label", score="score"))
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score"))
     chosen = Settings(checks=tuple(map(Check.parse, checks)), **settings)
-    return json.dumps(audit_dict(audit(data, reading, chosen)))
+    return json.dumps(audit_dict(audit(data, data_spec, chosen)))
 
 
 def result(*checks: str, **settings: Any) -> dict[str, Any]:

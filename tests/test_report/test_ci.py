@@ -15,7 +15,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.report import FORMATS, is_gated, unrun
 from fairfix.schema.unrun import Unrun
 from msgspec import convert
@@ -35,9 +35,9 @@ def audited(*checks: str, hostile: bool = False) -> dict[str, Any]:
     data = rows()
     if hostile:
         data["race"] = pa.array([HOSTILE if x == "a|b" else x for x in data["race"].to_pylist()])
-    reading = Reading(Columns(("race",), label="label", score="score"))
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", score="score"))
     settings = Settings(checks=tuple(Check.parse(text) for text in checks))
-    return json.loads(rendered("json", audit_dict(audit(data, reading, settings))))
+    return json.loads(rendered("json", audit_dict(audit(data, data_spec, settings))))
 
 
 @pytest.fixture(scope="module")

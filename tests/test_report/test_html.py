@@ -22,7 +22,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.report import layout
 from fairfix.report.html_ import _breakable
 from fairfix.report.layout import MARKS
@@ -108,8 +108,10 @@ def hostile_audit(**settings: Any) -> dict[str, Any]:
     """Return an audit in which every name that can be hostile is."""
     data = rows()
     data[HOSTILE] = pa.array([HOSTILE if x == "a|b" else x for x in data["race"].to_pylist()])
-    reading = Reading(Columns((HOSTILE,), label="label", score="score"))
-    return audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=0.1"),), **settings)))
+    data_spec = DataSpec(ColumnRoles((HOSTILE,), label="label", score="score"))
+    return audit_dict(
+        audit(data, data_spec, Settings(checks=(Check.parse("dp.difference<=0.1"),), **settings))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -277,8 +279,8 @@ def test_rows_are_accounted_for() -> None:
     """Read, used, left out and why."""
     data = rows()
     data["race"] = pa.array([None if i % 50 == 0 else x for i, x in enumerate(data["race"].to_pylist())])
-    reading = Reading(Columns(("race",), label="label", score="score"), missing_group="drop")
-    result = audit_dict(audit(data, reading))
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", score="score"), missing_group="drop")
+    result = audit_dict(audit(data, data_spec))
     text = assert_sound(rendered("html", result)).text("style")
 
     for one in result["data"]["rows"]["excluded"]:
@@ -314,7 +316,9 @@ def test_many_groups_are_drawn_in_part_and_told_in_full() -> None:
         "label": pa.array(rng.integers(0, 2, 3000)),
         "score": pa.array(rng.random(3000)),
     }
-    text = rendered("html", audit_dict(audit(data, Reading(Columns(("g",), label="label", score="score")))))
+    text = rendered(
+        "html", audit_dict(audit(data, DataSpec(ColumnRoles(("g",), label="label", score="score"))))
+    )
     page = assert_sound(text)
 
     assert "30 of 45 groups" in page.text()
@@ -367,8 +371,8 @@ def test_a_group_called_like_a_verdict_is_none() -> None:
         "label": pa.array([0, 0, 1, 1] * 50),
         "score": pa.array(np.linspace(0, 1, 200)),
     }
-    reading = Reading(Columns(("g",), label="label", score="score"))
-    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=1"),))))
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score"))
+    result = audit_dict(audit(data, data_spec, Settings(checks=(Check.parse("dp.difference<=1"),))))
     assert len(re.findall('class="mark', rendered("html", result))) == 2  # of the whole, and of the check
     plain, coloured = (rendered("text", result, color=colour) for colour in (False, True))
     assert plain.count("PASS") > 3
@@ -379,7 +383,7 @@ def test_a_column_called_like_a_metric_keeps_its_name() -> None:
     """The section of an attribute has its name, whatever words a metric of the same name has."""
     data = rows()
     data["auc"] = data.pop("race")
-    result = audit_dict(audit(data, Reading(Columns(("auc",), label="label", score="score"))))
+    result = audit_dict(audit(data, DataSpec(ColumnRoles(("auc",), label="label", score="score"))))
 
     assert "<h2>auc</h2>" in rendered("html", result)
 

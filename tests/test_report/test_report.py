@@ -23,7 +23,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.report import FORMATS, json_
 from fairfix.report.layout import HEADLINES, layout
 from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options, readable
@@ -56,14 +56,14 @@ def rows(n: int = 500, seed: int = 0) -> dict[str, Any]:
 
 
 READINGS = {
-    "plain": Reading(Columns(("race", "sex"), label="label", score="score")),
-    "strata": Reading(Columns(("race",), label="label", score="score", strata=("product",))),
-    "weights": Reading(Columns(("race",), label="label", score="score", weight="weight")),
-    "no labels": Reading(Columns(("race",), score="score")),
-    "decisions": Reading(Columns(("race",), label="label", prediction="label2")),
-    "positive": Reading(Columns(("race",), label="label", score="score"), positive_label=("0",)),
-    "raw": Reading(Columns(("race",), label="label", score="score"), score_scale="raw"),
-    "regression": Reading(Columns(("race",), label="weight", score="score"), task="regression"),
+    "plain": DataSpec(ColumnRoles(("race", "sex"), label="label", score="score")),
+    "strata": DataSpec(ColumnRoles(("race",), label="label", score="score", strata=("product",))),
+    "weights": DataSpec(ColumnRoles(("race",), label="label", score="score", weight="weight")),
+    "no labels": DataSpec(ColumnRoles(("race",), score="score")),
+    "decisions": DataSpec(ColumnRoles(("race",), label="label", prediction="label2")),
+    "positive": DataSpec(ColumnRoles(("race",), label="label", score="score"), positive_label=("0",)),
+    "raw": DataSpec(ColumnRoles(("race",), label="label", score="score"), score_scale="raw"),
+    "regression": DataSpec(ColumnRoles(("race",), label="weight", score="score"), task="regression"),
 }
 
 
@@ -146,8 +146,8 @@ def test_undefined_is_null_with_a_reason() -> None:
 def test_score_distributions_are_the_shares_of_rows(name: str, exact: bool) -> None:
     """At each score, the share of the (weighted) rows below it; the gap lies where the KS distance says."""
     data = rows()
-    reading = READINGS[name]
-    result = audit_dict(audit(data, reading, Settings(exact=exact)))
+    data_spec = READINGS[name]
+    result = audit_dict(audit(data, data_spec, Settings(exact=exact)))
     race, score = np.array(data["race"].to_pylist()), data["score"].to_numpy()
     weight = data["weight"].to_numpy() if name == "weights" else np.ones(score.size)
     block = result["attributes"][0]
@@ -193,8 +193,8 @@ def test_every_comparison_has_its_definition() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_renders_every_result(name: str) -> None:
     """No format chokes on undefined values, strata or regression."""
-    for reading in READINGS:
-        text = rendered(name, result_of(reading))
+    for data_spec in READINGS:
+        text = rendered(name, result_of(data_spec))
         assert "race" in text
 
 
@@ -269,8 +269,8 @@ def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
         "label": pa.array(rng.integers(0, 2, 800)),
         "score": pa.array(rng.random(800)),
     }
-    reading = Reading(Columns(("::g",), label="label", score="score"))
-    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=0.01"),))))
+    data_spec = DataSpec(ColumnRoles(("::g",), label="label", score="score"))
+    result = audit_dict(audit(data, data_spec, Settings(checks=(Check.parse("dp.difference<=0.01"),))))
     for name in ("text", "markdown", "html"):
         shown = rendered(name, result)
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown), name
@@ -289,7 +289,7 @@ def test_text_keeps_every_letter_of_a_table_under_its_heading() -> None:
     """Wide letters, marks above letters and brackets, also of headings, stand whole, and numbers below one another."""
     names = ("日本語", "e\u0301\u0301\u0301te", "[bold]plain")
     data = {"g": [*names] * 40, "label": [0, 1] * 60, "score": [0.25, 0.5, 0.75, 0.5] * 30}
-    result = audit_dict(audit(data, Reading(Columns(("g",), label="label", score="score")), Settings()))
+    result = audit_dict(audit(data, DataSpec(ColumnRoles(("g",), label="label", score="score")), Settings()))
     lines = rendered("text", result, width=60).splitlines()
 
     row = {name: next(line for line in lines if line.startswith(f"  {name}  ")) for name in names}
@@ -339,7 +339,7 @@ def test_tables_of_very_many_groups_are_cut_and_say_so() -> None:
     label[own] = 0, 0, 1, 1
     data = pa.table({"g": group, "score": score, "label": label})
     report = audit_dict(
-        audit(data, Reading(Columns(("g",), label="label", score="score"), thresholds=(0.5,)))
+        audit(data, DataSpec(ColumnRoles(("g",), label="label", score="score"), thresholds=(0.5,)))
     )
     (block,) = report["attributes"]
     assert len(block["groups"]) == many

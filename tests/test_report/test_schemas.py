@@ -22,7 +22,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver, apply
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.schema.common import CheckedResult, Waivers
 from fairfix.schema.written import to_dict
 from msgspec.structs import replace
@@ -62,8 +62,8 @@ def result() -> dict[str, Any]:
         "dp.ratio[g]>=0.5",
     )
     checks = tuple(Check.parse(text) for text in texts)
-    reading = Reading(Columns(("g",), label="label", score="score"))
-    found = audit_dict(audit(data, reading, Settings(checks=checks)))
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score"))
+    found = audit_dict(audit(data, data_spec, Settings(checks=checks)))
     waiver = {"check": "ks[g]", "reason": "known ]]> since <March>", "expires": "2099-01-01"}
     checked_ = struct(found)
     assert isinstance(checked_, CheckedResult)

@@ -14,7 +14,7 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.row_hash import decide, is_random
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -37,13 +37,13 @@ from tests.strategies import examples
 
 def read(data: pd.DataFrame) -> Table:
     """Return rows of race, label and score as they are read."""
-    return read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    return read_table(data, DataSpec(ColumnRoles(("race",), label="label", score="score")))
 
 
 def table(n: int = 2000, seed: int = 0, *, label: bool = True) -> Table:
     """Return scored rows; the group c is small."""
     data = people(n, seed)[["race", "score", "label"]]
-    return read_table(data, Reading(Columns(("race",), label="label" if label else None, score="score")))
+    return read_table(data, DataSpec(ColumnRoles(("race",), label="label" if label else None, score="score")))
 
 
 @settings(max_examples=examples(40))
@@ -104,7 +104,7 @@ def test_the_proof_says_what_an_audit_says() -> None:
     change = proof["accuracy"].change
     assert change is not None
     assert change.value == pytest.approx((right - (base == held.rows.label)).mean(), abs=1e-12)
-    assert proof[f"{gap} [race]"].before.value == audit(held, held.reading).block("race").by_id[gap].value
+    assert proof[f"{gap} [race]"].before.value == audit(held, held.data_spec).block("race").by_id[gap].value
     rates = [chance[held.groups().codes == k].mean() for k in range(3)]
     assert proof[f"{gap} [race]"].after.value == pytest.approx(max(rates) - min(rates), abs=1e-12)
     assert outcome.holdout.shown.randomized == pytest.approx(is_random(chance).mean())
@@ -190,7 +190,7 @@ def test_whatever_method_decides_the_same_for_everybody_says_so() -> None:
     data = pd.DataFrame(
         {"race": ["a", "b"] * 400, "score": score, "label": (rng.random(800) < score).astype(int)}
     ).assign(x=rng.random(800))
-    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")), columns=("x",))
+    rows = read_table(data, DataSpec(ColumnRoles(("race",), label="label", score="score")), columns=("x",))
     outcome = repair_table(rows, Sensei(), features=("x",))
     told = [note for note in outcome.messages if note.code == "selection"]
 
@@ -360,8 +360,8 @@ def test_what_is_expected_of_drawn_values_is_within_the_slack_of_few_rows() -> N
 def test_long_texts_are_repeated_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is expected over thousands of draws of each row is the same whatever its features take up."""
     data, sizes = people(40)[["race", "score", "label", "p"]].assign(note="x" * 1_000), []
-    reading = Reading(Columns(("race",), label="label", score="score"))
-    rows, take = read_table(data, reading, ("p", "note")), Table.take
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", score="score"))
+    rows, take = read_table(data, data_spec, ("p", "note")), Table.take
 
     def measured(self: Table, chosen: Ints) -> Table:
         taken = take(self, chosen)
@@ -387,8 +387,8 @@ def test_what_is_expected_over_draws_asks_models_once(
     monkeypatch: pytest.MonkeyPatch, parameters: dict[str, str]
 ) -> None:
     """Thousands of draws of a row look at its features as often as one does."""
-    reading = Reading(Columns(("race",), label="label", score="score"))
-    rows, score, scored = read_table(people(200), reading, ("p",)), Scorer.__call__, [0]
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", score="score"))
+    rows, score, scored = read_table(people(200), data_spec, ("p",)), Scorer.__call__, [0]
 
     def counted(self: Scorer, table: Table) -> Floats:
         scored[0] += len(table)
@@ -452,8 +452,8 @@ def test_a_raw_score_has_no_losses_and_breaks_no_proof(method: str, features: tu
     data = pd.DataFrame(
         {"race": race, "x": x, "score": np.round(50 + 10 * x), "label": (x > rng.normal(size=900)) * 1}
     )
-    columns = Columns(("race",), label="label", score="score")
-    rows = read_table(data, Reading(columns, score_scale="raw", thresholds=(55.0,)))
+    columns = ColumnRoles(("race",), label="label", score="score")
+    rows = read_table(data, DataSpec(columns, score_scale="raw", thresholds=(55.0,)))
 
     outcome = repair_table(rows, available()[method](), features=features or None)
     told = {row.name: row for row in outcome.holdout.shown.table}

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.methods import available
@@ -37,7 +37,7 @@ from tests.results import rendered, struct
 
 NONE = NoiseTable("table", ("0", "1"), ("0", "1"), np.eye(2), "count")
 """No noise."""
-READING = Reading(Columns(("sex",), label="label", score="score"))
+READING = DataSpec(ColumnRoles(("sex",), label="label", score="score"))
 SLACKS = (0.05, 0.1)
 
 
@@ -142,7 +142,9 @@ def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
 
 def test_repairs_are_fitted_to_one_part_and_judged_on_the_other() -> None:
     """The gap of a repair is that of its rule, fitted with its slack to the one part, on the other alone."""
-    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score"), thresholds=(0.5,)))
+    table = read_table(
+        frame(), DataSpec(ColumnRoles(("sex",), label="label", score="score"), thresholds=(0.5,))
+    )
     split = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=0.3)
     fitted, held = table.take(split.fit), table.take(split.holdout)
     ramp, codes, label = available()["ramp"](slack=0.1), held.groups().codes, held.rows.label
@@ -278,8 +280,8 @@ def test_worst_cases_of_true_groups_are_those_of_an_audit(table: Table) -> None:
         assert some.gaps[worst].value >= some.gaps[recorded].value - 1e-9
         assert some.gaps[worst].high >= some.gaps[worst].value
     split = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=0.3)
-    reading = replace(table.reading, thresholds=(0.5,))
-    report = audit_noisy(open_source(frame().take(split.holdout)), reading, Noise(known))
+    data_spec = replace(table.data_spec, thresholds=(0.5,))
+    report = audit_noisy(open_source(frame().take(split.holdout)), data_spec, Noise(known))
     assert report.noise is not None
     (bound,) = (
         one.bounds["N1"] for one in report.noise.comparisons if one.name == "selection_rate.difference"

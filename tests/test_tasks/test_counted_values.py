@@ -14,7 +14,7 @@ import pytest
 from fairfix.auditing.countfile import count
 from fairfix.auditing.disclosure import suppressed
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
@@ -65,7 +65,7 @@ def distances(value: Floats, weight: Floats, group: Any) -> dict[str, float]:
 
 def shipped(result: Any, frame: pd.DataFrame, weight: Floats) -> tuple[Table, Any, Floats, Floats]:
     """Return rows of a frame, the row of every value that one can get, the value, and its weight."""
-    table = read_table(frame, result.repaired.reading, columns=())
+    table = read_table(frame, result.repaired.data_spec, columns=())
     row, value, chance = result.repaired.predictor.outcomes(table)
     return table, row, value, weight[row] * chance
 
@@ -78,13 +78,13 @@ BOTH += [("smooth", "deterministic"), ("heavy ties", "randomized")]
 @pytest.mark.parametrize(("name", "decisions"), sorted(set(BOTH)))
 def test_what_is_certain_of_values_is_so_on_the_rows(name: str, decisions: str) -> None:
     """Distances, rates and losses of the shipped rule on the exact held-out rows are the certified points."""
-    frame, reading = world(name, 1200, 3)
+    frame, data_spec = world(name, 1200, 3)
     weighted = decisions == "deterministic"
-    reading = WEIGHTED if weighted and reading == PLAIN else reading
+    data_spec = WEIGHTED if weighted and data_spec == PLAIN else data_spec
     fit, held = frame.iloc[:700], frame.iloc[700:].reset_index(drop=True)
     held = pd.concat([held, frame.iloc[:3]], ignore_index=True)
-    weight = held["weight"].to_numpy() if reading is WEIGHTED else np.ones(len(held))
-    result = repair(count(fit, reading), count(held, reading), slack=0.05, decisions=decisions)
+    weight = held["weight"].to_numpy() if data_spec is WEIGHTED else np.ones(len(held))
+    result = repair(count(fit, data_spec), count(held, data_spec), slack=0.05, decisions=decisions)
     _, row, value, mass = shipped(result, held, weight)
     counts, group, label = (
         result.to_dict()["counts"],
@@ -93,7 +93,7 @@ def test_what_is_certain_of_values_is_so_on_the_rows(name: str, decisions: str) 
     )
     exact = distances(value, mass, group)
     drawn = pd.DataFrame({"race": group, "label": label})
-    rates = rates_of(drawn, (value >= reading.cut).astype(float), mass)
+    rates = rates_of(drawn, (value >= data_spec.cut).astype(float), mass)
     chance = np.where(label == 1, value, 1 - value)
 
     for one in counts["certified"]:
@@ -119,14 +119,14 @@ def test_what_is_certain_of_values_is_so_on_the_rows(name: str, decisions: str) 
 
 def test_shares_are_those_of_the_draws() -> None:
     """Each value is given to the share of even draws that is its chance, to one draw at either end."""
-    frame, reading = world("heavy ties", 200, 1)
-    result = repair(count(frame, reading), None, slack=0.03)
+    frame, data_spec = world("heavy ties", 200, 1)
+    result = repair(count(frame, data_spec), None, slack=0.03)
     table, row, value, chance = shipped(result, frame, np.ones(len(frame)))
     many = 500
     given = [
         result.repaired.predictor.predict(
             Table(
-                table.reading, table.rows, table.features, np.full(len(table), (i + 0.5) / many).__getitem__
+                table.data_spec, table.rows, table.features, np.full(len(table), (i + 0.5) / many).__getitem__
             )
         )
         for i in range(many)
@@ -144,13 +144,13 @@ def test_scores_at_middles_give_the_tube_of_the_rows(slack: float, decisions: st
     """Counts lose nothing of scores that lie at the middles of bins: loss and chances are those of the rows."""
     data = binned_scores()
     content = count(data, PLAIN)
-    table = read_table(data, content.reading, columns=())
+    table = read_table(data, content.data_spec, columns=())
     # a bin of counts has all rows of its scores, so the rows have to be taken by single scores too
     method, rng = FairRegression(slack=slack, decisions=decisions, bin_rows=1), np.random.default_rng(0)
     rows, rule = method.fit(RepairProblem(table, protected_as_feature=True), rng=rng), None
     rule, _ = fit_to_bins(method, RepairProblem(table_of(content), protected_as_feature=True), rng)
     assert isinstance(rule, BinnedTube)
-    asked = Table(table.reading, table.rows, table.features, lambda numbers: (numbers * 0.618034) % 1.0)
+    asked = Table(table.data_spec, table.rows, table.features, lambda numbers: (numbers * 0.618034) % 1.0)
 
     np.testing.assert_allclose(rule.predict(asked), rows.predict(asked), atol=1e-9)
     assert rule.trace.objective == pytest.approx(rows.trace.objective, rel=1e-9)
@@ -164,9 +164,9 @@ def test_the_loss_on_real_labels_lies_between_the_certified_ends(unit: float) ->
     score = rng.gamma(3.0, size=rows) + (race == "a")
     frame = pd.DataFrame({"race": race, "score": unit * score.round(1)})
     frame["label"] = frame["score"] * 0.8 + unit * rng.normal(size=rows)
-    reading = Reading(Columns(("race",), label="label", score="score"), task="regression")
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", score="score"), task="regression")
     fit, held = frame.iloc[:1800], frame.iloc[1800:].reset_index(drop=True)
-    result = repair(count(fit, reading), count(held, reading), slack=0.05)
+    result = repair(count(fit, data_spec), count(held, data_spec), slack=0.05)
     _, row, value, mass = shipped(result, held, np.ones(len(held)))
     loss = float(mass @ (value - held["label"].to_numpy()[row]) ** 2) / mass.sum()
     ends = result.to_dict()["counts"]["losses"]["square_loss"]
@@ -182,10 +182,10 @@ def test_rows_that_are_hidden_widen_what_is_certain() -> None:
     """Distances on all rows of a proof lie between the ends, wherever the hidden ones belong."""
     frame = scored(3, 3000).to_pandas().assign(town=lambda one: np.arange(len(one)) % 3)
     frame.loc[:6, ["race", "town"]] = ["g0", 5]
-    reading = Reading(Columns(("race", "town"), label="label", score="score"), bands={"town": ()})
+    data_spec = DataSpec(ColumnRoles(("race", "town"), label="label", score="score"), bands={"town": ()})
     fit, held = frame.iloc[7:1500], pd.concat([frame.iloc[:7], frame.iloc[1500:]], ignore_index=True)
-    content = suppressed(count(held, reading), [reading.columns.protected], 20)
-    result = repair(count(fit, reading), content, slack=0.02, protected="race")
+    content = suppressed(count(held, data_spec), [data_spec.columns.protected], 20)
+    result = repair(count(fit, data_spec), content, slack=0.02, protected="race")
     held = held.assign(town=held["town"].astype(str))
     _, row, value, mass = shipped(result, held, np.ones(len(held)))
     exact = distances(value, mass, held["race"].to_numpy()[row])
@@ -225,8 +225,8 @@ def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.Ca
     draws = np.random.default_rng(0).random(len(done))
     columns = {"race": done["race"].to_numpy(), "score": done["score"].to_numpy()}
     results = run_program(program, columns, draws)
-    table = read_table(done, repaired.reading, columns=())
-    mine = repaired.predictor.predict(Table(table.reading, table.rows, table.features, draws.__getitem__))
+    table = read_table(done, repaired.data_spec, columns=())
+    mine = repaired.predictor.predict(Table(table.data_spec, table.rows, table.features, draws.__getitem__))
     np.testing.assert_array_equal(results, mine)
     for target in ("sql", "json", "python"):
         assert run(["export", out, "--to", target, "-o", str(people / f"values.{target}")]) == 0
@@ -255,6 +255,6 @@ def test_what_needs_rows_is_refused_with_a_remedy(name: str) -> None:
 def test_real_labels_have_no_log_loss_in_counts() -> None:
     """Counts do not tell whether real labels lie in [0, 1]."""
     frame = scored(0, 500).to_pandas()
-    reading = Reading(Columns(("race",), label="label", score="score"), task="regression")
+    data_spec = DataSpec(ColumnRoles(("race",), label="label", score="score"), task="regression")
     with pytest.raises(UsageError, match="use `loss=square`"):
-        repair(count(frame, reading), None, loss="logistic")
+        repair(count(frame, data_spec), None, loss="logistic")

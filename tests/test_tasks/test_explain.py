@@ -17,7 +17,7 @@ from fairfix.auditing.comparisons import KINDS, MEANINGS, Comparison
 from fairfix.auditing.metrics import ALIASES, METRICS, SCOPES, Metric
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.errors import CODES, ConvergenceWarning, ExitStatus, FairfixError, FairfixWarning, UsageError
 from fairfix.methods import available
 from fairfix.models.trace import Caution, Note
@@ -62,9 +62,9 @@ def test_a_metric_is_explained_from_its_entry(metric: Metric) -> None:
 def test_comparisons_are_those_of_a_report(task: str, frames: Frames) -> None:
     """Every comparison of an audit is named, and the audit has every one that is named of its metrics."""
     frame = frames(600)
-    columns = Columns(("race",), label="label", score="score", strata=("town",))
-    reading = Reading(columns, task=task)
-    report = audit(frame, reading, Settings(reference={"race": "r0"}))
+    columns = ColumnRoles(("race",), label="label", score="score", strata=("town",))
+    data_spec = DataSpec(columns, task=task)
+    report = audit(frame, data_spec, Settings(reference={"race": "r0"}))
     found = set(report.block("race").by_id)
     metrics = {Comparison.parse(identifier).metric for identifier in found}
     named = {f"{metric}.{rest}" for metric in metrics for rest in METRICS[metric].comparisons}

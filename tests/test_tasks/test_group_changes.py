@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.models.predictors import BinnedRule, GroupwiseCurve, GroupwiseRamp
 from fairfix.report.layout import layout
@@ -91,8 +91,8 @@ def test_every_jump_is_shown() -> None:
     """Bins may be much narrower than the steps at which a rule is drawn: all of their jumps are shown, and no more."""
     edges = np.sort(np.random.default_rng(0).random(600))
     levels = np.linspace(0.0, 1.0, edges.size + 1)
-    columns = Columns(("race",), label="label", score="score")
-    table = read_table(scored(rows=300), Reading(columns, thresholds=(0.5,)), columns=())
+    columns = ColumnRoles(("race",), label="label", score="score")
+    table = read_table(scored(rows=300), DataSpec(columns, thresholds=(0.5,)), columns=())
     groups = table.groups().levels
     rule = BinnedRule(("race",), groups, edges, np.stack([levels, levels[::-1], levels**2])[: len(groups)])
     curves = acceptance_curves(table, rule)
@@ -108,7 +108,7 @@ def test_every_jump_is_shown() -> None:
 @pytest.mark.parametrize("scale", ["probability", "percent", "margin", "logit", "raw"])
 def test_knots_are_on_the_scale_of_the_scores(scale: Any) -> None:
     """At the knots of a ramp, its probabilities are 0 and 1; so they are of one on recalibrated scores."""
-    reading = Reading(Columns(("race",), score="score"), score_scale=scale, thresholds=(0.5,))
+    data_spec = DataSpec(ColumnRoles(("race",), score="score"), score_scale=scale, thresholds=(0.5,))
     groups = (("g0",), ("g1",), ("g2",))
     curve = Piecewise.line(4.0, 0.5)
     rules = [GroupwiseCurve(("race",), groups, (curve,) * 3)]
@@ -118,9 +118,9 @@ def test_knots_are_on_the_scale_of_the_scores(scale: Any) -> None:
         )
         rules.append(GroupwiseRamp(("race",), groups, np.array([-0.2, 0.0, 0.3]), np.zeros(3), 0.25))
     for rule in rules:
-        knots = rule.knots(reading)
+        knots = rule.knots(data_spec)
         table = pa.table({"race": [g[0] for g in groups] * 2, "score": np.stack(knots).T.ravel()})
-        given = rule.predict(read_table(table, reading, columns=())).reshape(2, 3)
+        given = rule.predict(read_table(table, data_spec, columns=())).reshape(2, 3)
         np.testing.assert_allclose(given, [[0.0] * 3, [1.0] * 3], atol=1e-12)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.data import counts
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import parted
 from fairfix.errors import FairfixError
@@ -46,7 +46,7 @@ MORE: tuple[dict[str, Any], ...] = (
 )
 
 
-READING = Reading(Columns(("race",), label="label", score="score"))
+READING = DataSpec(ColumnRoles(("race",), label="label", score="score"))
 
 
 def differ(one: Any, other: Any, path: str = "") -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.data.container import Artifact, read, write
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.errors import ArtifactError, ColumnError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
@@ -156,14 +156,14 @@ def test_copies_are_heeded_and_told_of() -> None:
 
 def fitted(data: pd.DataFrame, **more: Any) -> np.ndarray[Any, Any]:
     """Return the chances that a rule which is fitted to all of the data gives people."""
-    columns = Columns(("sex",), weight="w", classes=("job",))
+    columns = ColumnRoles(("sex",), weight="w", classes=("job",))
     problem = RepairProblem(
-        read_table(data, Reading(columns), ("skill",)),
+        read_table(data, DataSpec(columns), ("skill",)),
         features=("skill",),
         protected_as_feature="solver" in more,
     )
     made = Sensei(**more).fit(problem, rng=np.random.default_rng(0))
-    return made.class_probabilities(read_table(people().assign(w=1.0), Reading(columns), ("skill",)))
+    return made.class_probabilities(read_table(people().assign(w=1.0), DataSpec(columns), ("skill",)))
 
 
 @pytest.mark.parametrize(

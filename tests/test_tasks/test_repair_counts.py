@@ -20,7 +20,7 @@ from fairfix.auditing.disclosure import SUPPRESSED, count_shown, suppressed
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.binned import entries_of
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import count_table, read_table
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
@@ -43,7 +43,7 @@ from tests.programs import run_program
 from tests.results import rendered
 
 BINS = 1024
-PLAIN = Reading(Columns(("race",), label="label", score="score"), thresholds=(0.5,))
+PLAIN = DataSpec(ColumnRoles(("race",), label="label", score="score"), thresholds=(0.5,))
 WEIGHTED = replace(PLAIN, columns=replace(PLAIN.columns, weight="weight"))
 SCHEMA = json_schema("repair")
 
@@ -89,7 +89,7 @@ def repairer_of(asked: Mapping[str, Any]) -> Repairer:
 
 def table_of(content: CountFile) -> Table:
     """Return counts as a table."""
-    return Table(content.reading, entries_of(content.counts(), content.reading), pa.table({}))
+    return Table(content.data_spec, entries_of(content.counts(), content.data_spec), pa.table({}))
 
 
 def rule_of(
@@ -105,8 +105,8 @@ def rule_of(
 def test_scores_at_middles_give_the_rule_of_the_rows(name: str, weight: str | None) -> None:
     """Counts lose nothing of scores that lie at the middles of bins: every row has the chance that rows give."""
     data, asked = binned_scores(), METHODS[name]
-    reading = PLAIN if weight is None else WEIGHTED
-    table, noise = read_table(data, reading, columns=()), None
+    data_spec = PLAIN if weight is None else WEIGHTED
+    table, noise = read_table(data, data_spec, columns=()), None
     if asked["method"] == "robust":
         names = table.groups().names
         entries = 0.9 * np.eye(3) / 3 + np.full((3, 3), 0.1 / 9)
@@ -115,7 +115,7 @@ def test_scores_at_middles_give_the_rule_of_the_rows(name: str, weight: str | No
     by_rows = rows.predict(table)
     if rows.gives == "value":
         by_rows = (by_rows >= 0.5).astype(float)
-    by_counts, _ = rule_of(count(data, reading), asked, noise)
+    by_counts, _ = rule_of(count(data, data_spec), asked, noise)
 
     np.testing.assert_allclose(by_counts.predict(table), by_rows, atol=1e-6)
 
@@ -123,13 +123,13 @@ def test_scores_at_middles_give_the_rule_of_the_rows(name: str, weight: str | No
 def test_each_column_of_counts_keeps_the_slack() -> None:
     """Groups of two columns alone are held alike from counts as from rows."""
     data = binned_scores()
-    reading = replace(PLAIN, columns=replace(PLAIN.columns, protected=("race", "job")))
+    data_spec = replace(PLAIN, columns=replace(PLAIN.columns, protected=("race", "job")))
     table, asked = (
-        read_table(data, reading, columns=()),
+        read_table(data, data_spec, columns=()),
         {"method": "ramp", "constraint": "dp[each]<=0.01"},
     )
     by_rows = repairer_of(asked).fit(RepairProblem(table), rng=np.random.default_rng(0))
-    rule, lost = rule_of(count(data, reading), asked)
+    rule, lost = rule_of(count(data, data_spec), asked)
 
     np.testing.assert_allclose(rule.predict(table), by_rows.predict(table), atol=1e-6)
     assert "of race and of job" in lost.among
@@ -175,7 +175,7 @@ WORLDS: dict[str, tuple[Callable[[np.random.Generator, int], Any], dict[str, Any
 }
 
 
-def world(name: str, rows: int, seed: int) -> tuple[pd.DataFrame, Reading]:
+def world(name: str, rows: int, seed: int) -> tuple[pd.DataFrame, DataSpec]:
     """Return rows of groups of all sizes, the least of three rows."""
     rng = np.random.default_rng(seed)
     make, how = WORLDS[name]
@@ -205,14 +205,14 @@ def rates_of(frame: pd.DataFrame, chance: Floats, weight: Any) -> dict[tuple[str
 @pytest.mark.parametrize("name", WORLDS)
 def test_rates_of_rows_are_those_that_are_certain(name: str, weighted: bool) -> None:
     """The shipped rule on the exact rows has the certified rates, which are points: no bin is decided in two ways."""
-    frame, reading = world(name, 900, 1)
-    reading = replace(reading, columns=replace(reading.columns, weight="weight" if weighted else None))
-    content = count(frame, reading)
+    frame, data_spec = world(name, 900, 1)
+    data_spec = replace(data_spec, columns=replace(data_spec.columns, weight="weight" if weighted else None))
+    content = count(frame, data_spec)
     constraint = "equalized_odds" if weighted else "demographic_parity"
     rule, _ = rule_of(content, {"method": "ramp", "constraint": constraint, "slack": 0.05})
-    chance = rule.predict(read_table(frame, content.reading, columns=()))
+    chance = rule.predict(read_table(frame, content.data_spec, columns=()))
     exact = rates_of(frame, chance, frame["weight"] if weighted else np.ones(len(frame)))
-    sure = list(map(to_dict, certified(content.counts(), rule, content.reading, 0)))
+    sure = list(map(to_dict, certified(content.counts(), rule, content.data_spec, 0)))
 
     held = {(one["group"], rate): ends for one in sure for rate, ends in one["rates"].items()}
     assert held.keys() == exact.keys()
@@ -223,9 +223,9 @@ def test_rates_of_rows_are_those_that_are_certain(name: str, weighted: bool) -> 
 
 def test_a_proof_on_wider_bins_is_as_certain() -> None:
     """Where the counts of the proof have other bins than those of the fit, the rule is one of the wider ones."""
-    frame, reading = world("raw", 1500, 5)
+    frame, data_spec = world("raw", 1500, 5)
     held = frame.iloc[700:].assign(score=lambda one: np.where(one.index == 800, 1e4, one["score"]))
-    fit, proof = count(frame.iloc[:700], reading), count(held, reading)
+    fit, proof = count(frame.iloc[:700], data_spec), count(held, data_spec)
     widths = [one.counts().grid.width for one in (fit, proof)]  # type: ignore[union-attr]  # there is a score
     held = held[held["race"] != "tiny"]
     result = repair(fit, holdout=proof)
@@ -241,8 +241,8 @@ def test_a_proof_on_wider_bins_is_as_certain() -> None:
 
 def test_a_rule_that_cuts_a_bin_is_seen() -> None:
     """With an edge inside a bin the certified rates are a range, and scores at its ends reach it."""
-    frame, reading = world("smooth", 600, 0)
-    counts = count(frame, reading).counts()
+    frame, data_spec = world("smooth", 600, 0)
+    counts = count(frame, data_spec).counts()
     levels = tuple((name,) for name in sorted(frame["race"].unique()))
     cut = 0.4 + 0.25 / BINS
     rule = BinnedRule(("race",), levels, np.array([cut]), np.tile([0.0, 1.0], (len(levels), 1)))
@@ -250,10 +250,10 @@ def test_a_rule_that_cuts_a_bin_is_seen() -> None:
     ends = {}
     for name, score in (("low", floor), ("high", np.nextafter(floor + 1 / BINS, 0))):
         moved = frame.assign(score=score)
-        table = read_table(moved, reading, columns=())
+        table = read_table(moved, data_spec, columns=())
         ends[name] = rates_of(moved, rule.predict(table), np.ones(len(moved)))
     wide = 0
-    for one in map(to_dict, certified(counts, rule, reading, 0)):
+    for one in map(to_dict, certified(counts, rule, data_spec, 0)):
         for rate, both in one["rates"].items():
             for end in ("low", "high"):
                 assert both[end] == pytest.approx(ends[end][one["group"], rate], abs=2e-9)
@@ -267,10 +267,10 @@ def test_exact_scores_are_better_by_no_more_than_is_said(
     name: str, gamma: float, slack: float, rho: float | str
 ) -> None:
     """The optimum of the rows is below the value of the shipped rule on these rows by the certified bound at most."""
-    frame, reading = world(name, 900, 2)
+    frame, data_spec = world(name, 900, 2)
     asked = {"method": "ramp", "slack": slack, "gamma": gamma, "rho": rho}
-    content = count(frame, reading)
-    table = read_table(frame, content.reading, columns=())
+    content = count(frame, data_spec)
+    table = read_table(frame, content.data_spec, columns=())
     rows = repairer_of(asked).fit(RepairProblem(table), rng=np.random.default_rng(0))
     shipped, optimum = rule_of(content, asked)
 
@@ -292,7 +292,7 @@ def test_the_proof_on_counts_is_that_on_rows(weighted: bool) -> None:
     """Numbers, intervals and paired changes of one rule: those of the rows, for however few entries stand for them."""
     data = binned_scores(4000)
     content = count(data, WEIGHTED if weighted else PLAIN)
-    entries, table = table_of(content), read_table(data, content.reading, columns=())
+    entries, table = table_of(content), read_table(data, content.data_spec, columns=())
     rule, _ = rule_of(content, {"method": "ramp"})
     also = ("equalized_odds.difference.between_groups",)
     mine, theirs = (evaluate(RepairedRows(one, rule), Settings(), also).shown for one in (entries, table))
@@ -385,10 +385,10 @@ def _ids(folder: Path, share: str) -> list[str]:
     from fairfix.data.files import open_source
     from fairfix.models.shares import SharedSource
 
-    reading = replace(PLAIN, columns=replace(PLAIN.columns, id="id"))
+    data_spec = replace(PLAIN, columns=replace(PLAIN.columns, id="id"))
     out: list[str] = []
     for name in ("north.parquet", "south.csv"):
-        source = SharedSource(open_source(str(folder / name)), reading, share, 0)
+        source = SharedSource(open_source(str(folder / name)), data_spec, share, 0)
         for part in source.parts(["id"]):
             out += [one for batch in part.batches() for one in batch.column(0).to_pylist()]
     return out
@@ -436,10 +436,10 @@ def test_shares_part_the_rows_by_who_they_are(people: Path) -> None:
     from fairfix.data.files import open_source
     from fairfix.models.shares import SharedSource
 
-    reading = replace(PLAIN, columns=replace(PLAIN.columns, id="id"))
+    data_spec = replace(PLAIN, columns=replace(PLAIN.columns, id="id"))
 
     def ids(name: str, share: str, seed: int = 0) -> list[str]:
-        source = SharedSource(open_source(str(people / name)), reading, share, seed)
+        source = SharedSource(open_source(str(people / name)), data_spec, share, seed)
         return [
             one
             for part in source.parts(["id"])
@@ -559,12 +559,12 @@ def test_decisions_are_no_score_bins(people: Path) -> None:
 # ---------------------------------------------------------------------- suppression
 
 
-def small() -> tuple[pd.DataFrame, Reading]:
+def small() -> tuple[pd.DataFrame, DataSpec]:
     """Return rows of three towns, with a group of seven rows in one of them."""
     frame = scored(3, 2000).to_pandas().assign(town=lambda one: np.arange(len(one)) % 3)
     frame.loc[:6, ["race", "town"]] = ["few", 0]
-    reading = replace(PLAIN, columns=replace(PLAIN.columns, protected=("race", "town")))
-    return frame, reading
+    data_spec = replace(PLAIN, columns=replace(PLAIN.columns, protected=("race", "town")))
+    return frame, data_spec
 
 
 @pytest.mark.parametrize("size", [1, 7, 19])
@@ -573,15 +573,15 @@ def test_a_file_is_the_same_whatever_the_rows_of_a_small_cell_are(
     size: int, scale: Any, tmp_path: Path
 ) -> None:
     """Its bytes do not depend on size, labels and scores of a cell of fewer rows than the limit."""
-    frame, reading = small()
-    reading = replace(reading, score_scale=scale, thresholds=(0.5,))
+    frame, data_spec = small()
+    data_spec = replace(data_spec, score_scale=scale, thresholds=(0.5,))
     frame["race"] = frame["race"].replace("few", "none")
     files = []
     for many, score in ((5, 0.5), (size, 0.001)):
         other = frame.copy()
         other.loc[: many - 1, ["race", "town", "label", "score"]] = ["few", 0, 1, score]
         other = pd.concat([other.iloc[:many], frame.iloc[19:]], ignore_index=True)
-        content = count_shown(other, reading, 20)
+        content = count_shown(other, data_spec, 20)
         path = tmp_path / f"{many}.counts"
         content.save(path)
         files.append(path.read_bytes())
@@ -597,12 +597,12 @@ def test_a_file_is_the_same_whatever_the_rows_of_a_small_cell_are(
 
 def test_score_bins_do_not_tell_of_scores_that_are_left_out() -> None:
     """Bins that follow the data end with the rows that are left, whose places in them stay as they were."""
-    frame, reading = small()
+    frame, data_spec = small()
     below, within, above = -900.0, 0.5, 8000.0
-    reading = replace(reading, score_scale="raw", thresholds=(below, within, above))
+    data_spec = replace(data_spec, score_scale="raw", thresholds=(below, within, above))
     frame.loc[:1, "score"] = [-1000.0, 12345.0]
-    whole = count(frame, reading)
-    content = suppressed(whole, [reading.columns.protected], 20)
+    whole = count(frame, data_spec)
+    content = suppressed(whole, [data_spec.columns.protected], 20)
     counts, before = content.counts(), whole.counts()
     shown = frame["race"] + frame["town"].astype(str)
     score = frame["score"][shown.isin({race + town for race, town in counts.cells})].to_numpy()

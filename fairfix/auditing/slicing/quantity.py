@@ -183,15 +183,15 @@ def quantity_of(table: Table, metric: Metric, groups: Groups | None) -> Quantity
         return made("share", code, [success * table.weight / most, failure * table.weight / most])
     if not isinstance(metric, Mean):
         plain = [
-            name for name, one in metrics_for(table.reading.task).items() if isinstance(one, (Rate, Mean))
+            name for name, one in metrics_for(table.data_spec.task).items() if isinstance(one, (Rate, Mean))
         ]
         raise UsageError(
             f"`slice_metric`: {metric.name} is no plain rate or mean; take one of {', '.join(plain)}"
         )
     entries = _entries(table, metric)
     low, high = metric.bounds
-    if metric.quantity == "score" and not metric.error and table.reading.task != "regression":
-        low, high = (0.0, 1.0) if table.reading.score_scale != "raw" else (low, high)
+    if metric.quantity == "score" and not metric.error and table.data_spec.task != "regression":
+        low, high = (0.0, 1.0) if table.data_spec.score_scale != "raw" else (low, high)
     if math.isfinite(low) and math.isfinite(high):
         scaled = (entries - low) / (high - low)
         if weight is None:
@@ -216,6 +216,6 @@ def _mass(table: Table, entries: tuple[tuple[int, int], ...]) -> Floats:
 
 def _entries(table: Table, metric: Mean) -> Floats:
     """Return the numbers that a mean is of, shape (n,)."""
-    of_rows = dict(quantities(table.rows, table.reading, losses=True))
+    of_rows = dict(quantities(table.rows, table.data_spec, losses=True))
     own = of_rows[metric.quantity]
     return own - table.rows.label if metric.error and table.rows.label is not None else own

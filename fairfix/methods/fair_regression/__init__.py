@@ -50,8 +50,8 @@ import numpy as np
 
 from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import attribute_name, did_you_mean
-from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Solver, Use, group_param, param
@@ -84,7 +84,7 @@ class Auto(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Choose and fit."""
-        of_mean = self.method.loss_of(problem.table.reading) in OF_MEAN
+        of_mean = self.method.loss_of(problem.table.data_spec) in OF_MEAN
         solver = (ClosedForm if problem.protected_as_feature and of_mean else PlugIn)(self.method)
         solver.check_parameters()
         return solver.fit(problem, rng)
@@ -256,7 +256,7 @@ class FairRegression(Searched):
             return f"the expectation of `loss={self.loss}` depends on the labels of individual rows; use `loss=square`"
         return super().needs_rows
 
-    def bounded_comparison(self, reading: Reading) -> str:
+    def bounded_comparison(self, data_spec: DataSpec) -> str:
         """Return the identifier of the audit comparison that the constraint bounds.
 
         An audit has no pinball or Huber loss and no deviance, so the absolute loss is shown with a bound on them.
@@ -264,16 +264,16 @@ class FairRegression(Searched):
         if not self.bounds_losses:
             return self.criterion
         audited = {"logistic": "log_loss.max", "square": "square_loss.max"}
-        return audited.get(self.loss_of(reading), "absolute_loss.max")
+        return audited.get(self.loss_of(data_spec), "absolute_loss.max")
 
-    def loss_of(self, reading: Reading) -> str:
+    def loss_of(self, data_spec: DataSpec) -> str:
         """Return the name of the loss that is used."""
-        usual = "square" if reading.task == "regression" else "logistic"
+        usual = "square" if data_spec.task == "regression" else "logistic"
         return usual if self.loss == "auto" else self.loss
 
     def loss_on(self, table: Table) -> str:
         """Return the loss that is used with its number, a name of :mod:`fairfix.solvers.losses`."""
-        name = self.loss_of(table.reading)
+        name = self.loss_of(table.data_spec)
         if name == "quantile":
             return f"quantile:{self.quantile_level!r}"
         return f"huber:{self.delta_on(table)!r}" if name == "huber" else name
@@ -287,7 +287,7 @@ class FairRegression(Searched):
         low, high = label[order[np.searchsorted(upto, upto[-1] * np.array([0.25, 0.75]) - 1e-9 * upto[-1])]]
         if not high > low:
             raise DataError(
-                f"half of the rows have the label {low:g} in column {table.reading.columns.label!r}, so "
+                f"half of the rows have the label {low:g} in column {table.data_spec.columns.label!r}, so "
                 "`loss=huber` has no scale; use `loss=absolute`"
             )
         return float(high - low)
@@ -328,7 +328,7 @@ class FairRegression(Searched):
         """Fit with the effective solver, once the labels are known to suit the loss."""
         if problem.table.rows.entries is not None:  # of counts, a rule of score and group
             problem = replace(problem, protected_as_feature=True)
-        reading, regression = problem.table.reading, problem.table.reading.task == "regression"
+        data_spec, regression = problem.table.data_spec, problem.table.data_spec.task == "regression"
         if self.loss == "logistic" and regression:
             if problem.table.rows.entries is not None:
                 raise UsageError(
@@ -338,7 +338,7 @@ class FairRegression(Searched):
             y = label_of(problem)
             if y.min() < 0 or y.max() > 1:
                 raise DataError(
-                    f"label column {reading.columns.label!r} goes from {y.min():g} to {y.max():g}; the "
+                    f"label column {data_spec.columns.label!r} goes from {y.min():g} to {y.max():g}; the "
                     "logistic loss needs labels in [0, 1]: use `loss=square`, or rescale it"
                 )
         check_labels(self.label_range, problem.table)
@@ -395,7 +395,7 @@ def loss_notes(loss: RowLoss, level: float | None, before: Table, after: Table) 
 
 def require_counts(problem: RepairProblem) -> None:
     """Raise a DataError where labels, or scores that are taken as they are, are negative and so no counts."""
-    columns, rows = problem.table.reading.columns, problem.table.rows
+    columns, rows = problem.table.data_spec.columns, problem.table.rows
     of_score = problem.features is None and rows.score is not None
     for role, name, column in (
         ("label", columns.label, rows.label),
@@ -410,7 +410,7 @@ def require_counts(problem: RepairProblem) -> None:
 
 def require_strata(method: FairRegression, problem: RepairProblem) -> None:
     """Raise a UsageError where what is asked cannot be held within strata."""
-    closed = method.solver in ("auto", "closed-form") and method.loss_of(problem.table.reading) in OF_MEAN
+    closed = method.solver in ("auto", "closed-form") and method.loss_of(problem.table.data_spec) in OF_MEAN
     refused = {
         "`strata` need `constraint=statistical_parity` and the closed form; leave out `strata`": (
             method.bounds_losses or not closed

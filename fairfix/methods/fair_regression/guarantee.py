@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairfix.data.counts import Floats
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
@@ -25,9 +25,9 @@ class RegressionGuarantee(GuaranteeAdapter):
 
     method: FairRegression
 
-    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
+    def refusal(self, data_spec: DataSpec, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed: labels, and so losses, are unbounded."""
-        if self.method.bounds_losses and self._label_range(reading) is None:
+        if self.method.bounds_losses and self._label_range(data_spec) is None:
             return (
                 "the mean loss in the population has a bound only if labels have one; give the range of all labels in "
                 "the population, such as `label_range=0,100`; use possible values, not those of these rows"
@@ -67,14 +67,14 @@ class RegressionGuarantee(GuaranteeAdapter):
         """Return the bounded loss of a table's rows."""
         if not self.method.bounds_losses:
             return None
-        labels = self._label_range(table.reading)
+        labels = self._label_range(table.data_spec)
         assert labels is not None
         check_labels(self.method.label_range, table)
         return losses_within(row_loss(self.method.loss_on(fitted)), rule, fitted, table, labels)
 
-    def _label_range(self, reading: Reading) -> tuple[float, float] | None:
+    def _label_range(self, data_spec: DataSpec) -> tuple[float, float] | None:
         """Return the range of all labels; None where it is unknown."""
-        if reading.task == "classification" or self.method.loss_of(reading) == "logistic":
+        if data_spec.task == "classification" or self.method.loss_of(data_spec) == "logistic":
             return 0.0, 1.0
         return label_range(self.method.label_range)
 
@@ -94,16 +94,16 @@ def label_range(text: str) -> tuple[float, float] | None:
 
 def check_labels(text: str, table: Table) -> None:
     """Raise where labels are outside ``label_range``."""
-    ends, label, reading = label_range(text), table.rows.label, table.reading
+    ends, label, data_spec = label_range(text), table.rows.label, table.data_spec
     if ends is None or label is None:
         return
-    if reading.task == "classification":
+    if data_spec.task == "classification":
         raise UsageError(
             "fair-regression: `label_range` is for real-valued labels, and these are 0 and 1; leave it out"
         )
     low, high = float(label.min()), float(label.max())
     if low < ends[0] or high > ends[1]:
         raise DataError(
-            f"label column {reading.columns.label!r} goes from {low:g} to {high:g}, which is not within "
+            f"label column {data_spec.columns.label!r} goes from {low:g} to {high:g}, which is not within "
             f"`label_range={text}`; give the range of all possible labels"
         )

@@ -325,9 +325,9 @@ def _notes_on_rule(
 
 def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> Iterator[Note]:
     """Yield a caution where the threshold hardly divides the repaired scores any more."""
-    if table.reading.task == "regression" or not table.reading.thresholds:
+    if table.data_spec.task == "regression" or not table.data_spec.thresholds:
         return
-    cut = table.reading.cut
+    cut = table.data_spec.cut
     atoms, chance = fit.rule.distributions()
     selected = chance[:, atoms >= cut].sum(axis=1)
     after = float(rows.share @ selected[fit.rule.cells(rows.eta, rows.pi)])

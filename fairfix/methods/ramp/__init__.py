@@ -61,8 +61,8 @@ import numpy as np
 
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, between_groups, events_of, rates_of
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.noise_spec import NoiseSpec, membership_text
-from fairfix.data.reading import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, Use, param
 from fairfix.methods.constraint import Grammar
@@ -183,13 +183,13 @@ class Ramp(Repairer):
         return NoiseSpec.parse([self.noise]).membership or {} if self.noise else {}
 
     @classmethod
-    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+    def contenders(cls, data_spec: DataSpec, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield the variants that `compare` shows, also that of each of several columns, and those of soft groups."""
-        yield from super().contenders(reading, noise)
-        if len(reading.columns.protected) > 1:
+        yield from super().contenders(data_spec, noise)
+        if len(data_spec.columns.protected) > 1:
             yield f"{cls.name}, each column", cls(constraint="demographic_parity[each]")
         members = {} if noise is None else noise.membership or {}
-        if members and not reading.columns.strata and reading.score_scale != "raw":
+        if members and not data_spec.columns.strata and data_spec.score_scale != "raw":
             for title in ("", "equal opportunity"):
                 own = ", ".join(filter(None, (cls.name, "soft groups", title)))
                 yield own, cls(noise=membership_text(members), **cls._rivals[title])
@@ -216,11 +216,11 @@ class Ramp(Repairer):
         """Whether the fit uses labels."""
         return self.calibration != "none" or self.rho == "labels"
 
-    def bounded_comparison(self, reading: Reading) -> str:
+    def bounded_comparison(self, data_spec: DataSpec) -> str:
         """Return the identifier of the audit comparison that the constraint bounds, strata aside."""
         if self.parsed_constraint.numbers:
             return WITH_NUMBER
-        bounded = super().bounded_comparison(reading)
+        bounded = super().bounded_comparison(data_spec)
         return Comparison.parse(bounded).to(TRUE_GROUPS).id if self.membership else bounded
 
     def claim(self, noise: Noise | None) -> RobustnessClaim | None:
@@ -230,14 +230,14 @@ class Ramp(Repairer):
         noise = Noise(membership=self.membership, assume="independent")
         return RobustnessClaim(noise, (), self.slack, rates_of(self.goal))
 
-    def lift(self, reading: Reading) -> float:
+    def lift(self, data_spec: DataSpec) -> float:
         """Return what is added to ``2 p - 1``, so that the objective is largest at the decision threshold.
 
         A threshold ``c`` on the probability is best where the two errors cost ``c`` and ``1 - c``; then
         ``2 (p - c)`` is what a positive decision is worth. The centred ramp, which penalises ``(q - 1/2)^2``, adds half
         its width.
         """
-        return (1.0 - 2.0 * reading.cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
+        return (1.0 - 2.0 * data_spec.cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
 
     @property
     def needs_rows(self) -> str:
@@ -251,7 +251,7 @@ class Ramp(Repairer):
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit; a score that is no probability is made one by its isotonic regression in each group."""
         check_rows(self, problem)
-        if problem.table.reading.score_scale != "raw":
+        if problem.table.data_spec.score_scale != "raw":
             return super()._fit(problem, rng)
         for name, refused in (
             ("solver", self.solver == "stream"),

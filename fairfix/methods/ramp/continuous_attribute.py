@@ -43,7 +43,7 @@ def fit_numbers(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
     table = problem.table
     scales = tuple(scale_of(table, name) for name in method.parsed_constraint.numbers)
     kept = table.weight > 0  # a row without weight has no part in anything
-    lift = method.lift(table.reading)
+    lift = method.lift(table.data_spec)
     bands = Bands.of_parts(scaled(table, scales)[kept], method.slack, table.weight[kept], centre=0.0)
     best = solve_ramps(table.ranking[kept] + lift, bands, method.gamma)
     low, high, mean, deviation = np.array(

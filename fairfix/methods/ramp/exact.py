@@ -97,7 +97,7 @@ class Exact(Solver):
             math.fsum(part.objective * part.mass for part in parts) / total,
             math.fsum(part.gap * part.mass for part in parts) / total,
         )
-        title = Comparison.parse(self.method.bounded_comparison(problem.table.reading)).title
+        title = Comparison.parse(self.method.bounded_comparison(problem.table.data_spec)).title
         ratio = self.method.parsed_constraint.least
         held = f"keep the {title} at {ratio:g} or more" if ratio else f"meet the slack in the {title}"
         attributes = self.method.constrained_attributes(problem.groups.columns)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.table import Table
 from fairfix.methods.guarantee import GuaranteeAdapter
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
@@ -21,7 +21,7 @@ class RampGuarantee(GuaranteeAdapter):
 
     method: Ramp
 
-    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
+    def refusal(self, data_spec: DataSpec, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed: a stream keeps no rows."""
         streams = self.method.solver == "stream"
         return "`solver=stream` streams rows and keeps none; use `solver=exact`" if streams else ""

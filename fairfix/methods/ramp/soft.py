@@ -66,7 +66,7 @@ def fit_soft(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
     _require_share(groups, weight @ z / weight.sum(), "")
     if method.about_labels:
         return _fit_rates(method, problem, z)
-    lift = method.lift(table.reading)
+    lift = method.lift(table.data_spec)
     best = solve_ramps(score + lift, Bands.of_parts(z, method.slack, weight), method.gamma)
     # every row has groups of sum 1, so what is taken from all multipliers lowers the score of every row
     offsets = best.multipliers - lift
@@ -106,7 +106,7 @@ def _fit_rates(method: Ramp, problem: RepairProblem, z: Floats) -> RepairedPredi
         label = table.rows.label[kept] == 1
         curves = tuple(_recalibrated(score, label, weight * part) for part in z.T)
     eta = _mean_curve(curves, z, score)
-    lift = method.lift(table.reading)
+    lift = method.lift(table.data_spec)
     counted = np.stack([eta if event else 1.0 - eta for event in method.events], -1)
     base = weight @ counted / weight.sum()
     for event, mass in zip(method.events, counted.T, strict=True):

@@ -74,7 +74,7 @@ class StratumFit:
 
 def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> StratumFit:
     """Return the rules of the cells of one stratum."""
-    inside, lift = cells_of(problem).strata()[stratum], method.lift(problem.table.reading)
+    inside, lift = cells_of(problem).strata()[stratum], method.lift(problem.table.data_spec)
     cells = [cells_of(problem).cells[k] for k in inside]
     points = [points_of(problem, method.calibration)[k] for k in inside]
     levels = [cells_of(problem).levels[k] for k in inside]

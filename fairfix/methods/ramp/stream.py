@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Floats
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import attribute_name, group_name
 from fairfix.data.numeric_groups import in_order
-from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
 from fairfix.methods.base import StreamSolver, anything, but, only, require_two
@@ -48,7 +48,7 @@ class Stream(StreamSolver):
         if len(set(cells.stratum)) > 1:
             raise UsageError("ramp: `solver=stream` cannot be combined with `strata`; use `solver=exact`")
         batches = [Batch(c.score, np.full(c.score.size, k), c.weights) for k, c in enumerate(cells.cells)]
-        solution = self._solution(lambda: batches, problem.table.reading)
+        solution = self._solution(lambda: batches, problem.table.data_spec)
         return self._ramps(cells.columns, cells.levels, solution.offsets, solution)
 
     def learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
@@ -64,19 +64,19 @@ class Stream(StreamSolver):
                 into = np.array([numbers.setdefault(level, len(numbers)) for level in groups.levels])
                 yield Batch(2.0 * table.probability - 1.0, into[groups.codes], table.weight)
 
-        reading = next(tables()).reading
-        solution = self._solution(batches, reading)
-        levels = in_order(numbers, columns, reading.bands)
+        data_spec = next(tables()).data_spec
+        solution = self._solution(batches, data_spec)
+        levels = in_order(numbers, columns, data_spec.bands)
         require_two(columns, [group_name(level) for level in levels])
         offsets = solution.offsets[[numbers[level] for level in levels]]
         return self._ramps(columns, levels, offsets, solution)
 
-    def _solution(self, batches: Callable[[], Iterable[Batch]], reading: Reading) -> StreamSolution:
+    def _solution(self, batches: Callable[[], Iterable[Batch]], data_spec: DataSpec) -> StreamSolution:
         """Return the offsets for scores as they are."""
         method = self.method
         rho = None if isinstance(method.rho, str) else float(method.rho)
         mean = method.rho == "mean"
-        return learn(batches, method.gamma, method.slack, rho, mean_share=mean, lift=method.lift(reading))
+        return learn(batches, method.gamma, method.slack, rho, mean_share=mean, lift=method.lift(data_spec))
 
     def _ramps(
         self,

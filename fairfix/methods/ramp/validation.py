@@ -93,10 +93,10 @@ def check_rows(method: Ramp, problem: RepairProblem) -> None:
     """Raise a UsageError where rows have something that does not go with soft groups or protected numbers."""
     table = problem.table
     for name, given in (
-        ("protected", table.reading.columns.protected),
-        ("strata", table.reading.columns.strata),
+        ("protected", table.data_spec.columns.protected),
+        ("strata", table.data_spec.columns.strata),
         ("unlabelled", problem.unlabelled is not None),
-        ("score_scale=raw", table.reading.score_scale == "raw"),
+        ("score_scale=raw", table.data_spec.score_scale == "raw"),
     ):
         if method.instead and given:
             groups = (

@@ -32,8 +32,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.noise_spec import Assumption
-from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer, Use, group_param, param
 from fairfix.methods.constraint import Grammar
@@ -193,7 +193,7 @@ class Robust(Learning):
         return "certified" if table.by_label else "soft"
 
     @classmethod
-    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+    def contenders(cls, data_spec: DataSpec, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield what assumes least, and what assumes most, where there are both; for rates given the label too."""
         yield cls.name, cls()
         noise = noise or Noise(membership={})

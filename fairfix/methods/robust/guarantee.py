@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairfix.data.choices import Keep
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 from fairfix.errors import UsageError
 from fairfix.methods.guarantee import GuaranteeAdapter
 from fairfix.methods.robust.table_confidence_limits import range_of
@@ -34,7 +34,7 @@ class RobustGuarantee(GuaranteeAdapter):
 
     method: Robust
 
-    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
+    def refusal(self, data_spec: DataSpec, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed: minimax has no limit before the fit."""
         minimax = self.method.goal == "minimax"
         return "`constraint=minimax` sets no bound; use another `constraint`" if minimax else ""

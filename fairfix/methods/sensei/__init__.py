@@ -46,7 +46,7 @@ from typing import ClassVar
 import numpy as np
 
 from fairfix.data.choices import Asked
-from fairfix.data.reading import Reading
+from fairfix.data.data_spec import DataSpec
 from fairfix.data.spec import Form, key
 from fairfix.errors import FairfixWarning, UsageError
 from fairfix.individual.flips import check_comparable
@@ -95,14 +95,14 @@ class SenseiGuarantee(GuaranteeAdapter):
 
     method: Sensei
 
-    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
+    def refusal(self, data_spec: DataSpec, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed."""
         if features is None and self.method.solver not in ("average", "equal-rates"):
             return (
                 "the effect of a change of the protected columns on a score is unknown; name columns to learn from "
                 "with `features`"
             )
-        if reading.task == "regression" and self.method.solver != "merge":
+        if data_spec.task == "regression" and self.method.solver != "merge":
             return "changes of real values are unbounded; use `solver=merge`, which allows none"
         return ""
 
@@ -196,13 +196,13 @@ class Sensei(Learning):
         """The mean squared distance by which features may also move; 0 for flips alone."""
         return self.people.radius or 0.0
 
-    def bounded_comparison(self, reading: Reading) -> str:
+    def bounded_comparison(self, data_spec: DataSpec) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds; real values decide nothing."""
         if self.solver == "equal-rates":
             return "equalized_odds.difference.to_overall"
         if self.copied:
             return "decision_flips.under_counterfactuals"
-        return "score_change.under_flips" if reading.task == "regression" else self.criterion
+        return "score_change.under_flips" if data_spec.task == "regression" else self.criterion
 
     def constrained_attributes(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return the attributes whose groups the slack holds alike: equal rates are those of each column alone."""
@@ -219,10 +219,10 @@ class Sensei(Learning):
         return self.slack if chosen or self.solver == "equal-rates" else None
 
     @classmethod
-    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+    def contenders(cls, data_spec: DataSpec, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield the exact solver, the closed form over its slack, and equal rates."""
         yield cls.name, cls()
-        if reading.task == "classification":
+        if data_spec.task == "classification":
             yield f"{cls.name}, linear", cls(solver="regularizer")
             yield f"{cls.name}, equal rates", cls(solver="equal-rates")
 

@@ -190,7 +190,7 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
     for name, alike in dict.fromkeys((*proposals, *method.comparable_values)):
         flips = (Flip({}, {name: value}, everybody=True) for value in alike)
         rows = [flipped(sample, flip, ((name, alike),)) for flip in flips]
-        before = np.stack([plain(one) >= table.reading.cut for one in rows]).astype(np.float64)
+        before = np.stack([plain(one) >= table.data_spec.cut for one in rows]).astype(np.float64)
         after = np.stack([rule.predict(one) for one in rows])
         was, now = (
             float(np.average(np.ptp(chance, axis=0), weights=sample.weight)) for chance in (before, after)

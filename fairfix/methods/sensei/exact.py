@@ -49,7 +49,7 @@ class Merge(Solver):
         if problem.has_classes:
             return self._of_classes(problem, seed)
         y = label_of(problem)
-        loss = "square" if table.reading.task == "regression" else "logistic"
+        loss = "square" if table.data_spec.task == "regression" else "logistic"
         features, matrix = merged_features(problem, method.comparable_values, method.model)
         member = fit_mean(
             matrix, y, table.rows.weight, learner=method.model, loss=loss, l2=method.l2, seed=seed
@@ -107,7 +107,7 @@ def beside_plain(
     if problem.has_classes:
         names, plain = problem.classes[0], classes_of(problem, learner, method.l2, seed)
         return ClassChances(scorer, names, trace=replace(trace, base=ClassChances(plain, names)))
-    loss = "square" if problem.table.reading.task == "regression" else "logistic"
+    loss = "square" if problem.table.data_spec.task == "regression" else "logistic"
     base = Unrepaired(model_of(problem, learner, loss, method.l2, seed))
     return ModelMixture((scorer,), np.ones(1), averaged=True, trace=replace(trace, base=base))
 

@@ -144,20 +144,20 @@ class Regularized(Solver):
         notes += proposed(problem, method)
         asked = method.rho if changed.many or method.radius else 0.0
         if isinstance(asked, str):
-            rho, member, trace, note = self._chosen(data, table.reading.cut, seed)
+            rho, member, trace, note = self._chosen(data, table.data_spec.cut, seed)
             notes.append(note)
         else:
             rho = float(asked)
             member, trace = self.member(data, rho, seed)
         if len(data.span):
-            notes.append(self._cost(data, rho, table.reading.cut, seed))
+            notes.append(self._cost(data, rho, table.data_spec.cut, seed))
         if rho == math.inf:
             assert isinstance(member, LinearMember)
             member = _constant(member, features, dict(same))
         trace = replace(trace, notes=(*notes, *trace.notes))
         if method.radius:
             assert isinstance(member, LinearMember | NetworkMember)
-            moves = Moves(member, method.radius, data.metric_inverse, table.reading.cut)
+            moves = Moves(member, method.radius, data.metric_inverse, table.data_spec.cut)
             trace = replace(trace, of_held_out=partial(moves.said_of, changed, features))
         return beside_plain(method, problem, Scorer(features, member), seed, trace)
 

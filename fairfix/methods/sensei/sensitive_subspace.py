@@ -106,7 +106,7 @@ def _between(problem: RepairProblem, X: Floats, many: int) -> Floats:
 
 def rows_of_pairs(problem: RepairProblem) -> list[tuple[int, int]]:
     """Return the rows of the pairs whose people are both there."""
-    name = problem.table.reading.columns.id
+    name = problem.table.data_spec.columns.id
     if name is None or name not in problem.table.features.column_names:
         raise DataError("comparable pairs name people by ID; name the ID column with `id`")
     place = {str(one): i for i, one in enumerate(entries_of(problem.table.features.column(name)))}

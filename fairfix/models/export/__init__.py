@@ -22,8 +22,8 @@ FORMAT = "fairfix.program/1"
 
 def document(repaired: Repaired, program: Exported) -> dict[str, Any]:
     """Return the JSON form: the program, how rows are drawn, and vectors to test a reader with."""
-    reading, predictor = repaired.reading, repaired.predictor
-    cut = reading.cut if predictor.gives == "value" and reading.thresholds else None
+    data_spec, predictor = repaired.data_spec, repaired.predictor
+    cut = data_spec.cut if predictor.gives == "value" and data_spec.thresholds else None
     return {
         "format": FORMAT,
         "fairfix": __version__,
@@ -37,7 +37,7 @@ def document(repaired: Repaired, program: Exported) -> dict[str, Any]:
             "scheme": SCHEME,
             "key": repaired.key.hex(),
             "identity": dict(repaired.identity),
-            "by_id": reading.columns.id is not None,
+            "by_id": data_spec.columns.id is not None,
         },
         "vectors": vectors(repaired, program),
     }
@@ -85,7 +85,7 @@ def _query(repaired: Repaired, program: Exported, name: str, dialect: Database, 
             f"column {taken[0]!r} has a name that the query needs for itself; rename it and repair again"
         )
     beside = dict.fromkeys(
-        (*([repaired.reading.columns.id] if repaired.reading.columns.id else ()), *program.inputs)
+        (*([repaired.data_spec.columns.id] if repaired.data_spec.columns.id else ()), *program.inputs)
     )
     head = [f"-- fairfix {__version__}: {name} of a repair by {repaired.method}, for {dialect}"]
     if program.drawn:

@@ -74,7 +74,7 @@ class _Lowering:
 
     def __init__(self, repaired: Repaired) -> None:
         self.program = Program()
-        self.repaired, self.reading = repaired, repaired.reading
+        self.repaired, self.data_spec = repaired, repaired.data_spec
         self.uses_score = False
 
     def of_rule(self, rule: Rule) -> Any:
@@ -120,14 +120,14 @@ class _Lowering:
     def unrepaired(self) -> int:
         """The row's original result: its score where values are given, else its decision at the threshold."""
         program, predictor = self.program, self.repaired.predictor
-        if predictor.gives == "value" or self.reading.columns.score is None:
+        if predictor.gives == "value" or self.data_spec.columns.score is None:
             assert isinstance(predictor, OfScorers)
             score: int = self.of_rule(predictor.scorers[0].rule)
         else:
             score = self.raw_score
         if predictor.gives == "value":
             return score
-        accepted = program.add("at_most", program.constant(self.reading.thresholds[0]), score)
+        accepted = program.add("at_most", program.constant(self.data_spec.thresholds[0]), score)
         return program.add("choose", accepted, program.constant(1.0), program.constant(0.0))
 
     # ------------------------------------------------------------------ inputs
@@ -136,13 +136,13 @@ class _Lowering:
     def raw_score(self) -> int:
         """The score as it comes."""
         self.uses_score = True
-        assert self.reading.columns.score is not None
-        return self.program.number(self.reading.columns.score)
+        assert self.data_spec.columns.score is not None
+        return self.program.number(self.data_spec.columns.score)
 
     def score_as(self, operation: str) -> int:
         """The score as an operation takes it."""
         program = self.program
-        if as_it_comes(operation, self.reading):
+        if as_it_comes(operation, self.data_spec):
             return self.raw_score
         if operation == "ranking":
             return program.affine(self.probability, 2.0, -1.0)
@@ -156,7 +156,7 @@ class _Lowering:
     def probability(self) -> int:
         """The score as a probability."""
         score = self.raw_score
-        match self.reading.score_scale:
+        match self.data_spec.score_scale:
             case "percent":
                 return self.program.add("divide", score, self.program.constant(100.0))
             case "margin":
@@ -194,9 +194,9 @@ class _Lowering:
 
     def place(self, column: str, levels: Sequence[str]) -> int:
         """The place of a column's entry among levels, plus 1; 0 for any other. Numbers in bands have their band's."""
-        program, edges = self.program, self.reading.bands.get(column)
+        program, edges = self.program, self.data_spec.bands.get(column)
         if not edges:
-            merged = dict(self.reading.merge.get(column, {}))
+            merged = dict(self.data_spec.merge.get(column, {}))
             also = {"merged": merged} if merged else {}
             return program.affine(program.add("level", column=column, levels=list(levels), **also), 1.0, 1.0)
         places = {level: i + 1.0 for i, level in enumerate(levels)}

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from fairfix.data.choices import Unseen
 from fairfix.data.codec import LONGEST_FAULT, need, shortened
+from fairfix.data.data_spec import SCORE_RANGE
 from fairfix.data.files import open_source
-from fairfix.data.reading import SCORE_RANGE
 from fairfix.errors import MALFORMED, ArtifactError, FairfixError
 from fairfix.models.export.lowering import Exported
 from fairfix.models.identity import IDENTITY_TYPES, RowDraws
@@ -42,8 +42,8 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
     if members := repaired.predictor.memberships:
         parts = rng.random((len(members), ROWS))
         columns |= {name: pa.array(part) for name, part in zip(members, parts / parts.sum(0), strict=True)}
-    if repaired.reading.columns.score and repaired.reading.columns.score not in columns:
-        columns[repaired.reading.columns.score] = pa.array(_scores(repaired, (0.0, 1.0)))
+    if repaired.data_spec.columns.score and repaired.data_spec.columns.score not in columns:
+        columns[repaired.data_spec.columns.score] = pa.array(_scores(repaired, (0.0, 1.0)))
     for name, kind in repaired.identity.items():
         columns.setdefault(name, _names(kind))
     return {"rows": _plain(rows := pa.table(columns)), **_answers(repaired, rows)}
@@ -93,7 +93,7 @@ def _answers(repaired: Repaired, rows: pa.Table) -> dict[str, Any]:
     batches = by_column.predict_source(open_source(rows), missing_score="abstain")
     table = pa.Table.from_batches(batches)
     names = [name for name in by_column.output.names if name != "randomized"]
-    draw = RowDraws(rows, repaired.identity, repaired.key, by_id=repaired.reading.columns.id is not None)
+    draw = RowDraws(rows, repaired.identity, repaired.key, by_id=repaired.data_spec.columns.id is not None)
     return {
         "draws": draw(np.arange(ROWS)).tolist(),
         "results": _plain(table.select(names)),
@@ -110,9 +110,9 @@ def _inputs(
         return pa.array(_in_turn(levels or [""]))
     if kind == "boolean":
         return pa.array(rng.random(ROWS) < 0.5)
-    if name == repaired.reading.columns.score:
+    if name == repaired.data_spec.columns.score:
         return pa.array(_scores(repaired, _range(program)))
-    if edges := repaired.reading.bands.get(name):
+    if edges := repaired.data_spec.bands.get(name):
         return pa.array(_in_turn(_around(edges)), pa.float64())
     for one in repaired.predictor.scales:
         if one.column == name:  # also beyond its ends, and missing
@@ -139,8 +139,8 @@ def _around(edges: Sequence[float]) -> list[float]:
 def _scores(repaired: Repaired, grid: tuple[float, float]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return scores over their whole scale, in no order."""
     ends = {**SCORE_RANGE, "logit": (-6.0, 6.0), "raw": grid}
-    raw = repaired.reading.task == "regression"
-    low, high = ends["raw" if raw else repaired.reading.score_scale]
+    raw = repaired.data_spec.task == "regression"
+    low, high = ends["raw" if raw else repaired.data_spec.score_scale]
     even = np.linspace(low, high, ROWS)
     return even[np.arange(ROWS) * 29 % ROWS]  # 29 and 48 have no common divisor: every score once
 

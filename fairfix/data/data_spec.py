@@ -1,4 +1,4 @@
-"""Reading: which column plays which part (by its usual name where nobody says), and how its entries are understood."""
+"""DataSpec: the role of each column (by its usual name where nobody says), and how its entries are understood."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ OWN = {
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnRoles:
     """Which column plays which part; every other column is a feature."""
 
     protected: tuple[str, ...]
@@ -117,13 +117,13 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DataSpec:
     """Specification of how columns are read and validated.
 
     ``thresholds`` are in the units of the score; the first one makes the decisions.
     """
 
-    columns: Columns
+    columns: ColumnRoles
     task: Task = "classification"
     score_scale: ScoreScale = "probability"
     thresholds: tuple[float, ...] = ()
@@ -214,7 +214,7 @@ class Reading:
         ranges = SCORE_RANGE if self.task == "classification" else {}
         return ranges.get(self.score_scale, (-math.inf, math.inf))
 
-    def with_threshold(self, *, learned: bool = False) -> Reading:
+    def with_threshold(self, *, learned: bool = False) -> DataSpec:
         """Return the reading with the threshold of its score scale, unless it has one or needs none.
 
         With ``learned``, a probability that is yet to be learned, where there is no score, has one as well.
@@ -229,7 +229,7 @@ class Reading:
             return self
         return replace(self, thresholds=(cut,))
 
-    def in_type_of(self, schema: pa.Schema) -> Reading:
+    def in_type_of(self, schema: pa.Schema) -> DataSpec:
         """Return the reading with its thresholds in the float type of the score column.
 
         ``float32(0.7) >= 0.7`` holds in float32 and fails after a cast to float64, so a threshold has to be
@@ -297,14 +297,14 @@ def from_ranking(ranking: Floats, scale: ScoreScale) -> Floats:
 
 
 def infer_columns(
-    columns: Columns,
+    columns: ColumnRoles,
     schema: pa.Schema,
     *,
     score_from_model: bool = False,
     score_needed: bool = True,
     of_classes: bool = False,
     repaired: bool = False,
-) -> tuple[Columns, dict[str, str]]:
+) -> tuple[ColumnRoles, dict[str, str]]:
     """Return the columns with label and score filled in by name, and what was inferred (part -> column).
 
     A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
