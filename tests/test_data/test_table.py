@@ -357,7 +357,7 @@ def test_short_floats_are_cut_in_their_own_type(kind: Any) -> None:
         (ColumnRoles(()), "no protected column"),
         (ColumnRoles(("g",), label="g"), "given to `protected` and to `label`"),
         (ColumnRoles(("g", "g")), "given to `protected` and to `protected`"),
-        (ColumnRoles(("g",), strata=("g",)), "given to `strata` and to `protected`"),
+        (ColumnRoles(("g",), strata=("g",)), "given to `protected` and to `strata`"),
         (ColumnRoles(("g",), prediction="p", probability="q"), "give one of them"),
     ],
 )
