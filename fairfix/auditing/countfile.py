@@ -282,7 +282,7 @@ class CountFile(SavedCounts):
             "format": f"{COUNTS}/{PROTOCOL}",
             "sources": list(self.sources),
             "rows": {"read": self.read, "used": self.used, "excluded": dict(excluded)},
-            "reading": _reading_state(self.data_spec),
+            "data_spec": _reading_state(self.data_spec),
             "levels": {
                 key: [one for (one,) in groups_of_cells(keys, cells, (key,), bands=self.data_spec.bands)[0]]
                 for key in keys
@@ -448,7 +448,7 @@ def packed(content: CountFile) -> Artifact:
         arrays[name] = np.concatenate([nothing, *(p.arrays[name] for p in pieces if name in p.arrays)])
     manifest = {
         "fairfix": content.versions,
-        "reading": _reading_state(content.data_spec),
+        "data_spec": _reading_state(content.data_spec),
         "sources": content.sources,
         "inferred": content.inferred,
         "model": content.model,
@@ -478,8 +478,8 @@ def _unpacked(content: Artifact) -> CountFile:
     held = MANIFEST(
         {"share": None, "private": None, "batches": [], **content.manifest}
     )  # which most files lack
-    columns = ColumnRoles(**{key: held["reading"][key] for key in COLUMN_PARTS})
-    data_spec = DataSpec(columns, **{key: held["reading"][key] for key in READING_PARTS})
+    columns = ColumnRoles(**{key: held["data_spec"][key] for key in COLUMN_PARTS})
+    data_spec = DataSpec(columns, **{key: held["data_spec"][key] for key in READING_PARTS})
     data_spec.check()
     cells, pieces = held["cells"], held["pieces"]
     need(

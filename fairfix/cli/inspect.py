@@ -71,7 +71,7 @@ def _of_counts(path: str, facts: Json) -> Iterator[str]:
     left_out = f"; left out: {_pairs(rows['excluded'])}" if rows["excluded"] else ""
     yield f"counts of         {', '.join(facts['sources'])}"
     yield f"rows              {rows['read']:,} read, {rows['used']:,} counted{left_out}"
-    data_spec = {key: entry for key, entry in facts["reading"].items() if entry not in (None, "", [], {})}
+    data_spec = {key: entry for key, entry in facts["data_spec"].items() if entry not in (None, "", [], {})}
     if "bands" in data_spec:
         from fairfix.data.numeric_groups import described
 

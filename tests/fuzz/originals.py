@@ -63,7 +63,7 @@ class Original:
 
 def _saved(repaired: Any, folder: Path) -> bytes:
     path = folder / "made.fairfix"
-    (repaired if hasattr(repaired, "reading") else repaired.repaired).save(path)
+    (repaired if hasattr(repaired, "data_spec") else repaired.repaired).save(path)
     return _taken(path)
 
 

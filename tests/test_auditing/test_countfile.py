@@ -249,14 +249,14 @@ DAMAGES: dict[str, Change] = {
     "a key too few": lambda m, a: m.pop("cells"),
     "no sources": lambda m, a: m.update(sources=[]),
     "a source that is no text": lambda m, a: m.update(sources=[1]),
-    "a column that is no text": lambda m, a: m["reading"].update(label=["label"]),
-    "one column in two parts": lambda m, a: m["reading"].update(label="score"),
-    "an unknown task": lambda m, a: m["reading"].update(task="guessing"),
-    "a list for a task": lambda m, a: m["reading"].update(task=["classification"]),
-    "a threshold outside": lambda m, a: m["reading"].update(thresholds=[7.0]),
-    "a threshold that is text": lambda m, a: m["reading"].update(thresholds=["0.5"]),
-    "a weight that was not counted": lambda m, a: m["reading"].update(weight="weight"),
-    "a label that was not counted": lambda m, a: m["reading"].update(label=None),
+    "a column that is no text": lambda m, a: m["data_spec"].update(label=["label"]),
+    "one column in two parts": lambda m, a: m["data_spec"].update(label="score"),
+    "an unknown task": lambda m, a: m["data_spec"].update(task="guessing"),
+    "a list for a task": lambda m, a: m["data_spec"].update(task=["classification"]),
+    "a threshold outside": lambda m, a: m["data_spec"].update(thresholds=[7.0]),
+    "a threshold that is text": lambda m, a: m["data_spec"].update(thresholds=["0.5"]),
+    "a weight that was not counted": lambda m, a: m["data_spec"].update(weight="weight"),
+    "a label that was not counted": lambda m, a: m["data_spec"].update(label=None),
     "a cell with a level too few": lambda m, a: m["cells"][0].pop(),
     "cells in disorder": lambda m, a: m["cells"].reverse(),
     "cells that are numbers": lambda m, a: m.update(cells=[[1, 2]] * len(m["cells"])),
@@ -349,7 +349,7 @@ def test_a_file_from_before_a_part_of_the_reading_is_read_as_it_was(tmp_path: Pa
     found = artifact.read(tmp_path / "a.counts", COUNTS)
     manifest = json.loads(json.dumps(dict(found.manifest)))
     for name in ("bands", "positive_prediction"):
-        del manifest["reading"][name]
+        del manifest["data_spec"][name]
     artifact.write(tmp_path / "b.counts", Artifact(manifest, dict(found.arrays)), COUNTS)
 
     assert CountFile.load(tmp_path / "b.counts").data_spec == one.data_spec

@@ -116,8 +116,8 @@ def test_a_file_holds_them(tmp_path: Path) -> None:
         lambda manifest, arrays: arrays["decisions"].__setitem__((0, 0, 0), np.inf),
         lambda manifest, arrays: arrays["decisions"].__setitem__((0, 0, 2), 2.0),
         lambda manifest, arrays: arrays["rows"].__setitem__(0, arrays["rows"][0] + 1),
-        lambda manifest, arrays: manifest["reading"].update(score="score"),
-        lambda manifest, arrays: manifest["reading"].update(weight="w"),
+        lambda manifest, arrays: manifest["data_spec"].update(score="score"),
+        lambda manifest, arrays: manifest["data_spec"].update(weight="w"),
     ],
 )
 def test_a_changed_file_is_refused(change: Any, tmp_path: Path) -> None:
