@@ -393,10 +393,10 @@ def attack(
     radius: float,
 ) -> float:
     """Return the value of the best plan over random steps and climbs from these, by a linear program."""
-    low, high = X.min(axis=0), X.max(axis=0)
+    low, high, out = X.min(axis=0), X.max(axis=0), net.out[:, 0]
 
     def logit(Z: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return np.clip(np.maximum(Z @ net.hidden + net.hidden_bias, 0.0) @ net.out + net.out_bias[0], -8, 8)
+        return np.clip(np.maximum(Z @ net.hidden + net.hidden_bias, 0.0) @ out + net.out_bias[0], -8, 8)
 
     own, cost = logit(X[rows]), np.where(reach > 0, 1.0 / np.where(reach > 0, reach, 1.0), 0.0)
     gains, costs = [np.zeros(rows.size)], [np.zeros(rows.size)]
@@ -412,7 +412,7 @@ def attack(
                 )
                 gains.append((logit(there) - own) ** 2)
                 costs.append(((there - start) ** 2 * cost).sum(axis=1))
-                slope = ((there @ net.hidden + net.hidden_bias > 0) * net.out) @ net.hidden.T
+                slope = ((there @ net.hidden + net.hidden_bias > 0) * out) @ net.hidden.T
                 away = np.sign(logit(there) - own)[:, None] * slope * reach + 1e-9 * away
     G, C = np.stack(gains, axis=1), np.stack(costs, axis=1)
     n, many = G.shape

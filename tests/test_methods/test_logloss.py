@@ -228,7 +228,7 @@ def test_each_reading_has_a_table_of_its_own() -> None:
         outcome(LogLoss(decisions=how)).holdout.shown for how in ("randomized", "deterministic")
     )
 
-    assert (drawn.data_spec, rounded.data_spec) == ("drawn", "rounded")
+    assert (drawn.reading, rounded.reading) == ("drawn", "rounded")
     for proof, other in ((drawn, rounded), (rounded, drawn)):
         assert {row.name: row.after.value for row in proof.other if PARITY in row.name} == {
             name: value for name, value in changes(other).items() if PARITY in name

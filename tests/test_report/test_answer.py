@@ -19,6 +19,7 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import Settings
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.report.answer import (
+    CUT,
     NOT_CHECKED,
     SURER,
     Amounts,
@@ -237,6 +238,8 @@ def test_so_many_rows_decide(value: float, limit: float, below: float, above: fl
         return own.judge(narrow, complete=True, gate_on="interval").verdict
 
     assert verdict(1.001 * needed / SURER) != "undecided"
+    if low in CUT or high in CUT:  # the interval may have been cut off there, so more rows are named
+        return
     assert needed <= rows + 1 or verdict(needed / (1.5 * SURER)) == "undecided" or needed / 3 < rows
 
 
