@@ -15,7 +15,7 @@ from fairfix.report.answer import Stated, answer, between_whom, statement
 from fairfix.report.layout import (
     GROUP_METRICS,
     HEADLINES,
-    ColumnRoles,
+    Columns,
     Grid,
     Section,
     Verdict,
@@ -151,7 +151,7 @@ def _worse(change: Change) -> str:
     return "worse" if up == (change.worse == "larger") else "better"
 
 
-CHANGES: ColumnRoles = {
+CHANGES: Columns = {
     "comparison": lambda one: titled(one.comparison),
     "attribute": lambda one: f"{one.attribute}={one.group}" if one.group else one.attribute,
     "baseline": lambda one: interval(one.old),
@@ -271,7 +271,7 @@ def to_reference(block: Block, result: Audited) -> Iterator[Grid]:
         for group in _shown(block, result)[0]
         if metric in group.metrics and any(compared((metric, group), kind) for kind in kinds)
     ]
-    columns: ColumnRoles = {
+    columns: Columns = {
         "metric": lambda row: METRICS[row[0]].title,
         "group": lambda row: str(row[1].group),
         "note": note,
@@ -321,7 +321,7 @@ def _groups(groups: Sequence[Group], block: Block, result: Audited, where: str, 
     def value_of(metric: str) -> Callable[[Group], str]:
         return lambda group: show(group.metrics[metric].value)
 
-    columns: ColumnRoles = {
+    columns: Columns = {
         **GROUP,
         **{title: value_of(metric) for metric, title in group_metrics(result, detail=detail)},
     }
@@ -369,7 +369,7 @@ BY_SCORES = (
 def _comparisons(block: Block, result: Audited, where: str, *, detail: bool) -> Grid:
     by_id = {one.id: one for one in block.comparisons}
     shown = list(by_id.values()) if detail else [by_id[name] for name in HEADLINES if name in by_id]
-    columns: ColumnRoles = {
+    columns: Columns = {
         "comparison": "id" if detail else lambda one: HEADLINES[one.id],
         "value [interval]": interval,
         "between": lambda one: between_whom(

@@ -23,7 +23,7 @@ from fairfix.report.audits import (
 from fairfix.report.layout import (
     MARKS,
     WAIVERS,
-    ColumnRoles,
+    Columns,
     Grid,
     Section,
     Verdict,
@@ -192,7 +192,7 @@ def _largest(name: str, value: float | None, gaps: Sequence[SavedComparison]) ->
     return f"No gap is significant in any of the {defined} classes{rest}; for example, class {name}: "
 
 
-CHECKS: ColumnRoles = {
+CHECKS: Columns = {
     "verdict": lambda these: Verdict(these[0].verdict),
     "check": lambda these: failing(these[0]),
     "attribute": lambda these: these[0].attribute,
@@ -227,7 +227,7 @@ def _waivers(waivers: Waivers) -> Section:
     return Section("Waivers", (f"checked on {waivers.today}",), (grid,), "waivers")
 
 
-CLASS_GAPS: ColumnRoles = {
+CLASS_GAPS: Columns = {
     "class": "of_class",
     "attribute": "attribute",
     "before": lambda one: interval(one.before),
@@ -265,7 +265,7 @@ def _classes(block: Block, result: Classes, *, detail: bool) -> Section:
     """Return the class gaps of an attribute and the table of its classes."""
     attribute, metrics = block.attribute, gap_metrics(result)
     means = [one for one in block.comparisons if Comparison.parse(one.id).of_classes]
-    gaps: ColumnRoles = {
+    gaps: Columns = {
         "over the classes": lambda one: titled(one.id),
         "value [interval]": interval,
         "largest in": lambda one: one.of_class,
@@ -284,7 +284,7 @@ def _classes(block: Block, result: Classes, *, detail: bool) -> Section:
     return Section(attribute, tuple(lines), tuple(grids), "classes", block)
 
 
-def _columns(attribute: str, metrics: Sequence[str], result: Classes) -> ColumnRoles:
+def _columns(attribute: str, metrics: Sequence[str], result: Classes) -> Columns:
     first = next(name for name in FIRST if name in metrics)
 
     def gap(metric: str) -> Callable[[Any], str]:
@@ -311,9 +311,9 @@ def _columns(attribute: str, metrics: Sequence[str], result: Classes) -> ColumnR
 def _accuracy(block: Block, result: Classes) -> Section:
     """Return the accuracy of each group in all classes together."""
     attribute = block.attribute
-    columns: ColumnRoles = {**GROUP, "accuracy [interval]": lambda group: interval(group.metrics["accuracy"])}
+    columns: Columns = {**GROUP, "accuracy [interval]": lambda group: interval(group.metrics["accuracy"])}
     shown = [one for one in block.comparisons if one.id in ACCURACIES]
-    compared: ColumnRoles = {
+    compared: Columns = {
         "comparison": lambda one: titled(one.id),
         "value [interval]": interval,
         "between": lambda one: between_whom(Stated.from_comparison(one, attribute), result),

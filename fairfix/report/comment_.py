@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairfix.report import headline, markdown_
-from fairfix.report.layout import MARKS, ColumnRoles, Grid, class_of, interval
+from fairfix.report.layout import MARKS, Columns, Grid, class_of, interval
 from fairfix.report.verdicts import cautions, judged, waivers
 from fairfix.report.words import plain, readable
 from fairfix.schema.common import Check, SavedResult
@@ -20,7 +20,7 @@ ENDING = ".md"
 LONGEST = 60_000
 """Characters of a comment with the whole report in it; GitHub takes some 65,000."""
 
-COLUMNS: ColumnRoles = {
+COLUMNS: Columns = {
     "verdict": lambda one: MARKS[one.verdict],
     "check": "check",
     "attribute": "attribute",

@@ -11,7 +11,7 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.frontier import quality_of
 from fairfix.report.layout import (
-    ColumnRoles,
+    Columns,
     Grid,
     Interval,
     Section,
@@ -97,7 +97,7 @@ def _of_gap(
         "uses group": lambda point: "yes" if point.protected_at_predict else "no",
     }
     attribute = parted(gap)[1].strip("[]")
-    selected: ColumnRoles = {"selected, %": _selected, "by group, %": _by_group(attribute)}
+    selected: Columns = {"selected, %": _selected, "by group, %": _by_group(attribute)}
     columns |= selected if any(point.selection_rate is not None for point in ordered) else {}
     columns |= _WARNED if any(map(_codes, ordered)) else {}
     grids = [Grid.of(columns, ordered, 2, f"Frontier of {titled(gap)}")]
@@ -109,7 +109,7 @@ def _of_gap(
         )
     if detail:
         qualities = dict.fromkeys(name for point in points for name in point.qualities)
-        every: ColumnRoles = {
+        every: Columns = {
             "method": "title",
             "allowed gap": slack_of,
             "gap": _gap_of(gap),
@@ -242,7 +242,7 @@ def _codes(point: Point) -> str:
     return ", ".join(dict.fromkeys(codes))
 
 
-_WARNED: ColumnRoles = {"warnings": _codes}
+_WARNED: Columns = {"warnings": _codes}
 
 
 def _selected(point: Point) -> str:

@@ -15,7 +15,7 @@ from fairfix.report.frontier import NOTHING, Panel, panels, quality_of
 from fairfix.report.history import title_of
 from fairfix.report.layout import (
     GROUP_METRICS,
-    ColumnRoles,
+    Columns,
     Grid,
     Section,
     between,
@@ -291,7 +291,7 @@ def _middle(scores: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
-CALIBRATION: ColumnRoles = {
+CALIBRATION: Columns = {
     "group": lambda row: row[0],
     "score": lambda row: f"{show(row[1].start)} to {show(row[1].end)}",
     "rows": lambda row: f"{row[1].rows:,}" if row[1].rows is not None else "",
@@ -501,7 +501,7 @@ def _panel(panel: Panel) -> Figure:
     for (gap_at, quality_at), point in front:
         slack = "" if point.slack is None else f" with slack {point.slack}"
         described.append(f"{point.title}{slack}: gap {show(gap_at)}, {short} {show(quality_at)}")
-    columns: ColumnRoles = {
+    columns: Columns = {
         "method": "title",
         "slack": slack_of,
         "gap": lambda point: interval(point.gaps[gap]),

@@ -33,7 +33,7 @@ from fairfix.schema.common import Columns as Roles
 from fairfix.schema.repair import Evaluation, GroupRule
 from fairfix.schema.slices import SliceSearch
 
-ColumnRoles = Mapping[str, str | Callable[[Any], str]]
+Columns = Mapping[str, str | Callable[[Any], str]]
 """Heading -> the field of an item's cell, or a function of the item."""
 
 
@@ -154,7 +154,7 @@ class Grid:
 
     @classmethod
     def of(
-        cls, columns: ColumnRoles, items: Iterable[Any], text_columns: int, caption: str, named_by: int = 0
+        cls, columns: Columns, items: Iterable[Any], text_columns: int, caption: str, named_by: int = 0
     ) -> Grid:
         """Return the table with a row per item."""
         cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()]
@@ -190,7 +190,7 @@ class Section:
 def left_out_columns(features: Features | None) -> Iterator[Section]:
     """Yield the columns that a method could have learned from and did not, with the reason for each."""
     if features is not None and (left_out := features.left_out):
-        columns: ColumnRoles = {"column": "column", "reason": "reason", "why": "text"}
+        columns: Columns = {"column": "column", "reason": "reason", "why": "text"}
         grid = Grid.of(columns, left_out, 3, "Columns left out of the features")
         yield Section("Columns left out of the features", (), (grid,), "left out")
 
@@ -351,7 +351,7 @@ def failing(check: Check) -> str:
     return check.check
 
 
-CHECKS: ColumnRoles = {
+CHECKS: Columns = {
     "verdict": lambda check: Verdict(check.verdict),
     "check": failing,
     "attribute": "attribute",
@@ -360,7 +360,7 @@ CHECKS: ColumnRoles = {
     "why": "reason",
 }
 
-WAIVERS: ColumnRoles = {
+WAIVERS: Columns = {
     "waiver of": lambda waiver: (
         waiver.check + (f" up to {waiver.limit:g}" if waiver.limit is not None else "")
     ),

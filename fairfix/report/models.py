@@ -10,7 +10,7 @@ from fairfix.auditing.results import in_percent
 from fairfix.report.comparisons import LEADING
 from fairfix.report.layout import (
     CHANGES_MOST,
-    ColumnRoles,
+    Columns,
     Grid,
     Section,
     data_lines,
@@ -26,7 +26,7 @@ from fairfix.report.percent_format import ends_of, percent, points
 from fairfix.schema.common import Change
 from fairfix.schema.models import GroupOfModels, Models
 
-CHANGES: ColumnRoles = {
+CHANGES: Columns = {
     "number": lambda one: titled(one.comparison or one.id),
     "before": lambda one: show(one.old.value),
     "now": lambda one: show(one.new.value),
@@ -81,7 +81,7 @@ def _groups(result: Models, attribute: str) -> Sequence[GroupOfModels]:
     return [one for one in result.groups if one.attribute == attribute]
 
 
-def _given(metric: str) -> ColumnRoles:
+def _given(metric: str) -> Columns:
     """Return the columns of what groups get: the metric from both models."""
     title = METRICS[metric].title
     return {

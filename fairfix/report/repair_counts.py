@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fairfix.auditing.metrics import METRICS
-from fairfix.report.layout import CHANGES_MOST, ColumnRoles, Grid, Interval, Section, first_groups
+from fairfix.report.layout import CHANGES_MOST, Columns, Grid, Interval, Section, first_groups
 from fairfix.report.percent_format import CERTAIN
 from fairfix.schema.repair import CountedRows, Ends, FromCounts, GroupEnds
 
@@ -51,7 +51,7 @@ def of_counts(counts: FromCounts, rank: Callable[[GroupEnds], float]) -> Section
         )
     else:
         lines.append(best.reason)
-    columns: ColumnRoles = {
+    columns: Columns = {
         "group": lambda one: f"{one.group} ({one.attribute})",
         "rows": lambda one: f"{one.rows:,}",
         **{METRICS[name].title: _rate_of(name) for name in names},

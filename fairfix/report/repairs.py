@@ -17,7 +17,7 @@ from fairfix.report.answer import judged
 from fairfix.report.classes import OF_A_CLASS, class_gaps, of_class_checks
 from fairfix.report.layout import (
     CHANGES_MOST,
-    ColumnRoles,
+    Columns,
     Grid,
     Interval,
     Section,
@@ -59,14 +59,14 @@ READINGS = {
 ROUNDED = 1e-12
 """A change of a rate that is rounding of sums, and no rise."""
 
-QUANTITIES: ColumnRoles = {
+QUANTITIES: Columns = {
     "group": lambda one: one.group,
     "number": "name",
     "value": lambda one: exact(one.value),
     "what it is": "meaning",
 }
 
-CANDIDATES: ColumnRoles = {
+CANDIDATES: Columns = {
     "parameters": "parameters",
     "score": lambda one: show(one.score),
     "": lambda one: "chosen" if one.chosen else "",
@@ -508,7 +508,7 @@ def _proof(proof: Evaluation, title: str, kind: str = "proof") -> Iterator[Secti
         yield Section(f"{title}: {READINGS[other]} instead", (), (_before_and_after(proof.other),))
 
 
-UNLIKE: ColumnRoles = {
+UNLIKE: Columns = {
     "loss": lambda row: titled(row.name),
     "of the score, before": lambda row: interval(row.before),
     "of the probability of yes, after": lambda row: interval(row.after),
@@ -524,7 +524,7 @@ def _before_and_after(table: Sequence[EvaluationRow]) -> Grid:
     def cell(number: Callable[[EvaluationRow], float | None]) -> Callable[[EvaluationRow], str]:
         return lambda row: "–" if (value := number(row)) is None else f"{value:.4f}"
 
-    columns: ColumnRoles = {
+    columns: Columns = {
         "metric": lambda row: titled(row.name),
         "before": lambda row: interval(row.before),
         "after": lambda row: interval(row.after),

@@ -8,7 +8,7 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import NOT_CHECKED, judged, sentence
 from fairfix.report.layout import (
-    ColumnRoles,
+    Columns,
     Grid,
     Section,
     data_lines,
@@ -108,7 +108,7 @@ def _scope(search: SliceSearch, confidence: str) -> Iterator[str]:
     yield from (f"{one.column} is left out: {one.reason}" for one in search.left_out)
 
 
-def _columns(search: SliceSearch) -> ColumnRoles:
+def _columns(search: SliceSearch) -> Columns:
     """Return the columns of the table of slices."""
     title = METRICS[search.metric.removesuffix(".difference")].title
     out: dict[str, str | Callable[[Slice], str]] = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.data.choices import Level
-from fairfix.report.layout import GROUP_METRICS, ColumnRoles, Grid, Section, between, show
+from fairfix.report.layout import GROUP_METRICS, Columns, Grid, Section, between, show
 from fairfix.schema.audit import CurvePoint, Membership, Noise, NoiseFigure
 
 _COMPARISONS = (
@@ -27,7 +27,7 @@ TABLE_WORDS = {
     "noisy-given-true": "P(noisy | true)",
 }
 
-BREAKDOWN: ColumnRoles = {
+BREAKDOWN: Columns = {
     "check": "check",
     "certainly met up to eps": lambda one: _up_to(one.holds_up_to, "not certain at any"),
     "certainly exceeded up to eps": lambda one: _up_to(one.fails_up_to, "not certain at any"),
@@ -51,7 +51,7 @@ def true_groups(noise: Noise, *, detail: bool) -> Section:
     return Section(title, tuple(_facts(noise)), tuple(grids), "true groups", noise)
 
 
-OF: ColumnRoles = {
+OF: Columns = {
     "metric": lambda row: TITLES.get(row[1].name, row[1].name),
     "true group": lambda row: row[0] or "all",
 }
@@ -61,7 +61,7 @@ Row = tuple[str, NoiseFigure]
 """A true group, empty for a comparison, and a number of it."""
 
 
-def _estimates(noise: Noise, figures: Sequence[Row]) -> ColumnRoles:
+def _estimates(noise: Noise, figures: Sequence[Row]) -> Columns:
     """Return the columns of estimates and worst cases; without recorded groups, no number depends on them."""
 
     def worst_case(level: Level) -> Callable[[Row], str]:
@@ -95,7 +95,7 @@ def _estimates(noise: Noise, figures: Sequence[Row]) -> ColumnRoles:
     return {**columns, f"{noise.rests_on} with sampling error": with_sampling}
 
 
-def _curve(points: Sequence[CurvePoint]) -> ColumnRoles:
+def _curve(points: Sequence[CurvePoint]) -> Columns:
     """Return a column per eps, and up to which the sign of a gap is certain."""
 
     def at(i: int) -> Callable[[Row], str]:
