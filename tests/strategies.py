@@ -12,10 +12,16 @@ from hypothesis import settings
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "project")
 
+TIMES = int(os.environ.get("TIMES", "1"))
+"""Factor of the examples, for a long run."""
+
+SEED = os.environ.get("SEED", "20261122")
+"""Seed of what the fuzzers draw."""
+
 
 def examples(most: int) -> int:
     """Return how many examples of at most ``most`` the profile draws; a few are always drawn."""
-    return most if PROFILE != "project" else max(most // 5, min(most, 3))
+    return most * TIMES if PROFILE != "project" else max(most // 5, min(most, 3))
 
 
 def load_profile() -> None:

@@ -31,7 +31,7 @@ from tests.fuzz.faults import (
     surrounded,
     watched,
 )
-from tests.strategies import examples
+from tests.strategies import SEED, examples
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, /proc and /dev/full")
 
@@ -83,7 +83,7 @@ def test_a_run_that_is_asked_to_stop_leaves_all_or_nothing(
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_run_may_be_ended_at_any_line(name: str, world: World) -> None:
     """Also outside of the modules that write: killed, and asked to stop."""
-    moments, draw = moments_of(world, name, (HOUSE,)), random.Random(name)
+    moments, draw = moments_of(world, name, (HOUSE,)), random.Random(f"{name} {SEED}")
     for _ in range(examples(50)):
         at = draw.randint(1, moments)
         assert killed(world, name, at, modules=(HOUSE,)) == [], at
