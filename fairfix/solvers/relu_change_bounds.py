@@ -225,6 +225,8 @@ class Plan:
     near: Floats
     far: Floats
     """``near`` and ``far``: the places, shape (n, d); the same for all rows but those at a tie."""
+    mixed: float
+    """Share that goes far."""
     value: float
     cost: float
     """``value`` and ``cost``: mean squared change of the cut logits, and mean cost."""
@@ -257,7 +259,7 @@ class Visited:
         mixed = float(np.clip((self.ascent.eps - low) / (high - low), 0.0, 1.0)) if high > low else 0.0
         value = float(share @ ((1.0 - mixed) * gains[every, near] + mixed * gains[every, far]))
         cost = (1.0 - mixed) * low + mixed * high
-        return Plan(self.taken(near), self.taken(far), value, cost)
+        return Plan(self.taken(near), self.taken(far), mixed, value, cost)
 
     def taken(self, which: Ints) -> Floats:
         """Return one place of each row, by its number, shape (n,)."""

@@ -836,4 +836,4 @@ def test_connections_end_with_their_task(tmp_path: Path) -> None:
     with duckdb.connect(str(base)) as connection:  # to write, as no other connection of the process lets it
         connection.execute("DROP TABLE loans")
     assert refused.value.code == "column"
-    assert result.report.rows_used == 300
+    assert result.content.data.rows.used == 300

@@ -188,7 +188,7 @@ def test_what_is_promised_is_what_the_proof_shows_with_how_far_rows_may_be_off(
         result = made(data, **{"slack": 0.4, **asked})
         one, proof = result.to_dict()["guarantee"], result.outcome
         shown = proof.fit if way == "uniform" else proof.judged
-        (row,) = (row for row in shown.table if row.id == of)
+        (row,) = (row for row in shown.shown.table if row.id == of)
         bounds.append(one["bound"] - one["measured"])
 
         assert (one["way"], one["criterion"]) == (way, of)
