@@ -132,7 +132,15 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "learner": RandomForestClassifier(3, max_leaf_nodes=6, random_state=0),
     },
     "network": {"method": "sensei", "solver": "regularizer", "learner": "network", "features": FEATURES},
-    "blind rule": {"method": "sensei", "solver": "equal-rates", "features": FEATURES},
+    "blind rule": {
+        "method": "sensei",
+        "solver": "equal-rates",
+        "score": "real",
+        "score_scale": "raw",
+        "threshold": 0,
+        "missing": "drop",
+        "features": ("score", "town"),
+    },
 }
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fairfix.data.merging import MARKS, look_alikes, marks_in, parse_merge, plain_form, written_merge
+from fairfix.data.merging import MARKS, look_alikes, marks_in, parse_merge, plain_form
+from fairfix.data.names import with_values
 from fairfix.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,7 +58,7 @@ def test_a_written_merge_is_read_back(names: dict[str, int]) -> None:
     from fairfix.data.canonical import canonical_text
 
     own = list(dict.fromkeys(map(canonical_text, names)))
-    assert parse_merge([written_merge("race", own)]) == {"race": dict.fromkeys(own, own[0])}
+    assert parse_merge([with_values("race", own)]) == {"race": dict.fromkeys(own, own[0])}
 
 
 @pytest.mark.parametrize("wrong", [["a,b"], ["=a,b"], ["r=a,b", "r=c,b"], ["r=a,b", "r=c,a"]])
