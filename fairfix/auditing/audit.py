@@ -9,7 +9,6 @@ number has its definition: :data:`fairfix.auditing.comparisons.MEANINGS`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress, product
@@ -31,8 +30,8 @@ from fairfix.auditing.results import (
     columns_struct,
     definitions,
     judged,
-    reading_fields,
     rows_struct,
+    spec_fields,
 )
 from fairfix.auditing.suppression import shown_rows, shown_table, tables_of
 from fairfix.data.choices import Code
@@ -46,7 +45,7 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.schema import common
 from fairfix.schema.audit import Audit, AuditData, Audited, AuditSettings
-from fairfix.schema.common import Block, Estimate, estimate, numbers
+from fairfix.schema.common import Block, Estimate, no_number, numbers
 from fairfix.schema.common import Comparison as Compared
 
 # ---------------------------------------------------------------------- entry
@@ -74,7 +73,7 @@ def audit(
     data
         A path, glob or folder, a data frame, a :class:`~fairfix.data.files.Source` or a validated
         :class:`~fairfix.data.table.Table`.
-    reading
+    data_spec
         Which column is what, and how it is to be understood.
     settings
         What to compute and which limits to hold.
@@ -154,7 +153,7 @@ def judge(
             model={},
         ),
         settings=AuditSettings(
-            **reading_fields(data_spec),
+            **spec_fields(data_spec),
             confidence=settings.confidence,
             gate_on=settings.gate_on,
             exact=settings.exact,
@@ -415,7 +414,7 @@ def _unknown(
     check: Check, where: tuple[str, tuple[str, ...]], settings: Settings, code: Code, reason: str
 ) -> common.Check:
     """Return the result of a check whose value there is not: it cannot pass."""
-    nothing, ruling = estimate(math.nan, math.nan, math.nan, reason), Ruling("undecided", code, reason)
+    nothing, ruling = no_number(reason), Ruling("undecided", code, reason)
     return judged(check, where, nothing, (), ruling, complete=False, gate_on=settings.gate_on)
 
 

@@ -42,9 +42,7 @@ from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError, UsageError
 from fairfix.schema import common, schema_id
 from fairfix.schema.audit import Audit, Audited
-from fairfix.schema.common import Estimate, Number, numbers
-
-NOTHING = Number(value=None, low=None, high=None)
+from fairfix.schema.common import NOTHING, Estimate, Number, numbers
 
 PairedEnds = tuple[float, float, bool] | str
 """Limits of a change, and whether those of independent samples hold as well; or why rows cannot be paired."""

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.comparisons import WITH_NUMBER
+from fairfix.auditing.results import first_of
 from fairfix.data.memberships import numbers_of
 from fairfix.data.numeric_groups import Edges, band_names, bands_of, quantile_edges, shortened
 from fairfix.data.scales import Scale
@@ -55,8 +56,7 @@ def trends(table: Table, scales: Iterable[Scale], confidence: float) -> Iterator
         product = away * far
         sums = powers(weight, product, table.square_weight).sum(axis=1, keepdims=True)
         mean = Means.from_sums(sums, (-scale.widest, scale.widest))
-        low, high = mean.limits(1.0 - confidence)
-        value = estimate(float(mean.value[0]), float(low[0]), float(high[0]))
+        value = first_of(mean.value, mean.limits(1.0 - confidence))
         rate = float(np.average(chance, weights=weight))
         spread = rate * (1.0 - rate) * float(np.average(far * far, weights=weight))
         correlation = value.point / np.sqrt(spread) if spread > 0 else np.nan

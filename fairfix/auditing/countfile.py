@@ -74,7 +74,7 @@ COLUMN_PARTS: Mapping[str, Json] = {
     "weight": NAME,
     "count": NAME,
 }
-READING_PARTS: Mapping[str, Json] = {
+SPEC_PARTS: Mapping[str, Json] = {
     "task": codec.one_of(*get_args(Task)),
     "score_scale": codec.one_of(*get_args(ScoreScale)),
     "thresholds": codec.list_of(codec.real(), most=64),
@@ -106,7 +106,7 @@ ADDED: Mapping[str, Any] = {
 }
 """Parts of a reading that files from before them lack."""
 
-READING = codec.record(**COLUMN_PARTS, **READING_PARTS)
+READING = codec.record(**COLUMN_PARTS, **SPEC_PARTS)
 MANIFEST = codec.record(
     fairfix=codec.list_of(codec.text),
     data_spec=lambda value: READING({**ADDED, **value} if isinstance(value, Mapping) else value),
@@ -282,7 +282,7 @@ class CountFile(SavedCounts):
             "format": f"{COUNTS}/{PROTOCOL}",
             "sources": list(self.sources),
             "rows": {"read": self.read, "used": self.used, "excluded": dict(excluded)},
-            "data_spec": _reading_state(self.data_spec),
+            "data_spec": _spec_state(self.data_spec),
             "levels": {
                 key: [one for (one,) in groups_of_cells(keys, cells, (key,), bands=self.data_spec.bands)[0]]
                 for key in keys
@@ -393,7 +393,7 @@ def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
 
 def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str]]:
     """Yield (part, value in one, value in the other) of all that keeps counts from being added."""
-    left, right = ({**ADDED, **_reading_state(file.data_spec)} for file in (one, two))
+    left, right = ({**ADDED, **_spec_state(file.data_spec)} for file in (one, two))
     for key in left:
         if left[key] != right[key]:
             yield key.replace("_", " "), _shown(left[key]), _shown(right[key])
@@ -429,11 +429,11 @@ def has_range(data_spec: DataSpec) -> bool:
 # ---------------------------------------------------------------------- packing
 
 
-def _reading_state(data_spec: DataSpec) -> dict[str, Any]:
+def _spec_state(data_spec: DataSpec) -> dict[str, Any]:
     columns = {key: getattr(data_spec.columns, key) for key in COLUMN_PARTS}
     if columns["count"] is None:  # as files from before it
         del columns["count"]
-    return dict(plain(columns | {key: getattr(data_spec, key) for key in READING_PARTS}))
+    return dict(plain(columns | {key: getattr(data_spec, key) for key in SPEC_PARTS}))
 
 
 def packed(content: CountFile) -> Artifact:
@@ -448,7 +448,7 @@ def packed(content: CountFile) -> Artifact:
         arrays[name] = np.concatenate([nothing, *(p.arrays[name] for p in pieces if name in p.arrays)])
     manifest = {
         "fairfix": content.versions,
-        "data_spec": _reading_state(content.data_spec),
+        "data_spec": _spec_state(content.data_spec),
         "sources": content.sources,
         "inferred": content.inferred,
         "model": content.model,
@@ -479,7 +479,7 @@ def _unpacked(content: Artifact) -> CountFile:
         {"share": None, "private": None, "batches": [], **content.manifest}
     )  # which most files lack
     columns = ColumnRoles(**{key: held["data_spec"][key] for key in COLUMN_PARTS})
-    data_spec = DataSpec(columns, **{key: held["data_spec"][key] for key in READING_PARTS})
+    data_spec = DataSpec(columns, **{key: held["data_spec"][key] for key in SPEC_PARTS})
     data_spec.check()
     cells, pieces = held["cells"], held["pieces"]
     need(

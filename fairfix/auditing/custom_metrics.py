@@ -181,9 +181,8 @@ def _takes_fractions(function: Callable[..., Any], labels: np.ndarray[Any, Any])
 def _solved(function: Callable[..., Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the coefficients of a function of labels and decisions; its answers to other rows confirm them."""
     rng = np.random.default_rng(0)
-    counts = rng.integers(
-        1, 40, (32, len(ENTRY_ROWS))
-    )  # 8 unknowns up to a factor: 16 sets of rows solve, 16 confirm
+    # 8 unknowns up to a factor: 16 sets of rows solve, 16 confirm
+    counts = rng.integers(1, 40, (32, len(ENTRY_ROWS)))
     labels, decisions = (np.array(column) for column in zip(*ENTRY_ROWS, strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -48,9 +48,8 @@ def suppressed(content: CountFile, tables: Sequence[Sequence[str]], least: int) 
     shown = shown_cells(counts.keys, counts.cells, rows, tables, least)
     require_some(shown, least)
     kept = counts.cells_at(np.flatnonzero(shown))
-    if not has_range(
-        content.data_spec
-    ):  # else the ends of the bins are those of the scores that are left out
+    # the ends of the bins would be those of the scores that are left out
+    if not has_range(content.data_spec):
         kept = kept.trimmed()
     gone = counts.excluded.get(SUPPRESSED, 0)
     return _in_one_piece(content, kept, gone + int((~shown).sum()) * (least - 1))

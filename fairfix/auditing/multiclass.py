@@ -79,7 +79,7 @@ def audit_classes(
     ----------
     source
         The rows.
-    reading
+    data_spec
         Its ``prediction`` column names the predicted class, its ``label`` column, if there is one, the true one.
     settings
         Checks of accuracy are of all classes, those of :data:`~fairfix.auditing.comparisons.CLASS_SCOPES` of their

@@ -14,6 +14,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.checks import SEVERITIES, Check, Ruling, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.data.choices import GateOn
+from fairfix.data.counts import Floats
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.row_filter import LEFT_OUT
 from fairfix.errors import UsageError
@@ -102,6 +103,12 @@ def definitions(names: Iterable[str]) -> dict[str, str]:
     return {name: Comparison.parse(name).definition for name in sorted(set(names))}
 
 
+def first_of(value: Floats, limits: tuple[Floats, Floats], reason: str = "") -> common.Estimate:
+    """Return the first of several numbers with its limits; ``value`` and both ``limits`` have the shape (n,)."""
+    low, high = limits
+    return common.estimate(float(value[0]), float(low[0]), float(high[0]), reason)
+
+
 SomeAudit = TypeVar("SomeAudit", bound=Audited)
 SomeChecked = TypeVar("SomeChecked", bound=common.CheckedResult)
 Entry = TypeVar("Entry", common.Check, common.Change, common.NotComparable)
@@ -146,7 +153,7 @@ def columns_struct(data_spec: DataSpec, id_: str | None = None) -> common.Column
     )
 
 
-def reading_fields(data_spec: DataSpec) -> dict[str, Any]:
+def spec_fields(data_spec: DataSpec) -> dict[str, Any]:
     """Return how labels and scores are read, as the settings of a result have it."""
     return {
         "task": data_spec.task,

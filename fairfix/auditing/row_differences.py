@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairfix.auditing.results import first_of
 from fairfix.data.counts import Floats
 from fairfix.data.table import Table
 from fairfix.schema.common import Estimate, Number, estimate
@@ -89,8 +90,7 @@ class RowSums:
     def mean(self, confidence: float, support: Range) -> Estimate:
         """Return the weighted mean of the number, whose smallest and largest possible value are ``support``."""
         mean = Means.from_sums(self._sums, support, [self._sizes])
-        low, high = mean.limits(1.0 - confidence)
-        return estimate(float(mean.value[0]), float(low[0]), float(high[0]))
+        return first_of(mean.value, mean.limits(1.0 - confidence))
 
 
 def mean_of_rows(each: Floats, table: Table, confidence: float, support: Range) -> Estimate:

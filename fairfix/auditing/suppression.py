@@ -80,7 +80,7 @@ class ShownRows(DerivedSource):
         self, source: Source, data_spec: DataSpec, cells: Sequence[Cell], rows: int, most_hidden: int
     ) -> None:
         super().__init__(source)
-        self._reading, self._cells, self.most_hidden = data_spec, tuple(cells), most_hidden
+        self._data_spec, self._cells, self.most_hidden = data_spec, tuple(cells), most_hidden
         self.rows = self.about_rows = rows
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
@@ -89,9 +89,9 @@ class ShownRows(DerivedSource):
         The batches of the source end where rows that are left out make them end. A sum over them would differ in its
         last digits with the number of those rows.
         """
-        own = self._reading.columns.counted
+        own = self._data_spec.columns.counted
         names = list(dict.fromkeys((*columns, *own)))
-        of_own = column_types(self._reading, self.source)
+        of_own = column_types(self._data_spec, self.source)
         parts = self.source.parts(names, {**of_own, **(types or {})})
         return [Part(self.name, partial(self._batches, parts, list(columns)))]
 
@@ -99,7 +99,10 @@ class ShownRows(DerivedSource):
         return rebatched((batch for part in parts for batch in self._inside(part, columns)), BATCH_ROWS)
 
     def _inside(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        encoder, keys = Encoder(self._reading, part.where, part.first_row), self._reading.columns.cell_keys
+        encoder, keys = (
+            Encoder(self._data_spec, part.where, part.first_row),
+            self._data_spec.columns.cell_keys,
+        )
         for batch in part.batches():
             rows = encoder.encode(batch)
             complete = np.ones(batch.num_rows, dtype=bool) if rows.kept is None else rows.kept.copy()

@@ -47,9 +47,8 @@ MAX_TOTAL = 2 << 30
 MAX_MEMBERS = 4096
 MAX_RATIO = 1100  # deflate cannot do better than about 1030 to 1, so more is a lie
 MAX_UNPACKED = 32 << 20
-MAX_GROWTH = (
-    16  # times the file, where that is more: fairfix does not deflate, which hardly makes a rule smaller
-)
+MAX_GROWTH = 16
+"""Times the file, where that is more: fairfix does not deflate, which hardly makes a rule smaller."""
 
 DTYPES = frozenset(
     {"|b1", "|i1", "|u1"} | {f"<{kind}{size}" for kind in "iu" for size in (2, 4, 8)} | {"<f4", "<f8"}

@@ -168,7 +168,7 @@ class CountQueries:
         The table.
     schema
         Names and types of its columns, as fairfix reads them.
-    reading
+    data_spec
         Which columns are counted, and how their entries are understood.
     losses
         Sum the losses per group.

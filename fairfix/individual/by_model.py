@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from fairfix.auditing.results import first_of
 from fairfix.data.counts import Floats
 from fairfix.data.data_spec import DataSpec, to_probability
 from fairfix.data.files import Source
@@ -56,7 +57,7 @@ from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.individual.similar import Comparable
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.schema.common import Comparison, Estimate, PairGap, comparison, estimate, number
+from fairfix.schema.common import Comparison, Estimate, PairGap, comparison, estimate, no_number, number
 from fairfix.solvers.transport import regularizer_empirical
 from fairfix.stats.estimates import Means, Proportions, powers
 
@@ -354,7 +355,7 @@ def _score_of(table: Table) -> Floats:
 
 def _undefined(identifier: str, why: str, undefined: tuple[str, ...] = ()) -> Comparison:
     """Return a comparison without a value."""
-    return comparison(identifier, estimate(math.nan, math.nan, math.nan, why), undefined=undefined)
+    return comparison(identifier, no_number(why), undefined=undefined)
 
 
 def _largest(
@@ -584,7 +585,8 @@ def mean_share(
     if np.isnan(x).any():
         return estimate(math.nan, *support, reason)
     sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (x, 1.0 - x))
-    return _first(Proportions.weighted(*sums), alpha, reason)
+    mean = Proportions.weighted(*sums)
+    return first_of(mean.value, mean.limits(alpha), reason)
 
 
 def mean_of(
@@ -592,9 +594,5 @@ def mean_of(
 ) -> Estimate:
     """Return a weighted mean with its limits."""
     sums = powers(weight, x).sum(axis=1, keepdims=True)
-    return _first(Means.from_sums(sums, support, [float((weight * np.abs(x)).sum())]), alpha, reason)
-
-
-def _first(mean: Proportions | Means, alpha: float, reason: str) -> Estimate:
-    low, high = mean.limits(alpha)
-    return estimate(float(mean.value[0]), float(low[0]), float(high[0]), reason)
+    mean = Means.from_sums(sums, support, [float((weight * np.abs(x)).sum())])
+    return first_of(mean.value, mean.limits(alpha), reason)

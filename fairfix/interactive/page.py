@@ -52,8 +52,8 @@ def content_of(counts: Counts, data_spec: DataSpec, attributes: Sequence[tuple[s
     Parameters
     ----------
     counts
-        Counts with a score, cut at the decision threshold of ``reading`` and, where they are known before the data are
-        read, at all that the page is to offer.
+        Counts with a score, cut at the decision threshold of ``data_spec`` and, where they are known before the data
+        are read, at all that the page is to offer.
     attributes
         Protected columns of each attribute: one, or several for their intersections.
 

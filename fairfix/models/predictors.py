@@ -168,7 +168,7 @@ class RepairedPredictor(Saved):
         return None
 
     def knots(self, data_spec: DataSpec) -> Sequence[Floats] | None:
-        """Return the scores, on the scale of ``reading``, at which each group's rule may bend or jump, (m_k,) each.
+        """Return the scores, on the scale of ``data_spec``, at which each group's rule may bend or jump, (m_k,) each.
 
         Between them a rule of decisions is a straight line in ``2 p - 1``, or in a raw score. None where the rule is of
         another form.

@@ -499,7 +499,7 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
     trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_saved(solution)
     settings = held["predictor"]["settings"]
     predictor = replace(RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays), trace=trace)
-    _check_reading(data_spec, predictor, base)
+    _check_spec(data_spec, predictor, base)
     identity, key = drawn["identity"], bytes.fromhex(drawn["key"])
     if predictor.randomized and not (identity and 0 < len(key) <= 64):
         raise ArtifactError("the manifest does not say how decisions are randomized")
@@ -572,7 +572,7 @@ def with_draws_of(table: Table, predictor: RepairedPredictor, model: Collection[
     return replace(table, draw=table.draw.narrowed(identity))
 
 
-def _check_reading(data_spec: DataSpec, predictor: RepairedPredictor, base: Mapping[str, Any]) -> None:
+def _check_spec(data_spec: DataSpec, predictor: RepairedPredictor, base: Mapping[str, Any]) -> None:
     """Raise an ArtifactError where a manifest's reading contradicts itself, or lacks what the predictor needs."""
     try:
         data_spec.check(protected=not set(predictor.inputs) <= set(data_spec.columns.strata))

@@ -509,8 +509,8 @@ def audit_membership(
 ) -> Audit:
     """Audit data that hold a probability of membership per true group, which ``groups`` maps to its column.
 
-    ``reading`` may name protected columns, which are audited as usual; ``independent`` states N4, and ``seed`` is that
-    of the part of the rows on which the worst case is looked for; else as in :func:`fairfix.auditing.audit.audit`.
+    ``data_spec`` may name protected columns, which are audited as usual; ``independent`` states N4, and ``seed`` is
+    that of the part of the rows on which the worst case is looked for; else as in :func:`fairfix.auditing.audit.audit`.
     """
     settings = settings or Settings()
     if data_spec.task == "regression":

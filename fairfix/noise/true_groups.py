@@ -35,7 +35,7 @@ from fairfix.noise.rates import Floats
 from fairfix.noise.resampling import REPLICATES, TOLERANCE, Evidence
 from fairfix.schema import audit as schema
 from fairfix.schema.audit import Audit, Bound, Breakdown, CurvePoint, Ends, NoiseFigure
-from fairfix.schema.common import Comparison, Estimate, comparison, number
+from fairfix.schema.common import Comparison, Estimate, comparison, no_number, number
 
 COARSE = 2e-3
 """Precision of the eps up to which a difference is certain."""
@@ -130,7 +130,7 @@ class TrueGroups:
         bound = bounds.get(level)
         if bound is None or bound.reason:
             why = bound.reason if bound else f"{level}: {self.unavailable[level]}"
-            return Estimate(value=None, low=None, high=None, reason=why)
+            return no_number(why)
         worst = f"worst case {bound.low:.4f} to {bound.high:.4f}"
         rests = f"estimate {bound.low:.4f}" if level == "N4" else worst
         return Estimate(
@@ -419,8 +419,8 @@ def audit_noisy(
 ) -> Audit:
     """Audit data whose protected column holds recorded groups; the data are read once, as in any audit.
 
-    ``reading`` names one protected column, that of the recorded groups; ``seed`` is that of the resampling; else as in
-    :func:`fairfix.auditing.audit.audit`.
+    ``data_spec`` names one protected column, that of the recorded groups; ``seed`` is that of the resampling; else as
+    in :func:`fairfix.auditing.audit.audit`.
     """
     settings = settings or Settings()
     if len(data_spec.columns.protected) != 1:

@@ -25,7 +25,7 @@ from fairfix.report.layout import (
     signed,
     titled,
 )
-from fairfix.schema.common import Estimate, Number
+from fairfix.schema.common import NOTHING, Estimate, Number
 from fairfix.schema.compare import Compare, Point
 
 LEADING = (
@@ -90,7 +90,7 @@ def _of_gap(
     if main:
         percent = METRICS[main].percent
         columns[f"{METRICS[main].title}, %" if percent else main] = (_shortly if percent else _plainly)(
-            lambda point: point.qualities.get(main, NONE)
+            lambda point: point.qualities.get(main, NOTHING)
         )
     columns |= {
         "randomized": lambda point: f"{100 * (point.randomized or 0.0):.1f}%",
@@ -171,10 +171,10 @@ def _as_is(base: Point, gap: str, main: str) -> str:
     """Return the gap and the quality of the model as it is."""
     name, attribute = parted(gap)
     title = f"By {attribute[1:-1]}, the {titled(name)} of the original model"
-    value = base.gaps.get(gap, NONE)
+    value = base.gaps.get(gap, NOTHING)
     if value.value is None:
         return f"{title} is undefined on held-out rows."
-    quality, metric, also = base.qualities.get(main, NONE), METRICS[main], ""
+    quality, metric, also = base.qualities.get(main, NOTHING), METRICS[main], ""
     if quality.value is not None:
         number = f"{100 * quality.value:.1f}%" if metric.percent else show(quality.value)
         also = f", with {'an' if main[0] == 'a' else 'a'} {metric.title} of {number}"
@@ -287,8 +287,6 @@ def _ends(value: Number, *, sign: bool = False) -> str:
 
 ORIGINAL = "original model"
 """Title of the candidate that leaves the model as it is."""
-
-NONE = Number(value=None, low=None, high=None)
 
 
 def _shortly(of: Callable[[Point], Number]) -> Callable[[Point], str]:

@@ -12,7 +12,7 @@ from fairfix.errors import UsageError
 from fairfix.report.layout import kind_of, parted
 from fairfix.schema.audit import Audit, Audited
 from fairfix.schema.classes import Classes, OneClass
-from fairfix.schema.common import Block, Change, CheckedResult, NotComparable, Number, SavedResult
+from fairfix.schema.common import NOTHING, Block, Change, CheckedResult, NotComparable, Number, SavedResult
 from fairfix.schema.compare import Compare, Point
 from fairfix.schema.models import Models
 from fairfix.schema.repair import EvaluationRow, Repair
@@ -184,12 +184,9 @@ def overall(result: SavedResult) -> pd.DataFrame:
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis("metric")
 
 
-UNKNOWN = Number(value=None, low=None, high=None)
-
-
 def _numbers(value: Number | None, prefix: str = "") -> Row:
     """Return a number, its limits, the certified error of one from bins, and why it is undefined."""
-    one = value or UNKNOWN
+    one = value or NOTHING
     ends = zip(NUMBERS, (one.value, one.low, one.high), strict=True)
     row: Row = {prefix + part: math.nan if end is None else end for part, end in ends}
     return row | {prefix + "bound": one.bound or 0.0, prefix + "reason": one.reason}

@@ -94,6 +94,10 @@ def _at_most(one: float, two: float, bound: float | None) -> bool:
     return one <= two or one <= two + (bound or 0.0) + ROUNDED * max(abs(one), 1.0)
 
 
+NOTHING = Number(value=None, low=None, high=None)
+"""No number, and no reason."""
+
+
 class Estimate(Number, frozen=True, kw_only=True):
     """A number with its confidence interval, or the reason why it is undefined."""
 
@@ -118,6 +122,11 @@ def numbers(value: float, low: float, high: float, reason: str = "", bound: floa
         "reason": reason or ("" if math.isfinite(value) else "undefined"),
         "bound": number(bound) if bound else None,
     }
+
+
+def no_number(reason: str) -> Estimate:
+    """Return a number that is undefined for a reason, without limits."""
+    return Estimate(value=None, low=None, high=None, reason=reason)
 
 
 def estimate(value: float, low: float, high: float, reason: str = "", bound: float = 0.0) -> Estimate:

@@ -141,7 +141,7 @@ def table_of(
 ) -> Table:
     """Return the validated table of groups and scores, with labels and weights at the fit.
 
-    The ``reading`` says what the scores are, and under which name they stand.
+    The ``data_spec`` says what the scores are, and under which name they stand.
     """
     beside = {str(data_spec.columns.score): score, LABEL: label, WEIGHT: weight}
     columns = groups.texts | {name: pa.array(column) for name, column in beside.items() if column is not None}

@@ -52,7 +52,7 @@ from fairfix.noise.repair_evaluation import (
     values_of,
 )
 from fairfix.schema.audit import Audit, Audited
-from fairfix.schema.common import Block, Check, Estimate, estimate
+from fairfix.schema.common import Block, Check, Estimate, estimate, no_number
 from fairfix.schema.repair import ChanceOfKs, Evaluation, EvaluationRow
 from fairfix.solvers.parity import ks_to_overall
 from fairfix.stats.ks import ks_noise
@@ -107,9 +107,9 @@ LOSSES = ("log_loss", "square_loss", "absolute_loss")
 UNLIKE = "before, they score the model's probability; after, the probability of a positive decision"
 """Why losses before and after a repair of decisions are not compared."""
 
-NOTHING = estimate(math.nan, math.nan, math.nan)
+NOT_MADE = no_number("undefined")
 
-NO_CHANCE = estimate(math.nan, math.nan, math.nan, "a raw score is not a probability")
+NO_CHANCE = no_number("a raw score is not a probability")
 
 
 NO_CHANGE_OF_BINS = "no interval for this change: counts do not distinguish the scores within a bin"
@@ -137,7 +137,7 @@ class BeforeAfter:
             ]
             for audited in (self.before, self.after)
         )
-        return (was[0] if was else NOTHING, now[0]) if now else None
+        return (was[0] if was else NOT_MADE, now[0]) if now else None
 
     def without_passes(self, code: Code, why: Callable[[Check], str]) -> BeforeAfter:
         """Return the same with no passed check for which there is a reason against it."""
@@ -487,7 +487,7 @@ def _losses_of_decisions(table: Table, before: Audit, settings: Settings) -> Ite
         squares.add((1 - right) ** 2, piece)
     if wrong:
         why = f"infinite: {wrong:,} hard yes/no decisions are wrong, which is true of any threshold rule"
-        loss = estimate(math.nan, math.nan, math.nan, why)
+        loss = no_number(why)
     else:
         loss = logs.mean(settings.confidence, (0.0, math.inf))
     was = before.overall.metrics

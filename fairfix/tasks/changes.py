@@ -27,7 +27,6 @@ from fairfix.data.streams import is_stream, stream_place
 from fairfix.data.table import Table
 from fairfix.data.urls import scheme_of
 from fairfix.errors import DataError, UsageError
-from fairfix.models.scored_source import ScoredSource
 from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import HEADLINES
 from fairfix.schema import common
@@ -231,7 +230,7 @@ def _proposing_pairs(
         fields_replaced(check, reason=check.reason + why) if check.code == "limit_inside" else check
         for check in checks
     )
-    source = data.source.source if isinstance(data.source, ScoredSource) else data.source
+    source = data.unscored
     command = paired_instead(request, source, old.data.source if base.data is None else base.name)
     if undecided and command is not None:
         note = Note(
@@ -258,7 +257,7 @@ def with_paired_changes(
     matched, after = both.matched()
     plain = replace(settings, checks=())
     old, new = (
-        with_data(audit_data(table, both.readings[1], plain), source=source)
+        with_data(audit_data(table, both.data_specs[1], plain), source=source)
         for table, source in zip((matched.old, matched.new), both.names, strict=True)
     )
     require_two_groups(new)
@@ -296,7 +295,7 @@ class BothModels:
     """Rows of an earlier and of a new model: matched by id, or both scores in one row where there is no id."""
 
     sources: tuple[Source, Source]
-    readings: tuple[DataSpec, DataSpec]
+    data_specs: tuple[DataSpec, DataSpec]
     id: str
     decided: str
     """The role in which the column of the one stands for that of the other."""
@@ -305,14 +304,14 @@ class BothModels:
     def steps(self) -> tuple[Callable[[], Table], Callable[[], Table]]:
         """Return what reads the rows of the one, and of the other."""
         old, new = (
-            partial(with_ids, *both, self.id) for both in zip(self.sources, self.readings, strict=True)
+            partial(with_ids, *both, self.id) for both in zip(self.sources, self.data_specs, strict=True)
         )
         return old, new
 
     @property
     def columns(self) -> tuple[str, str]:
         """The columns with the score or the decision of each model."""
-        old, new = (getattr(data_spec.columns, self.decided) for data_spec in self.readings)
+        old, new = (getattr(data_spec.columns, self.decided) for data_spec in self.data_specs)
         return old, new
 
     @property

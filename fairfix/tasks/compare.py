@@ -20,7 +20,7 @@ from fairfix import __version__
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.custom_metrics import added, own_struct
 from fairfix.auditing.metrics import METRICS, EntryMean
-from fairfix.auditing.results import Settings, reading_fields, rows_struct
+from fairfix.auditing.results import Settings, rows_struct, spec_fields
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import did_you_mean
 from fairfix.data.table import Table
@@ -449,7 +449,7 @@ class Plan:
             columns = ", ".join(self.noise.membership.values())
             noise = CompareNoise(table=f"membership probabilities in {columns}", assumption="N1")
         settings = CompareSettings(
-            **reading_fields(outcome.data_spec),
+            **spec_fields(outcome.data_spec),
             confidence=request.confidence,
             seed=request.seed,
             features="score" if choice.names is None else choice.names,

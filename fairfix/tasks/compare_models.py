@@ -15,7 +15,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import compare as changes_between
 from fairfix.auditing.metrics import METRICS, Better
 from fairfix.auditing.paired_differences import Changes
-from fairfix.auditing.results import Settings, reading_fields, rows_struct, with_data
+from fairfix.auditing.results import Settings, rows_struct, spec_fields, with_data
 from fairfix.auditing.row_differences import ANY, DECIDED, SHARE, between_limits, change_of
 from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
@@ -71,7 +71,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     if is_dry():
         unsent(*both.steps)
     matched, new = both.matched()
-    data_spec, sources = both.readings[1], both.sources
+    data_spec, sources = both.data_specs[1], both.sources
     excluded = _left_out(new, len(matched.new))
     rows = rows_struct(new.rows.read, len(matched.new), excluded, data.source.left_out)
     old, new = matched.old, matched.new
@@ -90,7 +90,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     result = Models(
         fairfix=__version__,
         data=common.Data(**data_fields(data.source.name, rows, data.data_spec, data.inferred)),
-        settings=common.Settings(**reading_fields(data_spec), confidence=request.confidence),
+        settings=common.Settings(**spec_fields(data_spec), confidence=request.confidence),
         models=(
             Model(score=both.columns[0], source=sources[0].name),
             Model(score=both.columns[1], source=sources[1].name),

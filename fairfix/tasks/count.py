@@ -136,7 +136,7 @@ def _shared(request: CountRequest, data: Dataset, text: str) -> tuple[Dataset, S
     """Return the rows of a share; a model file scores them alone."""
     from fairfix.models.shares import SharedSource
 
-    whole = data.source.source if isinstance(data.source, ScoredSource) else data.source
+    whole = data.unscored
     share = SharedSource(whole, data.data_spec, text, request.seed)
     log.info("counting part %s", share.share)
     if not share.share.by_id:

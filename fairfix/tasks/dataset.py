@@ -77,6 +77,11 @@ class Dataset:
         """Columns that the model file looks at."""
         return self.model.feature_names if self.model else ()
 
+    @property
+    def unscored(self) -> Source:
+        """The source without the scores of a model."""
+        return self.source.source if isinstance(self.source, ScoredSource) else self.source
+
 
 @dataclass(frozen=True)
 class Assigned:
@@ -405,7 +410,7 @@ def _with_bands(data: Dataset, column: str) -> str:
         explicit=request.explicit | {"bands"},
     )
     needed = {"score_needed": isinstance(request, AuditRequest), "protected_needed": True}
-    source = data.source.source if isinstance(data.source, ScoredSource) else data.source
+    source = data.unscored
     return _guide(cut, source, partial(_attempt, needed), listed=False)
 
 
@@ -423,7 +428,7 @@ def explaining(data: Dataset) -> Iterator[None]:
 
         decides = isinstance(data.request, (RepairRequest, CompareRequest)) and data.request.threshold is None
         text, choices = explained(error, data.source, data.data_spec, decides=decides)
-        source = data.source.source if isinstance(data.source, ScoredSource) else data.source
+        source = data.unscored
         raise DataError(text + _to_choose(data.request, source, choices)) from error
 
 

@@ -194,12 +194,10 @@ def repair_warnings(
             yield from of_gaps(one, *holdout)
     yield from of_levelling(*parts[1], shown[1].after.settings.confidence)
     by_row = fitted.table.rows.entries is None
-    expected = predictor.gives == "decision" or not (
-        by_row and shown[0].shown.randomized
-    )  # not one draw of values
+    one_draw = by_row and shown[0].shown.randomized and predictor.gives != "decision"
     for columns, one in asked.items():
         fit = on_fit[columns]
-        if fit is not None and expected and drawn is None and "noise" not in repairer.uses:
+        if fit is not None and not one_draw and drawn is None and "noise" not in repairer.uses:
             yield from of_slack(one, fit[1].point)
     if not same and not own:
         for row in shown[1].shown.table:

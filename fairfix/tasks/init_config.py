@@ -82,7 +82,7 @@ def first_configuration(
         raise UsageError(
             f"no column of {source.name} looks like a group (2 to {FEW} values); name one with `protected=COLUMN`"
         )
-    data_spec = _reading(replace(columns, protected=chosen), seen, whole.valued.get("label"))
+    data_spec = _data_spec(replace(columns, protected=chosen), seen, whole.valued.get("label"))
     counts = scan(source, data_spec, exact=False, losses=False).counts
     for i, name in enumerate(chosen):
         levels = {cell[i] for cell in counts.cells}
@@ -115,7 +115,7 @@ def _candidates(
     return tuple(usual), tuple(others)
 
 
-def _reading(columns: ColumnRoles, seen: Mapping[str, Survey], asked: ValuedColumn | None) -> DataSpec:
+def _data_spec(columns: ColumnRoles, seen: Mapping[str, Survey], asked: ValuedColumn | None) -> DataSpec:
     """Return how the data has to be read for an audit to run."""
     label = seen[columns.label] if columns.label else None
     task: Any = "classification"

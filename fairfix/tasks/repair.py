@@ -12,7 +12,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix import __version__
 from fairfix.auditing.baseline import read_checks
 from fairfix.auditing.checks import worst
-from fairfix.auditing.results import Settings, reading_fields, rows_struct
+from fairfix.auditing.results import Settings, rows_struct, spec_fields
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
 from fairfix.data.names import did_you_mean, joined_names, nearest
@@ -306,7 +306,7 @@ def _content(made: Made, repaired: Repaired, notes: Sequence[Note]) -> Repair:
         seed=repaired.seed,
         data=made.data,
         settings=RepairSettings(
-            **reading_fields(data_spec), confidence=settings.confidence, gate_on=settings.gate_on
+            **spec_fields(data_spec), confidence=settings.confidence, gate_on=settings.gate_on
         ),
         requires=Requirements(**repaired.requires()),
         split=Split(**outcome.sizes),

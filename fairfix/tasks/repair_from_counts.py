@@ -106,7 +106,7 @@ def repair_counts(
     counts.require_exact()
     counts = at_threshold(counts, request.threshold)
     fit_file, proof_file = (_name_of(request.data, counts), counts), _held_out_counts(request)
-    data_spec = _reading(request, repairer, fit_file[1])
+    data_spec = _data_spec(request, repairer, fit_file[1])
     _check_method(request, repairer, choices, data_spec)
     notes: list[Note] = []
     if proof_file is not None:
@@ -218,7 +218,7 @@ def _held_out_counts(request: RepairRequest) -> tuple[str, CountFile] | None:
     return _name_of(held, counts), at_threshold(counts, request.threshold)
 
 
-def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> DataSpec:
+def _data_spec(request: RepairRequest, repairer: Repairer, content: CountFile) -> DataSpec:
     """Return how the counts were read, for the asked protected columns and the id of new rows."""
     data_spec, share = content.data_spec, content.share
     if content.model:

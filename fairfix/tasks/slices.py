@@ -17,7 +17,7 @@ from fairfix.auditing.checks import Check, named, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.group_estimates import unavailable
 from fairfix.auditing.metrics import ALIASES, METRICS, metrics_for
-from fairfix.auditing.results import columns_struct, judged, reading_fields, rows_struct, with_checks
+from fairfix.auditing.results import columns_struct, judged, rows_struct, spec_fields, with_checks
 from fairfix.data.names import did_you_mean
 from fairfix.data.numeric_groups import Edges, parse_bands
 from fairfix.data.row_filter import parse_condition
@@ -101,7 +101,7 @@ def run_slices(request: AuditRequest) -> SlicesResult:
             inferred=dict(data.inferred),
         ),
         settings=of_slices.SlicesSettings(
-            **reading_fields(data_spec), confidence=request.confidence, gate_on=request.gate_on
+            **spec_fields(data_spec), confidence=request.confidence, gate_on=request.gate_on
         ),
         checks=checks,
         slices=part,

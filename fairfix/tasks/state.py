@@ -19,7 +19,6 @@ from fairfix.data.row_hash import hashes_of
 from fairfix.data.urls import is_dry, scheme_of, shown_url
 from fairfix.errors import DataError, UsageError
 from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
-from fairfix.models.scored_source import ScoredSource
 from fairfix.tasks.count import counted
 from fairfix.tasks.dataset import explaining, log, open_data
 from fairfix.tasks.request import OF_ROWS, AuditRequest
@@ -118,7 +117,7 @@ def _counted(request: AuditRequest) -> tuple[CountFile, str]:
     """Return the counts of rows, and the hash of these."""
     data = open_data(replace(request, id=None))
     counts = counted(data, cluster=request.cluster, threads=request.threads)
-    source = data.source.source if isinstance(data.source, ScoredSource) else data.source
+    source = data.unscored
     if request.id is not None:
         source.require([request.id])
     with explaining(data):

@@ -36,6 +36,7 @@ import numpy as np
 from fairfix.auditing.comparisons import ENDS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES
+from fairfix.auditing.results import first_of
 from fairfix.auditing.sufficient_statistics import confusion, proportions, rate_sums
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.scan import count_table
@@ -382,8 +383,7 @@ def of_directions(table: Table, confidence: float, *, scored: bool = True) -> It
     rates = {}
     for name in EQUALIZED_ODDS:
         one = proportions(*rate_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)
-        low, high = simultaneous_limits(one, 1.0 - confidence)
-        rates[name] = estimate(float(one.value[0]), float(low[0]), float(high[0]))
+        rates[name] = first_of(one.value, simultaneous_limits(one, 1.0 - confidence))
     yield from of_decisions(rates, data_spec)
 
 
@@ -394,8 +394,7 @@ def area_of(table: Table, confidence: float) -> Estimate | None:
     counts = count_table(table).counts
     weights, squares = (part.sum(axis=0)[:, None] for part in (counts.weights, counts.square_weights))
     areas = Areas.from_histograms(weights[1], weights[0], (squares[1], squares[0]))
-    low, high = simultaneous_limits(areas, 1.0 - confidence)
-    return estimate(float(areas.area[0]), float(low[0]), float(high[0]))
+    return first_of(areas.area, simultaneous_limits(areas, 1.0 - confidence))
 
 
 # ---------------------------------------------------------------------- small groups

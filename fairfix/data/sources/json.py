@@ -65,9 +65,8 @@ def _batch(block: Block, place: FileLocation, before: int, schema: pa.Schema | N
     """Return the columns of a block: all, or those of a schema, which Arrow is told the types of."""
     records, text = block
     if text:
-        with suppress(
-            pa.ArrowException, UnicodeDecodeError
-        ):  # mixed types, or an error that Python names better
+        # mixed types, or an error that Python names better
+        with suppress(pa.ArrowException, UnicodeDecodeError):
             return _by_arrow(text, schema)
         lines = filter(bytes.strip, text.split(b"\n"))
         records = [_parsed(line, place, before + i) for i, line in enumerate(lines)]
