@@ -246,6 +246,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "drawn": "the result is randomized by the row ID, and the slack holds in expectation over the draws",
         "averaged": "the result is an average of several models, or of scores over flips, and what follows from that",
         "uncalibrated": "scores are not calibrated (differ from the rate of label 1), or were calibrated with labels",
+        "top": "the threshold that `top` sets, the rows that it selects, and a tie at its edge",
         "threshold": "whether and how the threshold of the original decisions enters the repair",
         "chosen": "the value of a parameter that was not given, and how it was chosen",
         "binding": "groups whose bound restricts the fit, and the gain from a larger bound",

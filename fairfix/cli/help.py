@@ -43,7 +43,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         ),
     ),
     "Model": (
-        *("score", "score_scale", "threshold", "prediction", "probability", "model"),
+        *("score", "score_scale", "threshold", "top", "prediction", "probability", "model"),
         *("trust_model", "features", "exclude"),
     ),
     "Method": (

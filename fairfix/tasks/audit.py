@@ -39,6 +39,7 @@ from fairfix.tasks.changes import (
 from fairfix.tasks.count import check_agreement, check_bands, counts_of, model_of
 from fairfix.tasks.dataset import (
     Dataset,
+    cut_counts,
     explaining,
     log,
     noise_of,
@@ -123,6 +124,9 @@ def _run(request: AuditRequest) -> AuditResult:
         request = of_counts(request)
     else:
         check_bands(request)
+    cut: tuple[Note, ...] = ()
+    if counts is not None:
+        counts, request, cut = cut_counts(counts, request)
     asked = None
     if request.slices:
         if not request.protected and request.noise_spec.membership is None:
@@ -140,11 +144,15 @@ def _run(request: AuditRequest) -> AuditResult:
     waivers, base = waivers_of(request), baseline_of(request.baseline)
     unchecked = not_checked(request, allowances, "there is no `baseline`") if base is None else []
     if base is not None and (old := counts_of(base.data)) is not None:
-        base = replace(base, result=_of_counts(replace(request, check=()), old)[0])
+        from fairfix.auditing.count_thresholds import at_threshold
+
+        base = replace(
+            base, result=_of_counts(replace(request, check=()), at_threshold(old, request.threshold))[0]
+        )
     if request.task == MULTICLASS:
         return _of_classes(request, allowances, waivers, base, unchecked)
     data: Dataset | None = None
-    notes: list[Note] = [*said_of_unused(request), *unchecked]
+    notes: list[Note] = [*said_of_unused(request), *unchecked, *cut]
     both: BothModels | None = None
     if counts is not None:
         content, data_spec, settings = _of_counts(request, counts)
@@ -161,6 +169,7 @@ def _run(request: AuditRequest) -> AuditResult:
             request if by_id else replace(request, id=None),
             protected_needed=request.noise_spec.membership is None,
         )
+        request = data.settled(request)
         base = None if base is None else base.among(data.source.columns)
         if base is not None and base.result is None:
             both = _both(request, data, base)
@@ -406,10 +415,8 @@ def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
 
 def _of_counts(request: AuditRequest, counts: CountFile) -> tuple[Audit, DataSpec, Settings]:
     """Return the audit of counts, and how they are read and audited."""
-    from fairfix.auditing.count_thresholds import at_threshold
     from fairfix.auditing.disclosure import audit_counts
 
-    counts = at_threshold(counts, request.threshold)
     check_agreement(request, counts.data_spec)
     if counts.private is not None:
         for name in ("baseline", "profile", "suppress_below"):

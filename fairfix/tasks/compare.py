@@ -488,6 +488,7 @@ def plan_of(request: CompareRequest) -> Plan:
     """Return what is to be compared on which data."""
     said_of_unused(request)
     data = open_data(request, score_needed=False, label_needed=True)
+    request = data.settled(request)
     if data.data_spec.columns.label is None:
         raise UsageError("a comparison needs labels; name the column with `label`")
     if data.data_spec.columns.prediction:

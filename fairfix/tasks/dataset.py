@@ -17,6 +17,7 @@ from fairfix.auditing.results import with_checks
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.data.choices import VALUED, MissingGroup, MissingRows
 from fairfix.data.classes import of_classes
+from fairfix.data.cutoffs import Capacity
 from fairfix.data.data_spec import ColumnRoles, DataSpec, infer_columns, of_predict
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
@@ -46,6 +47,7 @@ from fairfix.tasks.request import (
 )
 
 if TYPE_CHECKING:
+    from fairfix.auditing.countfile import CountFile
     from fairfix.models.user_file import ScoringModel
     from fairfix.noise.description import Noise
 
@@ -57,6 +59,9 @@ COLUMNS = ("protected", "label", "score", "prediction", "weight", "count", "stra
 
 READ_AS = ("task", "score_scale")
 """Parameters that say how the columns are read, by the names that a reading has for them."""
+
+
+Asked = TypeVar("Asked", bound=DataRequest)
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,12 @@ class Dataset:
     def seen_by_model(self) -> tuple[str, ...]:
         """Columns that the model file looks at."""
         return self.model.feature_names if self.model else ()
+
+    def settled(self, request: Asked) -> Asked:
+        """Return a request with the threshold that its capacity sets, so that commands made of it have it."""
+        if request.top is None:
+            return request
+        return replace(request, top=None, threshold=self.data_spec.threshold)
 
     @property
     def unscored(self) -> Source:
@@ -234,7 +245,45 @@ def open_data(
     if isinstance(whole.raw, PeopleSource) and not is_dry():
         with explaining(data):
             check_entries(whole.raw.source, of_classes(data.data_spec) if many else data.data_spec)
-    return data
+    return data if request.capacity is None else _at_capacity(data, request.capacity)
+
+
+def _at_capacity(data: Dataset, capacity: Capacity) -> Dataset:
+    """Return data with the threshold at which at most a given number of rows is selected."""
+    from fairfix.data.capacity import capacity_cut
+
+    columns, data_spec = data.data_spec.columns, data.data_spec
+    if decided := columns.prediction or columns.probability:
+        raise UsageError(
+            f"`top` ranks scores, and {decided!r} has decisions; leave it out, or name a `score`"
+        )
+    if not columns.score:
+        raise UsageError(f"`top={capacity}` ranks scores; name their column with `score`, or a `model`")
+    with explaining(data):
+        cut = capacity_cut(data.source, data_spec, capacity)
+    note = Note(cut.sentence(capacity), "top")
+    log.info("%s", note.line)
+    data.source.notes = (*data.source.notes, note)
+    return replace(data, data_spec=replace(data_spec, thresholds=(cut.threshold,)))
+
+
+def cut_counts(counts: CountFile, request: Asked) -> tuple[CountFile, Asked, tuple[Note, ...]]:
+    """Return counts at the requested threshold or capacity, the request with that threshold, and a note on it."""
+    from fairfix.auditing.count_thresholds import at_threshold
+
+    notes: tuple[Note, ...] = ()
+    if (capacity := request.capacity) is not None:
+        from fairfix.data.capacity import binned_cut
+
+        counts.require_exact()
+        whole = counts.counts()
+        if whole.grid is None or counts.data_spec.threshold is None:
+            raise UsageError(f"`top={capacity}` ranks scores, and the counts are of decisions; leave it out")
+        cut = binned_cut(whole, capacity, counts.name)
+        notes = (Note(cut.sentence(capacity), "top"),)
+        log.info("%s", notes[0].line)
+        request = replace(request, top=None, threshold=cut.threshold)
+    return at_threshold(counts, request.threshold), request, notes
 
 
 def missing_as(texts: Names | Mapping[str, str]) -> dict[str, Any]:

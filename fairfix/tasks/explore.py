@@ -18,7 +18,7 @@ from fairfix.errors import UsageError
 from fairfix.report.words import plain
 from fairfix.tasks.command import command_of, settings_for
 from fairfix.tasks.count import check_agreement, check_bands, counted, counts_of
-from fairfix.tasks.dataset import open_data, said_of_unused
+from fairfix.tasks.dataset import cut_counts, open_data, said_of_unused
 from fairfix.tasks.request import (
     MULTICLASS,
     AuditRequest,
@@ -91,7 +91,7 @@ def run_explore(request: ExploreRequest) -> Explored:
         raise UsageError("`strata`: the page compares groups over all rows; leave it out")
     with withholding(request.suppress_below, request.data):
         given = counts_of(request.data)
-        file = _counted(request) if given is None else _shown(request := of_counts(request), given)
+        file, request = _counted(request) if given is None else _shown(of_counts(request), given)
         data_spec = file.data_spec
         protected = tuple(request.protected) or data_spec.columns.protected
         counts = of_columns(file.counts(), protected)
@@ -126,8 +126,8 @@ def _checked(data_spec: DataSpec) -> DataSpec:
     return data_spec
 
 
-def _counted(request: ExploreRequest) -> CountFile:
-    """Return the counts of rows, cut at the thresholds of the page."""
+def _counted(request: ExploreRequest) -> tuple[CountFile, ExploreRequest]:
+    """Return the counts of rows, cut at the thresholds of the page, and the request with its threshold."""
     check_bands(request)
     said_of_unused(request)
     data = open_data(request)
@@ -135,16 +135,15 @@ def _counted(request: ExploreRequest) -> CountFile:
     low, high = SCORE_RANGE.get(data_spec.score_scale, (0.0, 0.0))
     cuts = [float(f"{low + (high - low) * part:.12g}") for part in CUTS] if high > low else []
     data_spec = replace(data_spec, thresholds=(*data_spec.thresholds[:1], *cuts))
-    return counted(replace(data, data_spec=data_spec), request.suppress_below)
+    return counted(replace(data, data_spec=data_spec), request.suppress_below), data.settled(request)
 
 
-def _shown(request: ExploreRequest, counts: CountFile) -> CountFile:
-    """Return counts at the requested threshold, without small groups."""
-    from fairfix.auditing.count_thresholds import at_threshold
+def _shown(request: ExploreRequest, counts: CountFile) -> tuple[CountFile, ExploreRequest]:
+    """Return counts at the requested threshold, without small groups, and the request with that threshold."""
     from fairfix.auditing.disclosure import suppressed
 
     counts.require_exact()
-    counts = at_threshold(counts, request.threshold)
+    counts, request, _ = cut_counts(counts, request)
     own = counts.data_spec.columns.protected
     if absent := [name for name in request.protected if name not in own]:
         raise UsageError(
@@ -155,7 +154,7 @@ def _shown(request: ExploreRequest, counts: CountFile) -> CountFile:
     _checked(counts.data_spec)
     if request.suppress_below:
         counts = suppressed(counts, [tuple(request.protected) or own], request.suppress_below)
-    return counts
+    return counts, request
 
 
 # ---------------------------------------------------------------------- commands

@@ -155,7 +155,7 @@ def of_source(source: Source | None) -> Iterator[Note]:
     if source is not None and source.remark:
         yield Note(source.remark, "read_as")
     for note in () if source is None else source.notes:
-        yield Note(note, "where_unmatched")
+        yield note if isinstance(note, Note) else Note(note, "where_unmatched")
 
 
 def names_of(result: Audited) -> dict[str, dict[str, int]]:

@@ -157,6 +157,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         protected_needed=recorded,
         label_needed=repairer.uses_labels,
     )
+    request = data.settled(request)
     check_columns(data.source, data.data_spec, repairer.membership.values())
     check_columns(data.source, data.data_spec, numbers, "constraint", "numbers")
     noise = _noise(request, repairer)

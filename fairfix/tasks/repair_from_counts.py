@@ -49,6 +49,7 @@ from fairfix.schema.repair import CountedRows, Ends, FromCounts, Optimum, Repair
 from fairfix.tasks.before_after import BeforeAfter, evaluate
 from fairfix.tasks.bin_bounds import certified, certified_values
 from fairfix.tasks.count import check_agreement, counts_of
+from fairfix.tasks.dataset import cut_counts
 from fairfix.tasks.fit_and_evaluate import Made, Outcome, assess, recorded, warned
 from fairfix.tasks.group_changes import acceptance_curves
 from fairfix.tasks.holdout_costs import criterion_of, targets_of
@@ -104,11 +105,11 @@ def repair_counts(
         The method needs rows, the counts lack what it needs, or the evaluation would be on training rows.
     """
     counts.require_exact()
-    counts = at_threshold(counts, request.threshold)
+    counts, request, cut = cut_counts(counts, request)
     fit_file, proof_file = (_name_of(request.data, counts), counts), _held_out_counts(request)
     data_spec = _data_spec(request, repairer, fit_file[1])
     _check_method(request, repairer, choices, data_spec)
-    notes: list[Note] = []
+    notes: list[Note] = [*cut]
     if proof_file is not None:
         require_alike(fit_file, proof_file, "cannot be used to fit and to evaluate one repair")
         notes += _held_out(fit_file, proof_file)

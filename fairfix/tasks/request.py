@@ -34,6 +34,7 @@ from fairfix.data.choices import (
     Task,
     Unseen,
 )
+from fairfix.data.cutoffs import Capacity
 from fairfix.data.names import did_you_mean, joined_names, quoted_name, with_values
 from fairfix.data.noise_spec import NoiseSpec
 from fairfix.data.urls import closing_connections
@@ -377,6 +378,12 @@ class DataRequest(FilesRequest):
         "SCORE",
         kind=float,
     )
+    top: str | None = parameter(
+        None,
+        "Select at most this many rows, or this percentage of them, by score: sets `threshold` to the lowest score "
+        "that allows it. Weighted rows count by their weights.",
+        "ROWS|PERCENT%",
+    )
     score_scale: ScoreScale = parameter(
         "probability",
         "Scale of the score: p, 100p, 2p-1, log-odds, or not a probability (raw).",
@@ -395,11 +402,21 @@ class DataRequest(FilesRequest):
     )
     seed: int = parameter(0, "Random seed for the split, the fit and resampling.", at_least=0)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.capacity  # checked before any data is read
+
+    @cached_property
+    def capacity(self) -> Capacity | None:
+        """Number of rows to select, or None."""
+        return None if self.top is None else Capacity.parse(self.top)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CountRequest(DataRequest):
     """The parameters of ``count``."""
 
+    needs_rows: ClassVar = ("top",)
     reads: ClassVar = {
         "features": (("model",), "it is read with `model`"),
         "id": (("part",), "it is read with `part`"),
@@ -776,7 +793,7 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
 )
 """(parameter, one of these is needed too, why)."""
 
-OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "probability", "model"),)
+OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "top", "probability", "model"),)
 OF_TWO = (
     *("noise", "profile", "slices"),
     "unlabelled",
@@ -785,6 +802,11 @@ OF_TWO = (
 
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("model", ("score", "prediction"), "the model computes the scores"),
+    ("top", ("threshold",), "it sets the threshold"),
+    ("top", ("prediction", "probability", "task=regression"), "it turns a score into decisions"),
+    ("top", ("suppress_below", "private"), "its threshold is the score of a single row"),
+    ("top", ("state",), "every batch would have another threshold; give `threshold`"),
+    ("top", ("guarantee",), "a guarantee is for a threshold that does not depend on the held-out rows"),
     ("noise", ("suppress_below",), "numbers of true groups are shown for groups of any size"),
     ("slices", ("suppress_below",), "slices are groups too; `min_rows` says how small they may be"),
     (

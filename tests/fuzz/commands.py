@@ -452,6 +452,9 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "merge": _merge,
     "where": lambda d: f"`{d.column('group')}` != '{d.entry(d.column('group'))}'",
     "threshold": lambda d: d.number(0.5, 0.3, 0.7, 0.0),
+    "top": lambda d: d.draw.choice(
+        ("5", "10%", "2.5 %", *(("0", "101%", "x", "1e9", "0.1") if d.wild() else ()))
+    ),
     "missing": lambda d: d.draw.choice(
         (
             "drop",
