@@ -33,7 +33,7 @@ from fairfix.auditing.metrics import FLIP_SCOPES, MEANS, METRICS, RATES
 from fairfix.cli import COMMANDS, cli
 from fairfix.errors import CODES
 from fairfix.methods import available
-from fairfix.methods.learned import LearnerSpec
+from fairfix.methods.learned import LearnerDomain
 from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import SETTINGS, as_options, option_words
 from fairfix.schema import RESULTS, json_schema
@@ -92,7 +92,7 @@ def of_method(name: str) -> str:
 def completion() -> str:
     """Return what the shell completes of the methods, so that it need not import them."""
     own = hyper_parameters()
-    rules = [pair for method in available().values() for pair in method.specs().items() if pair[0] in own]
+    rules = [pair for method in available().values() for pair in method.domains().items() if pair[0] in own]
     choices = {
         name.replace("_", "-"): sorted({c for one, rule in rules if one == name for c in rule.choices})
         for name, _ in rules
@@ -164,9 +164,9 @@ def parameters(name: str) -> str:
     """Return the hyper-parameters of a method."""
     rows = [
         (f"`{shlex.join(option_words(one))}`", str(spec.default) or " ", as_options(spec.help))
-        for one, spec in available()[name].specs().items()
+        for one, spec in available()[name].domains().items()
     ]
-    rules = [spec for spec in available()[name].specs().values() if isinstance(spec, LearnerSpec)]
+    rules = [spec for spec in available()[name].domains().values() if isinstance(spec, LearnerDomain)]
     rows += [
         (f"`--learner '{learner}({one}={key.default})'`", str(key.default), as_options(key.help))
         for rule in rules

@@ -45,7 +45,6 @@ def run(house: Path) -> Fairfix:
             cwd=house.parent,
             env={"PYTHONIOENCODING": "utf-8", "PATH": os.environ["PATH"], "COLUMNS": "200"},
             capture_output=True,
-            text=True,
             check=False,
         )
         assert done.returncode == status, done.stderr
@@ -158,7 +157,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from fairfix.data.codec import Array
-from fairfix.methods.base import Repairer, param
+from fairfix.data.domain import parameter
+from fairfix.methods.base import Repairer
 from fairfix.models.predictors import OfGroups
 from fairfix.schema import json_schema
 
@@ -185,7 +185,7 @@ class Quota(Repairer):
     name: ClassVar[str] = "quota"
     summary: ClassVar[str] = "the same fraction of every group, by a threshold per group"
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
-    fraction: float = param(0.5, "fraction of each group that is selected", at_least=0.0, at_most=1.0)
+    fraction: float = parameter(0.5, "fraction of each group that is selected", at_least=0.0, at_most=1.0)
 
     def _fit(self, problem, rng):
         groups, score = problem.groups, problem.table.rows.score

@@ -573,7 +573,7 @@ def test_parameters_are_cloned_and_set() -> None:
 
 def test_parameters_of_methods_are_no_others_of_the_estimators() -> None:
     """Each has one meaning, as a description of noise has in both."""
-    names = {name for method in available().values() for name in method.specs()} - {"noise"}
+    names = {name for method in available().values() for name in method.domains()} - {"noise"}
     for kind in (RepairedClassifier, RepairedRegressor):
         assert not names.intersection(inspect.signature(kind).parameters)
 

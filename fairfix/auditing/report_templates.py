@@ -26,8 +26,9 @@ from msgspec.structs import replace
 
 from fairfix.auditing.metrics import MEANS, METRICS, RATES
 from fairfix.auditing.results import in_percent
+from fairfix.data.domain import domain
 from fairfix.data.merging import MISSING
-from fairfix.data.spec import Form, Spec, key, parse_spec
+from fairfix.data.spec import Form, Spec, parse_spec
 from fairfix.errors import UsageError
 from fairfix.schema.audit import Audit, Template, TemplateColumn, TemplateName, TemplateTable
 from fairfix.schema.common import Block, Estimate, Group
@@ -102,13 +103,13 @@ FORMS: Mapping[str, Form] = {
     "ll144": Form(
         TITLES["ll144"],
         {
-            "exclude_small": key(
+            "exclude_small": domain(
                 0.0,
                 "Leave categories below this fraction of the data out of impact ratios.",
                 at_least=0.0,
                 at_most=SMALL,
             ),
-            "reason": key("", "Reason for leaving them out, which is printed.", text=True),
+            "reason": domain("", "Reason for leaving them out, which is printed."),
         },
     ),
 }

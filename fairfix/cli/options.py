@@ -19,11 +19,12 @@ from click.core import ParameterSource
 from fairfix.cli.failure_report import reports_of
 from fairfix.cli.help import complete_methods, completion
 from fairfix.data.choices import Undecided
+from fairfix.data.domain import Domain, parameters_of
 from fairfix.data.names import nearest, split_names
 from fairfix.data.urls import STANDARD, dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import SETTINGS, as_json, as_options, plain
-from fairfix.tasks.request import Domain, GateRequest, ReportRequest, Request, parameters_of
+from fairfix.tasks.request import GateRequest, ReportRequest, Request
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -163,7 +164,7 @@ SEVERAL = "  Repeat, or separate with commas."
 def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
     """Return the options of a request, in the order of its fields; ``several``: whether its data may be many files."""
     made: list[Decorator[Any]] = []
-    for name, (default, domain) in parameters_of(kind).items():
+    for name, domain in parameters_of(kind).items():
         if domain.positional:
             envvar = "FAIRFIX_DATA" if name == "data" else None
             more: dict[str, Any] = {"default": _standard_input} if name == "data" else {}
@@ -173,7 +174,7 @@ def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
             continue
         settings: dict[str, Any] = {
             "help": as_options(domain.help),
-            "default": default,
+            "default": domain.default,
             "type": _type(domain),
         }
         metavar = domain.metavar or ("NUMBER" if domain.kind in (int, float) else None)
@@ -181,7 +182,7 @@ def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
         if name in ("method", "methods"):
             settings["shell_complete"] = complete_methods
         if domain.many:
-            texts = [f"{one:g}" for one in default]
+            texts = [f"{one:g}" for one in domain.default]
             settings |= {"multiple": True, "default": texts, "show_default": False}
             settings["help"] += f"  [default: {','.join(texts)}]" if texts else ""
         if domain.without is not None:
@@ -192,7 +193,9 @@ def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
         elif domain.many:
             settings["help"] = settings["help"].removesuffix(".") + "; repeatable."
         long = "--" + name.replace("_", "-")
-        either = domain.kind is bool and default is None  # neither is the default, so that each can be said
+        either = (
+            domain.kind is bool and domain.default is None
+        )  # neither is the default, so that each can be said
         made.append(option(f"{long}/--no-{long[2:]}" if either else long, **settings))
     return stacked(*made)
 
@@ -206,7 +209,7 @@ class Number(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number; a :class:`~fairfix.errors.UsageError` where it is none, or out of range."""
-        return self.domain.one_of(str(param.name) if param else "", value)
+        return self.domain.one_of(f"`{param.name}`" if param else "", value)
 
     def _describe_range(self) -> str:
         return "" if self.min is None else super()._describe_range()

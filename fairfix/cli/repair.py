@@ -30,7 +30,7 @@ from fairfix.report.words import SETTINGS, as_options
 from fairfix.tasks.request import RepairRequest
 
 if TYPE_CHECKING:
-    from fairfix.data.spec import ParameterSpec
+    from fairfix.data.domain import Domain
     from fairfix.methods.base import Repairer
 
 LONG = 40
@@ -40,8 +40,8 @@ LONG = 40
 OF_SOME: Mapping[str, Callable[[type[Repairer]], bool]] = {
     "strata": lambda method: "strata" in method.uses,
     "unlabelled": lambda method: "unlabelled" in method.uses,
-    "similar": lambda method: "similar" in method.specs(),
-    "noise": lambda method: "noise" in method.uses or "noise" in method.specs(),
+    "similar": lambda method: "similar" in method.domains(),
+    "noise": lambda method: "noise" in method.uses or "noise" in method.domains(),
     "assume": lambda method: "noise" in method.uses,
 }
 """Options that not all methods know: whether one does."""
@@ -109,7 +109,7 @@ class RepairCommand(SectionedCommand):
             write_section(formatter, "Methods", summaries)
             formatter.write("\n  'fairfix repair --method NAME --help' shows the options of a method.\n")
             return
-        has_settings = any(name in SETTINGS for name in named.specs())
+        has_settings = any(name in SETTINGS for name in named.domains())
         more = f" For the settings of --set, run 'fairfix explain {named.name}'." * has_settings
         formatter.write_paragraph()
         with formatter.indentation():
@@ -160,7 +160,7 @@ def method_options(only: str = "") -> tuple[click.Option, ...]:
     methods = {only: available()[only]} if only else available()
     out = list[click.Option]()
     for name in hyper_parameters():
-        users = {user: method.specs()[name] for user, method in methods.items() if name in method.specs()}
+        users = {user: method.domains()[name] for user, method in methods.items() if name in method.domains()}
         if not users or name in SETTINGS:
             continue
         rules = list(users.values())
@@ -204,7 +204,9 @@ def settings_of(texts: Sequence[str], method: str) -> dict[str, str]:
     from fairfix.methods import available
 
     out: dict[str, str] = {}
-    own = [name for name in available()[method].specs() if name in SETTINGS] if method in available() else []
+    own = (
+        [name for name in available()[method].domains() if name in SETTINGS] if method in available() else []
+    )
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
@@ -226,7 +228,7 @@ def _as_learner(name: str, value: str, only: str = "") -> str:
     from fairfix.methods import available
 
     for method in [available()[only]] if only else available().values():
-        rule: Any = method.specs().get("learner")
+        rule: Any = method.domains().get("learner")
         for learner, form in rule.forms.items() if rule else ():
             if name in form.keys:
                 return f"--learner '{learner}({name}={value})'"
@@ -246,7 +248,7 @@ def _shown(default: object) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def _metavar(rules: Sequence[ParameterSpec], text: str) -> str:
+def _metavar(rules: Sequence[Domain], text: str) -> str:
     """Return how a hyper-parameter is written in the help, for all methods that have it."""
     words = [
         word for rule in rules for word in rule.choices or (*rule.words, text if rule.text else "NUMBER")
@@ -272,7 +274,7 @@ def _apply_method_table(ctx: click.Context) -> None:
     chosen = available().get(name)
     settings |= settings_of(ctx.params["set_"], name)
     ctx.params |= {**settings, "set_": tuple(f"{key}={value}" for key, value in settings.items())}
-    for name, spec in chosen.specs().items() if chosen else ():
+    for name, spec in chosen.domains().items() if chosen else ():
         if name not in RepairRequest.__dataclass_fields__ and ctx.params.get(name) is None:
             ctx.params[name] = str(spec.default)
 

@@ -21,17 +21,18 @@ from typing import Any, get_args
 
 from fairfix.data.canonical import canonical_group
 from fairfix.data.choices import Keep
+from fairfix.data.domain import domain
 from fairfix.data.names import did_you_mean, joined_names, nearest, quoted_name, split_names
-from fairfix.data.spec import Form, key, parse_spec
+from fairfix.data.spec import Form, parse_spec
 from fairfix.errors import UsageError
 
 FILE = Form(
     "a table of true and recorded groups, or people with both",
     {
-        "true": key("", "column of the true group, of people", text=True),
-        "recorded": key("", "column of the recorded group, of people", text=True),
-        "label": key("", "column of the label, of people", text=True),
-        "keep": key("", "part of the table that also holds for the data", choices=get_args(Keep)),
+        "true": domain("", "column of the true group, of people"),
+        "recorded": domain("", "column of the recorded group, of people"),
+        "label": domain("", "column of the label, of people"),
+        "keep": domain("", "part of the table that also holds for the data", choices=get_args(Keep)),
     },
 )
 """Keys that may follow a file's name in brackets."""

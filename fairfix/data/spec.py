@@ -1,4 +1,4 @@
-"""Specs: texts such as ``linear(l2=cv,basis=splines)``, a name with keys; and the spec that each value follows.
+"""Specs: texts such as ``linear(l2=cv,basis=splines)``, a name with keys.
 
 One grammar for every option that takes a name with settings of its own. The name stands alone or before brackets;
 entries ``KEY=VALUE`` stand between commas. A value with a comma is in double quotes, in which a double quote is
@@ -7,14 +7,14 @@ doubled. Blanks around names, keys and values do not count. Nothing here imports
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from fairfix.data.names import did_you_mean, initials, nearest, quoted_name, split_names
+from fairfix.data.domain import Domain
+from fairfix.data.names import did_you_mean, nearest, quoted_name, split_names
 from fairfix.errors import UsageError
 
 WHOLE = re.compile(r"([^()]*)(?:\((.*)\)\s*)?", re.DOTALL)
@@ -22,76 +22,11 @@ WHOLE = re.compile(r"([^()]*)(?:\((.*)\)\s*)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class ParameterSpec:
-    """The values that a parameter or a key may take, its default, and its help."""
-
-    help: str
-    default: Any = field(default=None, kw_only=True)
-    above: float | None = None
-    at_least: float | None = None
-    at_most: float | None = None
-    choices: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    """Texts that may replace a number."""
-    whole: bool = False
-    """Whether a number must be whole."""
-    selectable: bool = False
-    text: bool = False
-    listed: bool = False
-
-    def parse(self, owner: str, name: str, text: str) -> Any:
-        """Return the value of a text: a choice, a word, or a number; a UsageError where it is none."""
-        if not isinstance(text, str):  # an estimator
-            raise UsageError(f"`{name}`: {owner} does not accept a value of type {type(text).__name__} here")
-        text = text.strip()
-        if self.text or self.choices or text in self.words:
-            return text
-        try:
-            return float(text)
-        except ValueError:
-            wanted = ", ".join((*self.words, "or a number" if self.words else "a number"))
-            raise UsageError(
-                f"{owner}: {name} must be {wanted}; `{name}`: {text!r} is not a number"
-            ) from None
-
-    def split(self, text: str) -> list[str]:
-        """Return the values that a text gives; commas separate several."""
-        return [text] if self.text else text.split(",")
-
-    def check(self, owner: str, name: str, value: Any) -> None:
-        """Raise a UsageError that names owner, parameter, rule and value where the value breaks the rule."""
-        if self.choices:
-            if value not in self.choices:
-                words, hint = ", ".join(self.choices), did_you_mean(value, self.choices)
-                error = UsageError(f"{owner}: {name} must be one of {words}, got {value!r}{hint}")
-                short = [one for one in self.choices if initials(one) == str(value).lower()]
-                raise error.proposing(
-                    *((str(value), one) for one in short or nearest(str(value), self.choices))
-                )
-            return
-        if isinstance(value, str) and (self.text or value in self.words):
-            return
-        if self.text:
-            raise UsageError(f"{owner}: {name} must be a text, got {value!r}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-            raise UsageError(f"{owner}: {name} must be a number, got {value!r}")
-        for words, limit, holds in (
-            ("above", self.above, float.__gt__),
-            ("at least", self.at_least, float.__ge__),
-            ("at most", self.at_most, float.__le__),
-        ):
-            if limit is not None and not holds(float(value), float(limit)):
-                raise UsageError(f"{owner}: {name} must be {words} {limit:g}, got {value:g}")
-        if self.whole and value != int(value):
-            raise UsageError(f"{owner}: {name} must be a whole number, got {value:g}")
-
-
-@dataclass(frozen=True)
 class Form:
     """A name that a spec may have: its help and its keys."""
 
     help: str
-    keys: Mapping[str, ParameterSpec]
+    keys: Mapping[str, Domain]
 
 
 @dataclass(frozen=True)
@@ -111,11 +46,6 @@ class Spec:
         """Return the text of the spec, with the keys that were given."""
         entries = [f"{key}={_written(value)}" for key, value in self.settings if key in self.given]
         return f"{self.name}({','.join(entries)})" if entries else self.name
-
-
-def key(default: Any, help: str, **limits: Any) -> ParameterSpec:  # noqa: A002  as click has it
-    """Return a key of a form; ``limits`` are fields of :class:`ParameterSpec`."""
-    return ParameterSpec(help, default=default, **limits)
 
 
 def parse_spec(parameter: str, text: str, forms: Mapping[str, Form]) -> Spec:
@@ -145,9 +75,8 @@ def parse_spec(parameter: str, text: str, forms: Mapping[str, Form]) -> Spec:
             raise error.proposing(*((text, text.replace(own, one, 1)) for one in nearest(own, tuple(keys))))
         if own in given:
             raise UsageError(f"{shown}: {own!r} is given twice; give it once")
-        given[own] = keys[own].parse(f"{parameter} {name}", own, value)
         try:
-            keys[own].check(f"{parameter} {name}", own, given[own])
+            given[own] = keys[own].one_of(f"{parameter} {name}: {own}", value)
         except UsageError as error:
             raise error.proposing(
                 *((text, text.replace(old, new, 1)) for old, new in error.instead)

@@ -14,7 +14,6 @@ A text may hold several, with semicolons between. ``near`` and ``learned`` may b
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -22,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from fairfix.data.canonical import canonical_text
+from fairfix.data.domain import domain
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import INDEX_NAME, did_you_mean, split_names
-from fairfix.data.spec import Form, Spec, key, parse_spec, split_specs
+from fairfix.data.spec import Form, Spec, parse_spec, split_specs
 from fairfix.errors import ColumnError, UsageError
 
 Comparable = tuple[tuple[str, tuple[str, ...]], ...]
@@ -35,25 +35,24 @@ FORMS: Mapping[str, Form] = {
     "near": Form(
         "people whose features differ little",
         {
-            "radius": key(
+            "radius": domain(
                 None,
                 "largest mean squared distance; numbers count in standard deviations, a different category counts 1",
+                kind=float,
                 at_least=0.0,
-                at_most=sys.float_info.max,
             ),
-            "cost": key(
+            "cost": domain(
                 0.0,
                 "squared distance of a step of length 1 along directions that must not count; 0: no distance, the "
                 "score is constant along them",
                 at_least=0.0,
-                at_most=sys.float_info.max,
             ),
         },
     ),
     "learned": Form(
         "people along directions that reveal the group; can cost much accuracy",
         {
-            "by": key(
+            "by": domain(
                 "logistic",
                 "directions that reveal the group. logistic: from a logistic regression for the group; means: "
                 "between the group means of each label; pooled: between the group means of both labels together",
@@ -67,13 +66,13 @@ FORMS: Mapping[str, Form] = {
 FILE = Form(
     "a file of copies, pairs or directions",
     {
-        "directions": key(
+        "directions": domain(
             0,
             "number of directions along which pairs differ most, in either sense (files of pairs); by default, the "
             "mean difference is the direction",
             at_least=1,
             at_most=1000,
-            whole=True,
+            kind=int,
         )
     },
 )

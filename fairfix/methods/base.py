@@ -1,9 +1,9 @@
 """Repairer: what every method is, and everything that methods share.
 
-A method is one module or folder here with one subclass of :class:`Repairer`. Its hyper-parameters are dataclass
-fields made by :func:`param`; from that line come the range check and its message, the command-line option with
-help and default, the row in the docs and the entry in the artifact. Where a method has several algorithms, each is a
-:class:`Solver` that says which of the parameters it reads.
+A method is one module or folder here with one subclass of :class:`Repairer`. Its hyper-parameters are
+:func:`~fairfix.data.domain.parameter` fields of a dataclass; from that line come the range check and its message, the
+command-line option with help and default, the row in the docs and the entry in the artifact. Where a method has several
+algorithms, each is a :class:`Solver` that says which of the parameters it reads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -19,8 +19,8 @@ import numpy as np
 from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
 from fairfix.data.data_spec import DataSpec
+from fairfix.data.domain import Domain, parameter, parameters_of
 from fairfix.data.names import attribute_name
-from fairfix.data.spec import ParameterSpec
 from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.similar import Comparable
@@ -36,25 +36,9 @@ from fairfix.noise.repair_evaluation import RobustnessClaim
 # ---------------------------------------------------------------------- parameters
 
 
-def param(
-    default: Any,
-    help: str,  # noqa: A002  the word that click and argparse use for the same thing
-    **limits: Any,
-) -> Any:
-    """Return a dataclass field that is a hyper-parameter; ``limits`` are fields of :class:`ParameterSpec`.
-
-    ``choices`` are the texts it may be; ``words`` are texts it may be instead of a number. ``selectable``: several
-    values may be given; the validation part chooses one. ``text``: any text, which the method reads itself;
-    ``listed``: of entries with commas between, which programs may give as a list, or as a mapping of KEY=ENTRY.
-    """
-    return field(
-        default=default, metadata={"spec": ParameterSpec(help, default=default, **limits)}, kw_only=True
-    )
-
-
 def group_param(default: str, *others: str) -> Any:
     """Return the hyper-parameter that says whether rules use the protected group when they predict."""
-    return param(
+    return parameter(
         default,
         "use of the protected group in predictions: used, so predictions need its columns, or unused"
         + "; auto: used with solvers that adjust scores by group" * (default == "auto"),
@@ -110,7 +94,7 @@ class Solver:
     def check_parameters(self) -> None:
         """Raise a UsageError where a parameter has a value, other than its default, that this solver does not read."""
         method, solvers = self.method, self.method.solvers.values()
-        for name, spec in method.specs().items():
+        for name, spec in method.domains().items():
             value = getattr(method, name)
             if name == "slack" or value == spec.default or f"`{name}={value}`" == self.option:
                 continue
@@ -156,13 +140,16 @@ class Repairer(Constrained):
     guarantee_adapter: ClassVar[type[GuaranteeAdapter]] = GuaranteeAdapter
     """Its limits, for a guarantee about the population."""
 
-    slack: float = param(
-        0.0, "largest allowed gap between two groups, measured by the method's criterion", at_least=0.0
+    slack: float = parameter(
+        0.0,
+        "largest allowed gap between two groups, measured by the method's criterion",
+        at_least=0.0,
+        finite=False,
     )
 
     def __post_init__(self) -> None:
-        for name, spec in self.specs().items():
-            spec.check(self.name, name, getattr(self, name))
+        for name, domain in self.domains().items():
+            object.__setattr__(self, name, domain.one_of(f"{self.name}: {name}", getattr(self, name)))
         if self.grammar.criteria:
             self._take_limit()
         if self.solvers:
@@ -171,14 +158,14 @@ class Repairer(Constrained):
     # ------------------------------------------------------------------ parameters
 
     @classmethod
-    def specs(cls) -> dict[str, ParameterSpec]:
-        """Return the spec of every hyper-parameter, by its name."""
-        return {part.name: part.metadata["spec"] for part in fields(cls) if "spec" in part.metadata}
+    def domains(cls) -> dict[str, Domain]:
+        """Return the domain of every hyper-parameter, by its name."""
+        return parameters_of(cls)
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Name -> value of every hyper-parameter, as JSON has it: infinity is the text ``inf``."""
-        given = {name: getattr(self, name) for name in self.specs()}
+        given = {name: getattr(self, name) for name in self.domains()}
         return {name: "inf" if value == math.inf else title_of(value) for name, value in given.items()}
 
     # ------------------------------------------------------------------ what the parameters make of the method

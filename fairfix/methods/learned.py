@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.spec import Form, ParameterSpec, Spec, key, parse_spec, split_specs
+from fairfix.data.domain import Domain, domain
+from fairfix.data.spec import Form, Spec, parse_spec, split_specs
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Accepts, Repairer
 from fairfix.methods.problem import RepairProblem, once_per_problem
@@ -51,7 +52,7 @@ L2 = 1e-3
 LINEAR = Form(
     "ridge or logistic regression",
     {
-        "l2": key(
+        "l2": domain(
             L2,
             "weight of the squared coefficients, relative to the mean loss",
             at_least=0.0,
@@ -67,7 +68,7 @@ LEARNERS: Mapping[str, Form] = {
 
 
 @dataclass(frozen=True)
-class LearnerSpec(ParameterSpec):
+class LearnerDomain(Domain):
     """The learners of a method: names with keys, and in programs estimators or import paths as well."""
 
     forms: Mapping[str, Form] = field(default_factory=lambda: LEARNERS)
@@ -76,16 +77,13 @@ class LearnerSpec(ParameterSpec):
         """Return the learners of a list."""
         return split_specs(text)
 
-    def parse(self, owner: str, name: str, text: Any) -> Any:
-        """Return the name or the path, or the estimator as it is."""
-        return text.strip() if isinstance(text, str) else text
-
-    def check(self, owner: str, name: str, value: Any) -> None:
-        """Raise a UsageError where the value is no learner, or needs what is not installed."""
+    def one_of(self, name: str, value: Any) -> Any:
+        """Return the learner as it is; a UsageError where it is none, or needs what is not installed."""
         spec = spec_of(value, self.forms)
         if spec is None and len(self.forms) == 1:
-            raise UsageError(f"{owner}: {name} must be one of {', '.join(self.forms)}")
+            raise UsageError(f"{name} must be one of {', '.join(self.forms)}")
         checked(value if spec is None else spec.name)
+        return value
 
 
 def spec_of(learner: Any, forms: Mapping[str, Form]) -> Spec | None:
@@ -101,14 +99,14 @@ def learner_param(forms: Mapping[str, Form] = LEARNERS, default: str = "linear")
         for name, form in forms.items()
     )
     python = ". In Python also an estimator or its import path" if len(forms) > 1 else ""
-    spec = LearnerSpec(
+    made = LearnerDomain(
         f"model to learn, with its settings and their defaults: {listed}{python}",
         choices=tuple(forms),
         selectable=True,
         forms=forms,
         default=default,
     )
-    return field(default=default, metadata={"spec": spec}, kw_only=True)
+    return field(default=default, metadata={"domain": made}, kw_only=True)
 
 
 def named(*names: str) -> Accepts:
@@ -129,7 +127,7 @@ class Learning(Repairer):
     @cached_property
     def spec(self) -> Spec | None:
         """The learner by its name and keys; None of an estimator."""
-        return spec_of(self.learner, self.specs()["learner"].forms)  # type: ignore[attr-defined]  # of its own kind
+        return spec_of(self.learner, self.domains()["learner"].forms)  # type: ignore[attr-defined]  # of its own kind
 
     @property
     def model(self) -> Learner:

@@ -44,11 +44,12 @@ from scipy.special import expit
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.domain import domain, parameter
 from fairfix.data.names import attribute_name
-from fairfix.data.spec import Form, key
+from fairfix.data.spec import Form
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Use, group_param, param
+from fairfix.methods.base import Use, group_param
 from fairfix.methods.cells import within_strata
 from fairfix.methods.constraint import Grammar
 from fairfix.methods.learned import FOLDS, L2, MOST_L2, Learning, label_of, learner_param
@@ -79,7 +80,7 @@ LINEAR: Mapping[str, Form] = {
     "linear": Form(
         "logistic regression",
         {
-            "l2": key(
+            "l2": domain(
                 L2,
                 "half of it is the weight of the squared coefficients, relative to the mean loss; cv: the value with "
                 "the least log loss in cross validation",
@@ -87,13 +88,13 @@ LINEAR: Mapping[str, Form] = {
                 above=0.0,
                 at_most=MOST_L2,
             ),
-            "basis": key(
+            "basis": domain(
                 "plain",
                 "inputs in which the score is linear: the features (plain), also cubic splines of numeric ones, or "
                 "also the log-odds of boosted trees",
                 choices=tuple(BASES),
             ),
-            "intercept": key(
+            "intercept": domain(
                 "free",
                 "whether the penalty includes the intercept, as in the authors' code",
                 choices=("free", "penalised"),
@@ -124,18 +125,18 @@ class LogLoss(Learning):
     }
     grammar: ClassVar = Grammar({between_groups(name): name for name in CRITERIA})
 
-    constraint: str = param(
-        CRITERIA[0], f"constraint to meet: {', '.join(CRITERIA)}, or tpr.difference<=0.02", text=True
+    constraint: str = parameter(
+        CRITERIA[0], f"constraint to meet: {', '.join(CRITERIA)}, or tpr.difference<=0.02"
     )
     group: str = group_param("used", "unused")
-    holds: str = param(
+    holds: str = parameter(
         "as-used",
         "rule for which a constraint about labels holds. as-used: the rule in use, which does not know the label; "
         "given-label: as in the paper, a rule that is given the label and then averaged over it",
         choices=("as-used", "given-label"),
     )
     learner: Learner = learner_param(LINEAR)
-    decisions: str = param(
+    decisions: str = parameter(
         "randomized",
         "randomized: a decision is positive with the fair probability, and the slack holds; deterministic: it is "
         "positive if the probability reaches the threshold, and the slack may not hold",

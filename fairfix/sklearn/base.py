@@ -143,7 +143,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         methods = available()
         if self.method not in methods:
             raise SettingError(f"method must be one of {', '.join(methods)}, got {self.method!r}")
-        names = list(methods[self.method].specs())
+        names = list(methods[self.method].domains())
         given = {name: value for name, value in self._own.items() if value is not None}
         for name in given:
             if name not in names:

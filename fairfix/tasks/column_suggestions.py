@@ -19,6 +19,7 @@ from fairfix.auditing.grammar import of_numbers
 from fairfix.data.choices import VALUED
 from fairfix.data.column_summary import survey
 from fairfix.data.data_spec import LABELS, SCORES, part_of_output, usual_name
+from fairfix.data.domain import parameters_of
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import (
@@ -33,7 +34,7 @@ from fairfix.data.urls import is_dry
 from fairfix.errors import FairfixError
 from fairfix.report.words import plain
 from fairfix.tasks.command import Name, to_copy
-from fairfix.tasks.request import WRITTEN, AuditRequest, DataRequest, parameters_of
+from fairfix.tasks.request import WRITTEN, AuditRequest, DataRequest
 
 GROUPS = frozenset(
     (
@@ -221,7 +222,7 @@ def _settings(
     """Return what was asked for and what is guessed, by parameter, as the command line takes it."""
     domains = parameters_of(type(request))
     settings: dict[str, Any] = {
-        role: names if domains[role][1].listed else names[0] for role, names in given.items()
+        role: names if domains[role].listed else names[0] for role, names in given.items()
     }
     for role in VALUED:
         if role in given:
@@ -239,7 +240,7 @@ def _settings(
     scores = () if "score" in given else roles["score"]
     if sum(usual_name(name) in SCORES for name in scores) != 1:
         settings |= decided_by(source, scores)
-    for name, (_, domain) in domains.items():
+    for name, domain in domains.items():
         value = getattr(request, name)
         if name in request.explicit and name not in ROLES and not domain.positional and request.has(name):
             if name in OF_COLUMNS and isinstance(request.data, str):
@@ -341,4 +342,4 @@ def _usual(method: str | None) -> dict[str, str]:
     """Return the parameters of a method with their defaults as texts, which the command line gives too."""
     from fairfix.methods import available  # an audit does without
 
-    return {name: str(spec.default) for name, spec in available()[method].specs().items()} if method else {}
+    return {name: str(spec.default) for name, spec in available()[method].domains().items()} if method else {}

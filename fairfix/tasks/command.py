@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fairfix.data.domain import parameters_of
 from fairfix.data.names import joined_names, shell_line
 from fairfix.data.urls import STANDARD, shown_argument
 from fairfix.report.words import as_options, option_words
-from fairfix.tasks.request import AuditRequest, CompareRequest, RepairRequest, Request, parameters_of
+from fairfix.tasks.request import AuditRequest, CompareRequest, RepairRequest, Request
 
 if TYPE_CHECKING:
     from fairfix.methods.base import Repairer
@@ -45,7 +46,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
     if shared_ids:
         settings["duplicates"] = "share"
     settings["method"] = repairer.name
-    for name, spec in repairer.specs().items():
+    for name, spec in repairer.domains().items():
         value = getattr(repairer, name)
         asked = name == "slack" and repairer.shared_slack is not None
         if (asked or value != spec.default) and name not in settings:
@@ -56,9 +57,9 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
 def settings_for(kind: type[Request], request: Request, refused: Collection[str] = ()) -> dict[str, Any]:
     """Return the parameters set by a request that another kind of request has too, as written; without ``refused``."""
     own, settings = parameters_of(kind), dict[str, Any]()
-    for name, (default, domain) in parameters_of(type(request)).items():
+    for name, domain in parameters_of(type(request)).items():
         value = getattr(request, name)
-        if name not in own or name in refused or value is None or value == default:
+        if name not in own or name in refused or value is None or value == domain.default:
             continue
         texts = domain.kind is not object or all(map(_is_text, value if domain.many else [value]))
         settings[name] = (list(value) if isinstance(value, tuple) else value) if texts else Name(name)
@@ -68,7 +69,7 @@ def settings_for(kind: type[Request], request: Request, refused: Collection[str]
 LISTED = frozenset(
     name
     for kind in (AuditRequest, RepairRequest, CompareRequest)
-    for name, (_, domain) in parameters_of(kind).items()
+    for name, domain in parameters_of(kind).items()
     if domain.listed
 )
 """Parameters whose names the command line separates by commas."""

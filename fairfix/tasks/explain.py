@@ -23,6 +23,7 @@ from fairfix.auditing.metrics import (
     SCOPES,
     Metric,
 )
+from fairfix.data.domain import parameters_of
 from fairfix.data.names import did_you_mean
 from fairfix.errors import CODES, UsageError
 from fairfix.report.words import SETTINGS
@@ -33,7 +34,6 @@ from fairfix.tasks.request import (
     CompareRequest,
     PredictRequest,
     RepairRequest,
-    parameters_of,
 )
 from fairfix.tasks.synonyms import METHODS, PARAMETERS, TERMS, ours
 
@@ -165,13 +165,13 @@ def _of_options(name: str) -> Iterator[tuple[str, str]]:
     helps = {
         domain.help: None
         for kind in (AuditRequest, RepairRequest, CompareRequest, PredictRequest)
-        for one, (_, domain) in parameters_of(kind).items()
+        for one, domain in parameters_of(kind).items()
         if one == name
     }
     from fairfix.methods import available
 
     for method in available().values():
-        if (spec := method.specs().get(name)) is not None:
+        if (spec := method.domains().get(name)) is not None:
             helps[f"{method.name}: {spec.help}"] = None
     for text in helps:
         yield "option", f"`{name}`: {text}"
@@ -186,13 +186,13 @@ def _method(name: str, text: str) -> Explanation:
     if to := ours(METHODS).get(name.replace("_", "")) or others.get(name):
         return _other(text, to, "")
     if name not in methods:
-        options = {one for method in methods.values() for one in method.specs()}
+        options = {one for method in methods.values() for one in method.domains()}
         hint = did_you_mean(name, sorted({*names(), *MEANINGS, *methods, *options}), 3)
         raise UsageError(
             f"no metric, option or term named {text!r}" + (hint or "; 'fairfix explain' lists them all")
         )
     method = methods[name]
-    own = method.specs()
+    own = method.domains()
     needs = ["a score, or features to learn from (`features`)" if "features" in method.uses else "a score"]
     needs += ["labels"] * method().uses_labels + ["a description of noise (`noise`)"] * (
         "noise" in method.uses

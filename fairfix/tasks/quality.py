@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairfix.data.spec import Form, key, parse_spec
+from fairfix.data.domain import domain
+from fairfix.data.spec import Form, parse_spec
 from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ FORMS: Mapping[str, Form] = {
     COST: Form(
         "mean cost per row of wrong decisions",
         {
-            "fp": key(1.0, "cost of a false positive", at_least=0.0, at_most=1e9),
-            "fn": key(1.0, "cost of a false negative", at_least=0.0, at_most=1e9),
+            "fp": domain(1.0, "cost of a false positive", at_least=0.0, at_most=1e9),
+            "fn": domain(1.0, "cost of a false negative", at_least=0.0, at_most=1e9),
         },
     ),
 }

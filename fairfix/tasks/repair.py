@@ -15,7 +15,7 @@ from fairfix.auditing.checks import worst
 from fairfix.auditing.results import Settings, rows_struct, spec_fields
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
-from fairfix.data.names import did_you_mean, joined_names, nearest
+from fairfix.data.names import did_you_mean, nearest
 from fairfix.data.noise_spec import membership_text
 from fairfix.data.scan import read_table
 from fairfix.data.table import PLAIN_SCORE, Table
@@ -345,7 +345,7 @@ def chosen_method(
             *((str(name), one) for one in ([peer] if peer else nearest(str(name), list(methods))))
         )
     method = methods[name]
-    rules = method.specs()
+    rules = method.domains()
     given = {one: value for one, value in parameters.items() if value is not None}
     for one in given.keys() - rules.keys():
         raise UsageError(f"`{one}` is not an option of {method.name}{did_you_mean(one, rules)}")
@@ -357,16 +357,10 @@ def chosen_method(
             value = ", ".join(map(str, value))
         elif isinstance(value, str):
             value = rule.split(value)
-        elif rule.listed and isinstance(value, Mapping):
-            value = joined_names(f"{key}={entry}" for key, entry in value.items())
-        elif rule.listed and isinstance(value, (list, tuple)):
-            value = joined_names(map(str, value))
         parts = value if isinstance(value, (list, tuple)) else [value]
         if not parts:
             raise UsageError(f"`{one}` takes a value, and this list is empty")
-        fixed[one], *others = parsed = [
-            rule.parse(method.name, one, part if hasattr(part, "fit") else str(part)) for part in parts
-        ]
+        fixed[one], *others = parsed = [rule.one_of(f"{method.name}: {one}", part) for part in parts]
         if others and not rule.selectable:
             raise UsageError(f"`{one}` takes one value, got {given[one]!r}")
         if others:
@@ -381,7 +375,7 @@ def chosen_method(
 def _parameters(request: RepairRequest, similar: Similar) -> Mapping[str, Any]:
     """Return the parameters of the method, with those that a request has for all methods."""
     method, spec = available().get(request.method or ""), request.noise_spec
-    names = method.specs().keys() if method is not None else set()
+    names = method.domains().keys() if method is not None else set()
     more: dict[str, Any] = {}
     if spec.membership and "noise" in names:
         if spec.assume.word not in ("", "independent"):
@@ -564,7 +558,7 @@ def hyper_parameters() -> dict[str, str]:
     """Return the help of every parameter of a method that is not one of every repair."""
     users: dict[str, dict[str, list[str]]] = {}
     for name, method in available().items():
-        for one, rule in method.specs().items():
+        for one, rule in method.domains().items():
             if one not in RepairRequest.__dataclass_fields__:
                 users.setdefault(one, {}).setdefault(rule.help, []).append(name)
     return {

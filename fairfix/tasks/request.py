@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import inspect
 import math
-import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar, get_args
 
-from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import (
     ROLES,
     SEVERAL,
@@ -35,7 +33,8 @@ from fairfix.data.choices import (
     Unseen,
 )
 from fairfix.data.cutoffs import Capacity
-from fairfix.data.names import did_you_mean, joined_names, quoted_name, with_values
+from fairfix.data.domain import parameter, parameters_of
+from fairfix.data.names import did_you_mean, with_values
 from fairfix.data.noise_spec import NoiseSpec
 from fairfix.data.urls import closing_connections
 from fairfix.errors import UsageError
@@ -50,148 +49,15 @@ Names = str | Sequence[str]
 """One name or several; a string is one name."""
 
 
-@dataclass(frozen=True)
-class Domain:
-    """Domain of a parameter, and its form in help."""
-
-    help: str
-    metavar: str = ""
-    kind: type = str
-    """Type of a value: text, a number, a flag; ``object`` for data, which may be a path or in memory."""
-    many: bool = False
-    """Whether it takes several values."""
-    listed: bool = False
-    """Whether the command line splits its text at commas."""
-    choices: Sequence[str] = ()
-    at_least: float | None = None
-    below: float | None = None
-    finite: bool = True
-    """Whether infinity is none of its numbers."""
-    positional: bool = False
-    common: bool = False
-    """Whether most people need it; ``--help`` shows these only."""
-    without: str | None = None
-    """Value of the option given without one; None where it needs one."""
-    of_data: bool = False
-    """Whether it is a value of the data, which has one text however it is written."""
-    living: bool = False
-    """Whether it may also be an object that is no text, such as the client of a cluster."""
-
-    def value_of(self, name: str, value: Any, default: Any) -> Any:
-        """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
-        if value is None or value is default:
-            return default
-        if self.many and self.kind is object:  # data in memory may have entries of its own
-            return tuple(
-                self.one_of(name, one) for one in (value if isinstance(value, (list, tuple)) else [value])
-            )
-        listed = self.many and not hasattr(value, "iloc")
-        if listed and not (isinstance(value, (str, int, float)) or _is_iterable(value)):
-            raise UsageError(f"`{name}`: {type(value).__name__} is neither text nor a list")
-        return (
-            tuple(self.one_of(name, one) for one in _entries(value)) if listed else self.one_of(name, value)
-        )
-
-    def one_of(self, name: str, value: Any) -> Any:
-        """Return one value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`.
-
-        All that is asked of fairfix passes here, from the command line, the environment, a configuration or Python.
-        """
-        if hasattr(value, "iloc") and self.kind is not object:  # of pandas: the entries instead of their name
-            raise UsageError(f"`{name}`: give the name of the column in `data`, not its entries")
-        if self.living and not isinstance(value, (str, os.PathLike, int, float)):
-            return value
-        if self.kind is object:
-            return os.fspath(value) if isinstance(value, os.PathLike) else value
-        if self.kind is str:
-            value = ",".join(_entries(value)) if isinstance(value, Mapping) else str(value)
-            value = canonical_text(value) if self.of_data else value
-        elif self.kind is bool:
-            if type(value).__name__ not in TRUTHS:
-                raise UsageError(f"`{name}`: {value!r} is neither True nor False")
-            value = bool(value)
-        else:
-            value = self._number(name, value)
-        if self.choices and value not in self.choices:
-            hint = did_you_mean(value, self.choices)
-            raise UsageError(f"`{name}`: {value!r} is none of {', '.join(self.choices)}{hint}")
-        if self.at_least is not None and not value >= self.at_least:
-            raise UsageError(f"`{name}`: {value:g} is below {self.at_least:g}")
-        if self.below is not None and not value < self.below:
-            raise UsageError(f"`{name}`: {value:g} is not below {self.below:g}")
-        return value
-
-    def _number(self, name: str, value: Any) -> int | float:
-        """Return a number of the parameter's kind, from a number or the text of one."""
-        whole = self.kind is int
-        text, truth = isinstance(value, str), type(value).__name__ in TRUTHS
-        read: Callable[[Any], int | float] = operator.index if whole and not text else self.kind
-        try:
-            number: int | float = read(value if (text or hasattr(value, "__float__")) and not truth else "")
-        except (TypeError, ValueError, OverflowError):
-            raise UsageError(f"`{name}`: {value!r} is not a {'whole ' * whole}number") from None
-        if not whole and (math.isnan(number) or (self.finite and math.isinf(number))):
-            raise UsageError(f"`{name}`: {value!r} is not a finite number")
-        return number
-
-
-TRUTHS = ("bool", "bool_")
-"""Types of True and False, those of numpy among them, which is not imported here."""
-
-
-def _is_iterable(value: Any) -> bool:
-    """Tell whether a value has entries, as an array without dimensions and a class have not."""
-    try:
-        iter(value)
-    except TypeError:
-        return False
-    return True
-
-
-def _entries(value: Any) -> list[Any]:
-    """Return the entries of a parameter with several values; those of a mapping as ``name=value`` or ``name=a,b``."""
-    if isinstance(value, Mapping):
-        return [f"{quoted_name(str(key), '=')}={_listed(own)}" for key, own in value.items()]
-    return [value] if isinstance(value, (str, int, float)) else list(value)
-
-
-def _listed(value: Any) -> str:
-    """Return a value of a mapping as text: a text as it is, unless it has blanks at its ends; others as a list."""
-    if isinstance(value, str) and value == value.strip():
-        return value
-    return joined_names(map(str, [value] if isinstance(value, (str, int, float)) else value))
-
-
-def parameter(default: Any, help: str, metavar: str = "", **domain: Any) -> Any:  # noqa: A002  as click has it
-    """Return a field of a request; arguments are those of :class:`Domain`.
-
-    Its kind is that of the default, if there is one; a default that is a tuple takes several values.
-    """
-    many = isinstance(default, tuple)
-    if default is not None and default != () and "kind" not in domain:
-        domain["kind"] = type(default[0] if many else default)
-    made = Domain(help, metavar, many=many, **domain)
-    return field(default=default, metadata={"domain": made}, kw_only=not made.positional)
-
-
 def source(help: str, metavar: str = "FILE", **domain: Any) -> Any:  # noqa: A002  as click has it
     """Return a field that names data: a path, or what is in memory already."""
     return parameter(None, help, metavar, kind=object, **domain)
 
 
-def parameters_of(kind: type) -> dict[str, tuple[Any, Domain]]:
-    """Return (default, domain) of every parameter of a request, in order."""
-    return {
-        part.name: (part.default, part.metadata["domain"])
-        for part in fields(kind)
-        if "domain" in part.metadata
-    }
-
-
 def paths_of(kind: type) -> frozenset[str]:
     """Return the parameters of a request that name a file, as ``noise`` may among other things."""
     return frozenset(
-        name for name, (_, domain) in parameters_of(kind).items() if domain.kind is object and not domain.many
+        name for name, domain in parameters_of(kind).items() if domain.kind is object and not domain.many
     )
 
 
@@ -225,8 +91,8 @@ class Request:
             value = getattr(self, name, None)
             if value is not None and not isinstance(value, kind):
                 raise UsageError(f"`{name}` takes {words}, not a value of type {type(value).__name__}")
-        for name, (default, domain) in parameters_of(type(self)).items():
-            object.__setattr__(self, name, domain.value_of(name, getattr(self, name), default))
+        for name, domain in parameters_of(type(self)).items():
+            object.__setattr__(self, name, domain.value_of(f"`{name}`", getattr(self, name)))
         check_together(self)
 
     def gives(self, name: str) -> bool:
@@ -969,7 +835,7 @@ def function_of(
                 error.args = (f"{error}{call}",)
             raise
 
-    helps = {one: domain.help for one, (_, domain) in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]  # a class
+    helps = {one: domain.help for one, domain in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]  # a class
     listing = "\n".join(f"{one}\n    {text}" for one, text in helps.items())
     task.__name__ = task.__qualname__ = name
     task.__doc__ = f"{inspect.cleandoc(run.__doc__ or '')}\n\nParameters\n----------\n{listing}\n"

@@ -25,11 +25,11 @@ from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, SCOPES
 from fairfix.cli import COMMANDS
 from fairfix.cli.options import Number
 from fairfix.data.choices import Keep, Probabilities
+from fairfix.data.domain import Domain
 from fairfix.data.names import quoted_name
 from fairfix.data.noise_spec import NEEDS
-from fairfix.data.spec import ParameterSpec
 from fairfix.methods import available as found_methods
-from fairfix.methods.learned import LearnerSpec
+from fairfix.methods.learned import LearnerDomain
 from fairfix.report import FORMATS
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.quality import FORMS as QUALITIES
@@ -166,18 +166,18 @@ class Drawer:
         rules = [rule for method, rule in every.get(name, []) if method == self.method]
         return f"{name}={self.hyper(rules) if rules else '1'}"
 
-    def hyper(self, rules: list[ParameterSpec]) -> str:
+    def hyper(self, rules: list[Domain]) -> str:
         """Return a value of a hyper-parameter, or several."""
         rule = self.draw.choice(rules)
         if self.wild():
             return self.draw.choice(("", "nan", "-1", "inf", "x", "0", "a=b", "1e308", *NAMES[:3]))
-        if isinstance(rule, LearnerSpec):
+        if isinstance(rule, LearnerDomain):
             return self._learner(rule)
         usual = (*rule.choices, *rule.words, *(() if rule.choices else self._numbers(rule)))
         many = 2 if rule.selectable and self.draw.random() < 0.2 else 1
         return ",".join(self.draw.choice(usual) for _ in range(many))
 
-    def _learner(self, rule: LearnerSpec) -> str:
+    def _learner(self, rule: LearnerDomain) -> str:
         """Return a learner, perhaps with a value for one of its keys."""
         name = self.draw.choice(list(rule.forms))
         keys = rule.forms[name].keys
@@ -186,7 +186,7 @@ class Drawer:
         key = self.draw.choice(list(keys))
         return f"{name}({key}={self.hyper([keys[key]])})"
 
-    def _numbers(self, rule: ParameterSpec) -> tuple[str, ...]:
+    def _numbers(self, rule: Domain) -> tuple[str, ...]:
         low = rule.at_least or 0.0
         return tuple(
             f"{one:g}"
@@ -584,11 +584,11 @@ def entry_of(param: click.Parameter) -> Callable[[Drawer], str] | None:
 
 
 @cache
-def rules_of() -> dict[str, list[tuple[str, ParameterSpec]]]:
+def rules_of() -> dict[str, list[tuple[str, Domain]]]:
     """Return (method, rule) of every hyper-parameter that has no text of its own form, by its name."""
-    out: dict[str, list[tuple[str, ParameterSpec]]] = {}
+    out: dict[str, list[tuple[str, Domain]]] = {}
     for method, kind in available().items():
-        for name, spec in kind.specs().items():
+        for name, spec in kind.domains().items():
             if not spec.text or name in SETTINGS:
                 out.setdefault(name, []).append((method, spec))
     return out
@@ -660,8 +660,8 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
     if "method" in chosen:
         d.method = chosen["method"] or BY_NAME["method"](d)
         chosen["method"] = d.method
-    every = {name for method in available().values() for name in method.specs()}
-    own = set(available()[d.method].specs()) if d.method in available() else set()
+    every = {name for method in available().values() for name in method.domains()}
+    own = set(available()[d.method].domains()) if d.method in available() else set()
     if command == "repair" and (d.method == "robust") and draw.random() < 0.9:
         chosen["noise"] = ""
         chosen |= {"assume": ""} if draw.random() < 0.5 else {}

@@ -24,6 +24,7 @@ from fairfix.data import container as artifact
 from fairfix.data import files as io
 from fairfix.data.container import COUNTS, Artifact
 from fairfix.data.data_spec import ColumnRoles, DataSpec
+from fairfix.data.domain import parameters_of
 from fairfix.data.encoder import Encoder
 from fairfix.data.quantities import quantities, summed
 from fairfix.errors import ArtifactError, DataError, UsageError
@@ -37,7 +38,6 @@ from fairfix.tasks.request import (
     CountRequest,
     RepairRequest,
     Request,
-    parameters_of,
 )
 
 from tests.data import people

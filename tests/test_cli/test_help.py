@@ -107,7 +107,7 @@ def test_the_help_of_a_method_has_its_parameters_and_no_others(method: str) -> N
     own = text.partition(f"Parameters of {method}:\n")[2].partition("\n\n")[0]
     others = {f"--{one}" for one in completion()["options"]} - set(listed(own))
 
-    names = available()[method].specs().keys() & hyper_parameters().keys() - SETTINGS
+    names = available()[method].domains().keys() & hyper_parameters().keys() - SETTINGS
     names |= {name for name, knows in OF_SOME.items() if knows(available()[method])}
     assert set(listed(own)) == {f"--{name.replace('_', '-')}" for name in names}
     assert not others & set(listed(text))
@@ -153,7 +153,7 @@ def test_what_the_help_of_a_method_leaves_out_is_refused_by_it(method: str) -> N
     shown = set(listed(helped("repair", "--help-all", "--method", method)))
     assert set(asked) | {"noise", "assume", "similar"} == set(OF_SOME)
     kind = available()[method]
-    solver = kind.specs().get("solver")
+    solver = kind.domains().get("solver")
     variants = [kind(solver=one) for one in solver.choices] if solver else [kind()]
     for name, one in asked.items():
         refused = all(is_left_out(name, variant, one) for variant in variants)

@@ -248,7 +248,7 @@ def reported(folder: Path, away: None, call: Call) -> None:
     [
         ((*AUDIT[:3], "rase", "-q"), "no column 'rase'", "column"),
         ((*AUDIT, "--no-such"), "No such option '--no-such'", "usage"),
-        ((*AUDIT, "--confidence", "high"), "'high' is not a number", "usage"),
+        ((*AUDIT, "--confidence", "high"), "must be a finite number, got 'high'", "usage"),
         ((*AUDIT, "--check", "nothing<=1"), "unknown metric 'nothing'", "usage"),
         (("audit", "e.parquet", "--protected", "race"), "e.parquet does not exist", "data"),
         (("report", "d.parquet"), "is not a JSON result", "data"),

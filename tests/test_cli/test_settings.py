@@ -15,7 +15,7 @@ from fairfix.report.words import SETTINGS, as_options, option_words
 from tests.data import people
 
 METHODS = [
-    (method, name) for method, kind in available().items() for name in kind.specs() if name in SETTINGS
+    (method, name) for method, kind in available().items() for name in kind.domains() if name in SETTINGS
 ]
 
 
@@ -35,7 +35,7 @@ def test_a_setting_is_read_and_checked_by_its_method(
     method: str, name: str, line: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its default changes nothing; a value that it cannot have is refused, and so is another method's setting."""
-    rule = available()[method].specs()[name]
+    rule = available()[method].domains()[name]
     default = rule.default
     more = ["--noise", str(Path(line[1]).with_name("no.csv"))] if method == "robust" else []
 
@@ -44,7 +44,7 @@ def test_a_setting_is_read_and_checked_by_its_method(
     if not rule.text:
         assert run([*line, "--method", method, *more, "--set", f"{name}=none of these"]) == 2
         assert name in capsys.readouterr().err
-    other = next(one for one, kind in available().items() if name not in kind.specs())
+    other = next(one for one, kind in available().items() if name not in kind.domains())
     assert run([*line, "--method", other, "--set", f"{name}={default}"]) == 2
 
 

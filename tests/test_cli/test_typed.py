@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
 from fairfix.cli.options import Number, known_options
+from fairfix.data.domain import parameters_of
 from fairfix.methods import available
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.repair import hyper_parameters
@@ -27,7 +28,6 @@ from fairfix.tasks.request import (
     ExploreRequest,
     PredictRequest,
     RepairRequest,
-    parameters_of,
 )
 
 from tests.data import scored
@@ -72,7 +72,7 @@ ODD = (
 
 def numbers(name: str) -> dict[str, Any]:
     """Parameter -> its domain, of those of a command that are one number."""
-    domains = {one: domain for one, (_, domain) in parameters_of(REQUESTS[name]).items()}
+    domains = parameters_of(REQUESTS[name])
     return {one: domain for one, domain in domains.items() if domain.kind in (int, float) and not domain.many}
 
 
@@ -152,7 +152,7 @@ def test_python_is_asked_the_same(name: str, key: str, here: Path) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_flag_is_true_or_false(name: str, here: Path) -> None:
     """A text that says no is not taken for yes."""
-    flags = [one for one, (_, domain) in parameters_of(REQUESTS[name]).items() if domain.kind is bool]
+    flags = [one for one, domain in parameters_of(REQUESTS[name]).items() if domain.kind is bool]
     more = {"method": "ramp"} if name == "repair" else {}
     for flag in flags:
         for value in ("no", "false", 0, 1, 1.5, math.nan, [], dt.date(2020, 1, 1)):
@@ -162,13 +162,13 @@ def test_a_flag_is_true_or_false(name: str, here: Path) -> None:
             assert configured(name, flag, text) == 2, (flag, text)
 
 
-METHODS = [(method, name) for method, kind in available().items() for name in kind.specs()]
+METHODS = [(method, name) for method, kind in available().items() for name in kind.domains()]
 
 
 @pytest.mark.parametrize(("method", "key"), METHODS)
 def test_parameters_of_methods_are_asked_too(method: str, key: str, here: Path) -> None:
     """Also in the table of the method; infinity is among the numbers of some, so that only no bug may come of it."""
-    rule = available()[method].specs()[key]
+    rule = available()[method].domains()[key]
     line = ["repair", "d.parquet", "--protected", "race", "--method", method, "-q", "-o", "new.fairfix"]
     for text in ("nan", "true", "2020-01-01", '"\\u00e9"', "[true]", "[nan]", "[[1]]", "{a = 1}"):
         for table in (() if key in SETTINGS else ("repair",)) + (f"repair.{method}",):

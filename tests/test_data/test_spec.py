@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from fairfix.data.domain import domain
 from fairfix.data.names import joined_names
-from fairfix.data.spec import Form, Spec, key, parse_spec, split_specs
+from fairfix.data.spec import Form, Spec, parse_spec, split_specs
 from fairfix.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,12 +14,12 @@ FORMS = {
     "linear": Form(
         "a linear model",
         {
-            "l2": key(0.001, "the penalty", above=0.0, words=("cv",)),
-            "basis": key("plain", "what it is linear in", choices=("plain", "splines")),
+            "l2": domain(0.001, "the penalty", above=0.0, words=("cv",)),
+            "basis": domain("plain", "what it is linear in", choices=("plain", "splines")),
         },
     ),
-    "network": Form("a network", {"hidden": key(8.0, "units", at_least=1, whole=True)}),
-    "small": Form("a rule", {"reason": key("", "why", text=True)}),
+    "network": Form("a network", {"hidden": domain(8.0, "units", at_least=1, kind=int)}),
+    "small": Form("a rule", {"reason": domain("", "why")}),
     "trees": Form("trees", {}),
 }
 

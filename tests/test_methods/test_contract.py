@@ -25,13 +25,14 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Settings
 from fairfix.cli.repair import method_options
 from fairfix.data.data_spec import ColumnRoles, DataSpec
+from fairfix.data.domain import parameter
 from fairfix.data.scan import Scan, count_table, read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
-from fairfix.methods.base import Repairer, expected_accuracy, param
+from fairfix.methods.base import Repairer, expected_accuracy
 from fairfix.methods.fair_regression import FairRegression
-from fairfix.methods.learned import LearnerSpec, learner_param
+from fairfix.methods.learned import LearnerDomain, learner_param
 from fairfix.methods.logloss import LINEAR, LogLoss
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
@@ -61,42 +62,42 @@ plain_rows = scored
 class FourFifths(Ramp):
     """The ramp that holds a ratio."""
 
-    constraint: str = param("dp.ratio>=0.8", "the ratio", text=True)
+    constraint: str = parameter("dp.ratio>=0.8", "the ratio")
 
 
 @dataclass(frozen=True)
 class EachColumn(Ramp):
     """The ramp that holds the groups of each of two columns alike."""
 
-    constraint: str = param("dp[each]", "whose groups", text=True)
+    constraint: str = parameter("dp[each]", "whose groups")
 
 
 @dataclass(frozen=True)
 class SoftGroups(Ramp):
     """The ramp of groups that are known by probabilities of membership alone."""
 
-    noise: str = param("membership:g0=in_g0,other=in_other", "the columns", text=True)
+    noise: str = parameter("membership:g0=in_g0,other=in_other", "the columns")
 
 
 @dataclass(frozen=True)
 class SoftRates(SoftGroups):
     """The same with equal true positive rates."""
 
-    constraint: str = param("equal_opportunity", "", text=True)
+    constraint: str = parameter("equal_opportunity", "")
 
 
 @dataclass(frozen=True)
 class Numbers(Ramp):
     """The ramp of a protected number."""
 
-    constraint: str = param("covariance[x]", "the column", text=True)
+    constraint: str = parameter("covariance[x]", "the column")
 
 
 @dataclass(frozen=True)
 class Blind(LogLoss):
     """Log loss as it is without the group at predict time: another kind of predictor, found by another solver."""
 
-    group: str = param("estimated", "", choices=("recorded", "estimated"))
+    group: str = parameter("estimated", "", choices=("recorded", "estimated"))
 
 
 @dataclass(frozen=True)
@@ -117,38 +118,38 @@ class OnSplines(LogLoss):
 class Directed(Sensei):
     """A linear model without a part along what tells the group, both labels weighing alike."""
 
-    solver: str = param("regularizer", "", choices=("regularizer",))
-    directions: str = param("pooled", "", choices=("none", "pooled"))
-    balance: str = param("labels", "", choices=("none", "labels"))
+    solver: str = parameter("regularizer", "", choices=("regularizer",))
+    directions: str = parameter("pooled", "", choices=("none", "pooled"))
+    balance: str = parameter("labels", "", choices=("none", "labels"))
 
 
 @dataclass(frozen=True)
 class Surveyed(Robust):
     """Robust to all tables that a survey leaves open: another program."""
 
-    survey_confidence: float | str = param(0.9, "", words=("none",), at_least=0.5, at_most=0.9999)
+    survey_confidence: float | str = parameter(0.9, "", words=("none",), at_least=0.5, at_most=0.9999)
 
 
 @dataclass(frozen=True)
 class InRadii(Robust):
     """Robust within total variation of the recorded groups: another program."""
 
-    assume: str = param("radii", "", choices=("", "radii"))
+    assume: str = parameter("radii", "", choices=("", "radii"))
 
 
 @dataclass(frozen=True)
 class Minimax(Robust):
     """The least largest error of a true group: another objective, without a slack."""
 
-    constraint: str = param("minimax", "", choices=("minimax",))
-    assume: str = param("none", "", choices=("none",))
+    constraint: str = parameter("minimax", "", choices=("minimax",))
+    assume: str = parameter("none", "", choices=("none",))
 
 
 @dataclass(frozen=True)
 class Quantile(FairRegression):
     """Statistical parity of what is fitted to a quantile: another objective."""
 
-    loss: str = param("quantile", "", choices=("square", "quantile"))
+    loss: str = parameter("quantile", "", choices=("square", "quantile"))
 
 
 TREE = DecisionTreeClassifier(max_depth=3)
@@ -158,7 +159,9 @@ TREE = DecisionTreeClassifier(max_depth=3)
 class OwnLearner(FairRegression):
     """Fair regression whose models are fitted by an estimator of the user's own."""
 
-    learner: Any = field(default=TREE, metadata={"spec": LearnerSpec("", default=TREE, choices=("linear",))})
+    learner: Any = field(
+        default=TREE, metadata={"domain": LearnerDomain("", default=TREE, choices=("linear",))}
+    )
 
 
 VARIANTS = [
@@ -465,7 +468,7 @@ def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None
 def test_nothing_but_a_slack_may_be_infinite(method: type[Repairer]) -> None:
     """A number without end is no number of a solver: it is refused by its name before anything is fitted."""
     law("infinite numbers")(method)
-    for name, rule in method.specs().items():
+    for name, rule in method.domains().items():
         if not (name == "slack" or rule.choices or rule.text):
             with pytest.raises(UsageError, match=name):
                 method(**{name: math.inf})
@@ -613,8 +616,8 @@ def test_unseen_groups_are_not_decided(method: type[Repairer]) -> None:
 
 def test_parameters_out_of_range_are_named(method: type[Repairer]) -> None:
     """Every numeric parameter refuses NaN, naming method and parameter."""
-    for name, rule in method.specs().items():
-        if not rule.choices:
+    for name, rule in method.domains().items():
+        if not (rule.choices or rule.text):
             with pytest.raises(UsageError, match=f"{method.name}: {name}"):
                 method(**{name: float("nan")})
 
@@ -648,7 +651,8 @@ import numpy as np
 
 from fairfix.data.codec import Setting, real
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.methods.base import Repairer, param
+from fairfix.data.domain import parameter
+from fairfix.methods.base import Repairer
 
 
 @dataclass(frozen=True)
@@ -670,7 +674,7 @@ class Coin(Repairer):
     name: ClassVar[str] = "coin"
     summary: ClassVar[str] = "one chance for everybody"
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
-    chance: float = param(0.25, "the chance that everybody gets", at_least=0.0, at_most=1.0)
+    chance: float = parameter(0.25, "the chance that everybody gets", at_least=0.0, at_most=1.0)
 
     def _fit(self, problem, rng):
         return CoinPredictor(self.chance)

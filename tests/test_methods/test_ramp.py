@@ -694,7 +694,7 @@ def test_each_column_alone_from_the_shell(
     [
         ({"gamma": 1e-7}, "gamma must be 0 or at least 1e-06"),
         ({"gamma": -1.0}, "gamma must be at least 0"),
-        ({"rho": "best"}, "rho must be a number"),
+        ({"rho": "best"}, "rho must be joint, labels, mean, or a finite number"),
         ({"rho": 1.5}, "rho must be at most 1"),
         ({"rho": 0.3, "constraint": "covariance"}, "finds its own rates"),
         ({"rho": "mean", "constraint": "equal_opportunity"}, "is a selection rate"),

@@ -308,7 +308,7 @@ def test_radii_are_valid_whichever_transport_holds() -> None:
     noisy = np.where(np.arange(2000) < 400, recorded(data, "uniform"), data["true"])
     values = known(data, noisy, label=True).entries * np.array([0.1, 1.0, 10.0])[:, None]
     told = NoiseTable("table", NAMES, NAMES, values, "joint")
-    search = Robust(solver="ideal", assume="radii", bins=12.0)
+    search = Robust(solver="ideal", assume="radii", bins=12)
     rules = [
         fit(search, table_of(data, noisy), Noise(told, keep=keep))
         for keep in (None, "true-given-noisy", "noisy-given-true")
@@ -349,9 +349,9 @@ def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
     assert "relies on N2" in relies(Noise(told))
     assert "relies on N2" in relies(Noise(told, assume="class-conditional"), assume="none")
     radii = Noise(radii={"a": 0.1, "b": 0.2, "c": 0.2})
-    assert "relies on N0" in relies(radii, solver="ideal", bins=5.0)
-    assert "by the given radii" in relies(radii, solver="ideal", bins=5.0)
-    search = Robust(solver="ideal", assume="radii", bins=5.0)
+    assert "relies on N0" in relies(radii, solver="ideal", bins=5)
+    assert "by the given radii" in relies(radii, solver="ideal", bins=5)
+    search = Robust(solver="ideal", assume="radii", bins=5)
     alone, beside = (fit(search, table, noise) for noise in (radii, Noise(told, radii.radii)))
     np.testing.assert_array_equal(alone.predict(table), beside.predict(table))
     assert "relies on N0" in relies(radii)
@@ -793,7 +793,7 @@ def test_the_search_of_a_small_class_holds_for_the_true_groups_whatever_the_nois
         noisy = recorded(data, noise)
         table, told = table_of(data, noisy), known(data, noisy, label=assumption == "certified")
         for parity in PARITIES:
-            what = {"solver": "ideal", "assume": ASSUMED[assumption], "decisions": decisions, "bins": 12.0}
+            what = {"solver": "ideal", "assume": ASSUMED[assumption], "decisions": decisions, "bins": 12}
             rule = fit(Robust(constraint=parity, slack=0.1, **what), table, told)
             chance = rule.predict(table)
             assert excess(data, chance, parity, 0.1) <= 1e-6
@@ -814,10 +814,8 @@ def test_thresholds_within_radii_hold_for_the_true_groups_whatever_the_noise(par
         rule = fit(Robust(constraint=parity, slack=0.1, assume="radii"), table, told)
         assert excess(data, rule.predict(table), parity, 0.1) <= 1e-6
         assert "relies on N0" in " ".join(rule.trace.notes)
-        few = fit(
-            Robust(constraint=parity, slack=0.1, assume="radii", bins=12.0), table, told
-        ).trace.objective
-        searched = Robust(constraint=parity, slack=0.1, assume="radii", bins=12.0, solver="ideal")
+        few = fit(Robust(constraint=parity, slack=0.1, assume="radii", bins=12), table, told).trace.objective
+        searched = Robust(constraint=parity, slack=0.1, assume="radii", bins=12, solver="ideal")
         assert few <= fit(searched, table, told).trace.objective + 1e-7
 
 
@@ -826,7 +824,7 @@ def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None
     data = people(3, 1500)
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=True)
-    what: dict[str, Any] = {"constraint": "equal_opportunity", "slack": 0.05, "bins": 15.0}
+    what: dict[str, Any] = {"constraint": "equal_opportunity", "slack": 0.05, "bins": 15}
     best = fit(Robust(**what), table, told).trace.objective
     mixed = fit(Robust(solver="ideal", **what), table, told).trace
     single = fit(Robust(solver="ideal", decisions="deterministic", **what), table, told).trace
@@ -839,7 +837,7 @@ def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None
     ("more", "said"),
     [
         (
-            {"solver": "ideal", "bins": 100.0},
+            {"solver": "ideal", "bins": 100},
             "100 bins in 3 recorded groups make 1,030,301; it searches 200,000 at most",
         ),
         (
@@ -1199,11 +1197,11 @@ def test_what_has_no_survey_refuses_its_confidence() -> None:
             fit(Robust(survey_confidence=0.9, **more), table, noise)
     keep = Noise(told, keep="true-given-noisy")
     with pytest.raises(DataError, match="leave out keep"):
-        fit(Robust(survey_confidence=0.9, assume="eps=0.3", bins=5.0), table, keep)
-    near = Robust(assume="radii", slack=0.3, bins=10.0)
+        fit(Robust(survey_confidence=0.9, assume="eps=0.3", bins=5), table, keep)
+    near = Robust(assume="radii", slack=0.3, bins=10)
     objective = fit(near, table, told).trace.objective
     assert fit(replace(near, survey_confidence=0.9), table, told).trace.objective > objective
-    loose = Robust(assume="eps=0.3", slack=0.2, bins=5.0)
+    loose = Robust(assume="eps=0.3", slack=0.2, bins=5)
     surveyed = fit(replace(loose, survey_confidence=0.9), table, told)
     assert surveyed.trace.objective >= fit(loose, table, told).trace.objective - 1e-7
     assert excess(data, surveyed.predict(table), "demographic_parity", 0.2) <= 1e-6
@@ -1219,7 +1217,7 @@ def test_a_comparison_shows_what_the_description_allows() -> None:
         assert len(contenders) == many
         for title, method in contenders:
             assert title.startswith("robust")
-            fit(replace(method, slack=0.3, bins=5.0), table, noise)  # type: ignore[arg-type]  # all are Robust
+            fit(replace(method, slack=0.3, bins=5), table, noise)  # type: ignore[arg-type]  # all are Robust
     assert len(list(Robust.contenders(table.data_spec, Noise(membership={"a": "p", "b": "q"})))) == 3
 
 

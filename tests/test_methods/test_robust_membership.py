@@ -103,7 +103,7 @@ def test_no_group_that_the_probabilities_allow_is_further_away_than_the_slack(
     """The worst assignment of rows to groups reaches the slack and is not beyond, with weights too."""
     frame = people(0, 400)
     for weight in (None, "w"):
-        method = Robust(constraint=parity, assume="none", slack=0.1, group=group, bins=30.0)
+        method = Robust(constraint=parity, assume="none", slack=0.1, group=group, bins=30)
         rule = fit(method, frame, weight=weight)
         chance = rule.predict(table_of(frame, weight))
         own = np.ones(len(frame)) if weight is None else frame["w"].to_numpy()

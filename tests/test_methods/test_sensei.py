@@ -596,7 +596,7 @@ def test_a_regression_can_be_merged() -> None:
         ({"learner": "network(hidden=5)"}, "it needs `solver=regularizer`"),
         ({"learner": "linear(batch=5)"}, "linear has no key 'batch'"),
         ({"balance": "labels"}, "it needs `solver=regularizer`"),
-        ({"learner": "network(hidden=2.5)"}, "hidden must be a whole number, got 2.5"),
+        ({"learner": "network(hidden=2.5)"}, "hidden must be auto, or a whole number"),
         ({"similar": "near(radius=0.1)"}, "it needs `solver=regularizer`"),
         ({"solver": "regularizer", "learner": "trees"}, "it needs `solver=equal-rates` or `solver=merge`"),
         ({"rho": -1.0, "solver": "regularizer"}, "rho must be at least 0"),

@@ -184,7 +184,7 @@ def test_upper_limits_cover_the_population(assumption: str, level: str) -> None:
     fitted, everybody = people(98, 3000), people(99, 60_000)
     label = assumption == "certified"
     assume = "none" if label else "class-conditional"
-    repairer = Robust(assume=assume, constraint="equal_opportunity", slack=0.03, bins=10.0, z=0.0)
+    repairer = Robust(assume=assume, constraint="equal_opportunity", slack=0.03, bins=10, z=0.0)
     rule = repaired(repairer, fitted, survey(fitted, 3000, label=label)).predictor
     truth = wrong_by(everybody, rule.predict(table_of(everybody)))
     covered, points = 0, 0

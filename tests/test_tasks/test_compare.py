@@ -212,12 +212,12 @@ def test_features_are_learned_from_when_asked(call: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--slacks", "0.1,x"], "--slacks: 'x' is not a number"),
+        (["--slacks", "0.1,x"], "--slacks must be a number, got 'x'"),
         (["--quality", "accuraci"], "accuracy"),
         (["--quality", "cost(fp=-1)"], "fp must be at least 0, got -1"),
         (["--quality", "cost(fp=0,fn=0)"], "at least one above 0"),
         (["--quality", "absolute_loss"], "balanced_accuracy"),
-        (["--slacks=-1"], "--slacks: -1 is below 0"),
+        (["--slacks=-1"], "--slacks must be at least 0, got -1"),
         (["--methods", "magic"], "--methods magic"),
         (["--methods", "ramp", "--task", "regression"], "not regression"),
         (["--out", "html=nowhere/front.html"], "does not exist"),

@@ -60,10 +60,10 @@ def ways(name: str, first: int) -> Iterator[dict[str, Any]]:
     step = 1 if PROFILE != "project" else 3
     method, seen = available()[name], set()
     solvers = [{"solver": one} for one in method.solvers] or [{}]
-    usual = {name: str(spec.default) for name, spec in method.specs().items()}
+    usual = {name: str(spec.default) for name, spec in method.domains().items()}
     chosen = [
         {part: one}
-        for part, rule in method.specs().items()
+        for part, rule in method.domains().items()
         for one in rule.choices
         if part != "solver" and one != usual[part]
     ]

@@ -205,7 +205,7 @@ def test_a_method_is_explained(name: str) -> None:
     assert ("noise" in words["needs"]) == ("noise" in method.uses)
     options = [part.strip("`") for part in words["options"].split(", ")]
     settings = [text.strip("`").partition("=")[0] for word, text in explain(name).lines if word == "set"]
-    assert sorted(options + settings) == sorted(method.specs())
+    assert sorted(options + settings) == sorted(method.domains())
     assert set(settings) <= SETTINGS
 
 

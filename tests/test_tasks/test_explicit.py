@@ -13,8 +13,9 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from fairfix.data.domain import parameters_of
 from fairfix.errors import FairfixError
-from fairfix.tasks.request import AuditRequest, CompareRequest, CountRequest, RepairRequest, parameters_of
+from fairfix.tasks.request import AuditRequest, CompareRequest, CountRequest, RepairRequest
 from sklearn.ensemble import VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC

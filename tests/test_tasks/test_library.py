@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from fairfix.auditing.countfile import CountFile
 from fairfix.cli import run
+from fairfix.data.domain import parameters_of
 from fairfix.errors import FairfixError, UsageError
 from fairfix.report.words import SETTINGS, as_options
 from fairfix.tasks.request import (
@@ -26,7 +27,6 @@ from fairfix.tasks.request import (
     PredictRequest,
     RepairRequest,
     Request,
-    parameters_of,
 )
 
 from tests.conftest import Call, Frames
@@ -70,13 +70,13 @@ def test_every_option_is_a_parameter_and_every_parameter_an_option(command: str)
     parameters = inspect.signature(getattr(fairfix, command)).parameters
     settings = SETTINGS if own.pop("set_", None) else set()
     assert set(parameters) - {"waivers", "today", "output", "record", "metrics"} == {*own, *settings}
-    for name, (default, domain) in parameters_of(COMMANDS[command]).items():
+    for name, domain in parameters_of(COMMANDS[command]).items():
         if domain.positional:
             continue
         shown = own[name].get_default(click.Context(click.Command(command)))
         if domain.many:
-            shown = domain.value_of(name, shown or (), ())
-        assert (shown or None) == (default or None), name
+            shown = domain.value_of(name, shown or ())
+        assert (shown or None) == (domain.default or None), name
 
 
 def test_every_parameter_is_explained() -> None:
@@ -362,8 +362,8 @@ def texts(value: Any) -> list[str]:
         ({"protected": "race", "missing": "group"}, "write COLUMN=group"),
         ({"protected": "race", "missing": "label=group"}, "'label' is not a group column; these are race"),
         ({"protected": "race", "missing": {"nobody": "drop"}}, "'nobody' is not a column with a role"),
-        ({"protected": "race", "confidence": 0.1}, "`confidence`: 0.1 is below 0.5"),
-        ({"protected": "race", "threshold": "half"}, "`threshold`: 'half' is not a number"),
+        ({"protected": "race", "confidence": 0.1}, "`confidence` must be at least 0.5, got 0.1"),
+        ({"protected": "race", "threshold": "half"}, "`threshold` must be a finite number, got 'half'"),
         ({}, "`protected=COLUMN`"),
     ],
 )

@@ -51,10 +51,11 @@ import numpy as np
 from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
 from fairfix.data.data_spec import DataSpec
+from fairfix.data.domain import parameter
 from fairfix.data.names import attribute_name, did_you_mean
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Solver, Use, group_param, param
+from fairfix.methods.base import Solver, Use, group_param
 from fairfix.methods.constraint import Grammar
 from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.guarantee import RegressionGuarantee, check_labels, label_range
@@ -120,74 +121,74 @@ class FairRegression(Searched):
         groups=("statistical_parity", "bounded_group_loss"),
     )
 
-    constraint: str = param(
+    constraint: str = parameter(
         "statistical_parity",
         "quantity to limit: the distance of each group's scores from those of all rows (statistical_parity, or "
         "ks.to_overall<=0.02), or the loss of each group (square_loss.max<=0.2, or bounded_group_loss<=0.2 for the "
         "loss in `loss`). A limit may be for one group, such as ks.to_overall[race=Black]<=0.01. Separate several "
         "limits with commas",
-        text=True,
     )
-    slack: float = param(0.05, "largest allowed gap, measured by the method's criterion", at_least=0.0)
+    slack: float = parameter(
+        0.05, "largest allowed gap, measured by the method's criterion", at_least=0.0, finite=False
+    )
     group: str = group_param("auto", "used", "unused")
-    loss: str = param(
+    loss: str = parameter(
         "auto",
         "loss to minimize; auto: logistic for 0/1 labels, square for real ones",
         choices=("auto", "square", "logistic", "absolute", "quantile", "huber", "poisson"),
     )
-    quantile_level: float = param(
+    quantile_level: float = parameter(
         0.5, "quantile that loss=quantile predicts, between 0 and 1", above=0.0, at_most=1.0
     )
-    solver: str = param(
+    solver: str = parameter(
         "auto",
         "solver for statistical parity; auto: closed-form with group=used and for counts, otherwise plug-in",
         choices=("auto", "closed-form", "plug-in", "reduction"),
     )
-    oracle: str = param(
+    oracle: str = parameter(
         "auto",
         "oracle that finds models in the reduction; auto: direct for linear ones, least-squares or risk for others",
         choices=("auto", "direct", "least-squares", "risk", "cost-sensitive"),
     )
-    mixture: str = param(
+    mixture: str = parameter(
         "drawn",
         "use of the reduction's models. drawn: one model for each row, chosen at random, which has parity; averaged: "
         "the average of all, which may not have parity",
         choices=("drawn", "averaged"),
     )
-    search: str = param(
+    search: str = parameter(
         "auto",
         "search for dual values in the reduction and bounded_group_loss; auto: a linear program over the "
         "models so far, or for linear models within bounds the optimum; exponentiated-gradient: Algorithms 1 and 2",
         choices=("auto", "exponentiated-gradient"),
     )
-    nu: float = param(
+    nu: float = parameter(
         0.01,
         "stopping tolerance of search exponentiated-gradient: gap of the averages, as a fraction of the loss that "
         "the unconstrained model saves over the best constant (bounded_group_loss: of that model's loss)",
         above=0.0,
         at_most=1.0,
     )
-    rounds: float = param(
+    rounds: int = parameter(
         200, "largest number of rounds of exponentiated-gradient, one model each", at_least=1, at_most=100_000
     )
-    decisions: str = param(
+    decisions: str = parameter(
         "randomized",
         "values of the closed-form solver. randomized: drawn among the values for a score, so the slack holds; "
         "deterministic: one value per score, and the report shows its distance and cost",
         choices=("randomized", "deterministic"),
     )
-    bin_rows: float = param(
+    bin_rows: int = parameter(
         10,
         "smallest number of training rows of a group that share a score in the artifact: the closed form pools the "
         "scores of fewer rows. 1 keeps each score",
         at_least=1,
         at_most=1e6,
     )
-    label_range: str = param(
+    label_range: str = parameter(
         "",
         "range of real-valued labels in the population, as LOW,HIGH: a label outside is an error; with "
         "`guarantee`, bounded_group_loss needs it",
-        text=True,
     )
     learner: Learner = learner_param()
     margin: tuple[float, ...] = ()

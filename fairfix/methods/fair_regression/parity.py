@@ -107,7 +107,7 @@ class ClosedForm(Solver):
         entries = problem.table.rows.entries
         if entries is not None and not entries.exact:
             return 1, None
-        return int(self.method.bin_rows), None if entries is None else entries.rows
+        return self.method.bin_rows, None if entries is None else entries.rows
 
     def _within_strata(self, problem: RepairProblem, base: OutOfFoldScores, loss: str) -> RepairedPredictor:
         """Fit a tube to each stratum: groups of different strata have nothing to do with one another."""

@@ -25,7 +25,7 @@ class Searched(Learning):
 
     search: str
     nu: float
-    rounds: float
+    rounds: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -36,8 +36,6 @@ class Searched(Learning):
                         f"fair-regression: `{name}={given}` needs `search=exponentiated-gradient`; add it, or "
                         f"leave out `{name}`"
                     )
-        if self.rounds != int(self.rounds):
-            raise UsageError(f"fair-regression: rounds must be a whole number, got {self.rounds:g}")
 
     @property
     def cross_fitted(self) -> bool:
@@ -50,7 +48,7 @@ class Searched(Learning):
 
     def game(self, bound: float, nu: float) -> Game:
         """Return how exponentiated gradient is played, with the largest sum of prices and the last gap."""
-        return Game(bound, nu, rounds=int(self.rounds))
+        return Game(bound, nu, self.rounds)
 
 
 def game_quantities(saddle: Saddle, unit: float, over: str) -> Iterator[Quantity]:

@@ -62,9 +62,10 @@ import numpy as np
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, between_groups, events_of, rates_of
 from fairfix.data.data_spec import DataSpec
+from fairfix.data.domain import parameter
 from fairfix.data.noise_spec import NoiseSpec, membership_text
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, Use, param
+from fairfix.methods.base import Repairer, Use
 from fairfix.methods.constraint import Grammar
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.exact import Exact
@@ -106,21 +107,19 @@ class Ramp(Repairer):
         numbers=True,
     )
 
-    constraint: str = param(
+    constraint: str = parameter(
         "demographic_parity",
         "constraint to meet: demographic_parity, equal_opportunity, predictive_equality, equalized_odds or covariance, "
         "or a condition such as tpr.difference<=0.02 or dp.ratio>=0.8. dp[each]<=0.02 limits each protected column by "
         "itself. covariance[age]<=0.02 is for a column of numbers and replaces `protected`",
-        text=True,
     )
-    noise: str = param(
+    noise: str = parameter(
         "",
         "membership:GROUP=COLUMN,..., columns with each row's probability of being in each true group, for groups that "
         "are not recorded. The constrained rates are weighted by them. This assumes that, given the probabilities, "
         "decisions are independent of the true group (and labels too, for rates by label). Replaces `protected`",
-        text=True,
     )
-    gamma: float = param(
+    gamma: float = parameter(
         0.05,
         "width of the randomized ramp, on the scale 2p-1 of the score. With 0, only ties at the threshold are "
         "randomized. If you give several values, validation rows choose one",
@@ -128,7 +127,7 @@ class Ramp(Repairer):
         at_most=10.0,
         selectable=True,
     )
-    rho: float | str = param(
+    rho: float | str = parameter(
         "joint",
         "common rate of the groups: the best one by the scores (joint) or by the labels (labels), the mean "
         "score (mean), or a number. If you give several values, validation rows choose one",
@@ -137,25 +136,25 @@ class Ramp(Repairer):
         at_most=1.0,
         selectable=True,
     )
-    shape: str = param(
+    shape: str = parameter(
         "one-sided",
         "position of the ramp: above its threshold, as in the paper (one-sided), or around it (centred)",
         choices=("one-sided", "centred"),
         selectable=True,
     )
-    calibrate: str = param(
+    calibrate: str = parameter(
         "auto",
         "recalibrate the scores in each group with its labels; auto: isotonic if the constraint is about labels",
         choices=("auto", "none", "isotonic", "sigmoid"),
         selectable=True,
     )
-    decisions: str = param(
+    decisions: str = parameter(
         "randomized",
         "randomized decisions, or the nearest deterministic thresholds; the report shows their cost",
         choices=("randomized", "deterministic"),
     )
 
-    solver: str = param(
+    solver: str = parameter(
         "exact",
         "exact: the exact solution; stream: the solution for scores in fine bins, which reads the rows twice and needs "
         "little memory",

@@ -61,7 +61,7 @@ def _check_ungrouped(method: Ramp) -> None:
     accepted: list[tuple[str, object]] = [("calibrate", "none")]
     accepted += [("constraint", one) for one in CRITERIA]
     accepted += [("calibrate", "isotonic")] if method.membership and method.about_labels else []
-    for name, spec in method.specs().items():
+    for name, spec in method.domains().items():
         value = getattr(method, name)
         usual = value == spec.default or name in ("slack", "shape", own.partition("=")[0])
         if usual or (name == "gamma" and value > 0) or (name, value) in accepted:

@@ -33,9 +33,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 from fairfix.data.data_spec import DataSpec
+from fairfix.data.domain import parameter
 from fairfix.data.noise_spec import Assumption
 from fairfix.errors import UsageError
-from fairfix.methods.base import Repairer, Use, group_param, param
+from fairfix.methods.base import Repairer, Use, group_param
 from fairfix.methods.constraint import Grammar
 from fairfix.methods.learned import Learning, learner_param
 from fairfix.methods.robust.gradient_training import Dro, SoftGroups
@@ -83,18 +84,20 @@ class Robust(Learning):
         "soft": SoftGroups,
     }
 
-    slack: float = param(
-        0.05, "largest allowed distance of a true group's rate from the overall rate", at_least=0.0
+    slack: float = parameter(
+        0.05,
+        "largest allowed distance of a true group's rate from the overall rate",
+        at_least=0.0,
+        finite=False,
     )
-    constraint: str = param(
+    constraint: str = parameter(
         "demographic_parity",
         "constraint on the true groups: demographic_parity, equal_opportunity, predictive_equality or equalized_odds, "
         "or a condition such as tpr.difference.to_overall<=0.02. Write worse_than_overall instead of to_overall to "
         "limit only the worse direction, as in the paper: selection and true positive rates below the overall rate, "
         "false positive rates above it. minimax has no slack: it minimizes the largest error rate of a true group",
-        text=True,
     )
-    solver: str = param(
+    solver: str = parameter(
         "thresholds",
         "thresholds: optimal score thresholds, in closed form; ideal: thresholds found by a search of a small class of "
         "rules; oracle: a mixture of models, fitted to the costs of the worst noise; dro: a linear model, trained "
@@ -102,13 +105,12 @@ class Robust(Learning):
         "assignment of groups",
         choices=("thresholds", "ideal", "oracle", "dro", "soft"),
     )
-    assume: str = param(
+    assume: str = parameter(
         "",
         "assumption about the noise: none, eps=NUMBER, class-conditional, independent or radii. By default, the "
         "assumption of `noise`, or none; with solver dro, radii",
-        text=True,
     )
-    survey_confidence: float | str = param(
+    survey_confidence: float | str = parameter(
         "none",
         "confidence level for the survey behind a noise table of counts. The slack then holds for all tables "
         "consistent with the survey at this level, not only for the counted table; 0.95 is usual",
@@ -116,23 +118,24 @@ class Robust(Learning):
         at_least=0.5,
         at_most=0.9999,
     )
-    z: float = param(
+    z: float = parameter(
         1.0,
         "margin in standard errors, for assumptions class-conditional and independent",
         at_least=0.0,
         at_most=10.0,
     )
     group: str = group_param("auto", "used", "unused")
-    bins: float | str = param(
+    bins: int | str = parameter(
         "auto",
         "number of score bins; thresholds lie between bins. Bins are quantiles of the scores (of rows with label 1 if "
         "the constraint is about labels). auto: 100, or 20 for assumption eps, which is per bin; with solver ideal "
         "fewer, the more recorded groups there are",
         words=("auto",),
+        kind=int,
         at_least=2,
         at_most=2000,
     )
-    decisions: str = param(
+    decisions: str = parameter(
         "randomized",
         "a mixture of rules (randomized), or the best single rule (deterministic); for solver ideal",
         choices=("randomized", "deterministic"),

@@ -133,7 +133,7 @@ class _Learner:
 
     def __init__(self, problem: RepairProblem, method: Robust, seed: int) -> None:
         self.method, self.design, self.seed = method, design_of(problem, method.model), seed
-        self.bins = BINS if isinstance(method.bins, str) else int(method.bins)
+        self.bins = BINS if isinstance(method.bins, str) else method.bins
         of_label = any(len(LABELS[rate]) == 1 for rate, _ in DEMANDS[method.parity])
         self.weight = problem.weight
         self.asked = (self.weight > 0) & ((label_of(problem) == 1) | (not of_label))

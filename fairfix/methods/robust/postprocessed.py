@@ -173,7 +173,7 @@ class Thresholds(Postprocessed):
     def bins(self, assumed: Assumption, groups: int) -> int:
         """Return how many bins there are: few where the assumption is about each of them."""
         usual = 20 if isinstance(assumed, BoundedDependence) else 100
-        return usual if isinstance(self.method.bins, str) else int(self.method.bins)
+        return usual if isinstance(self.method.bins, str) else self.method.bins
 
     def solve(
         self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption

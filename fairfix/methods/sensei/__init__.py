@@ -47,11 +47,12 @@ import numpy as np
 
 from fairfix.data.choices import Asked
 from fairfix.data.data_spec import DataSpec
-from fairfix.data.spec import Form, key
+from fairfix.data.domain import domain, parameter
+from fairfix.data.spec import Form
 from fairfix.errors import FairfixWarning, UsageError
 from fairfix.individual.flips import check_comparable
 from fairfix.individual.similar import Comparable, Similar
-from fairfix.methods.base import Repairer, Solver, Use, group_param, param
+from fairfix.methods.base import Repairer, Solver, Use, group_param
 from fairfix.methods.guarantee import GuaranteeAdapter
 from fairfix.methods.learned import L2, LEARNERS, MOST_L2, Learning, learner_param
 from fairfix.methods.problem import RepairProblem
@@ -67,18 +68,18 @@ LEARNED: Mapping[str, Form] = {
     "network": Form(
         "a hidden layer of ReLU",
         {
-            "hidden": key(
+            "hidden": domain(
                 "auto",
                 "ReLUs of the hidden layer; auto: one per ten training rows, 4 to 100",
                 words=("auto",),
                 at_least=1,
                 at_most=4000,
-                whole=True,
+                kind=int,
             ),
-            "batch": key(
-                1000, "largest number of rows per training step", at_least=1, at_most=1_000_000, whole=True
+            "batch": domain(
+                1000, "largest number of rows per training step", at_least=1, at_most=1_000_000, kind=int
             ),
-            "l2": key(
+            "l2": domain(
                 L2,
                 "weight of the squared weights on average over the ReLUs, relative to the mean loss",
                 at_least=0.0,
@@ -127,8 +128,10 @@ class Sensei(Learning):
         "equal-rates": EqualRates,
     }
 
-    slack: float = param(0.01, "largest allowed gap, measured by the method's criterion", at_least=0.0)
-    solver: str = param(
+    slack: float = parameter(
+        0.01, "largest allowed gap, measured by the method's criterion", at_least=0.0, finite=False
+    )
+    solver: str = parameter(
         "merge",
         "merge: use no protected column and treat comparable values as one; regularizer: the penalty of SenSeI, for "
         "the learners linear and network; "
@@ -137,23 +140,23 @@ class Sensei(Learning):
         choices=("merge", "regularizer", "average", "equal-rates"),
     )
     group: str = group_param("unused", "used")
-    similar: str = param(
+    similar: str = parameter(
         "",
         "people whose difference must not count, besides flips of the protected columns: COLUMN=VALUE,VALUE; "
         "near(radius=NUMBER), which may have a cost; learned(by=logistic), means or pooled; a file of copies, pairs or "
         "directions (all but values: regularizer)",
-        text=True,
         selectable=True,
     )
-    rho: float | str = param(
+    rho: float | str = parameter(
         "auto",
         "weight of the regularizer; auto: the smallest of a grid that is shown to meet the slack, at the decision "
         "threshold, on rows not fitted to; inf: exactly constant (learner linear)",
         words=("auto",),
         at_least=0.0,
+        finite=False,
         selectable=True,
     )
-    balance: str = param(
+    balance: str = parameter(
         "none",
         "labels: both labels have equal weight in the fit (regularizer), as in balanced batches; the score "
         "is then not a probability in the population",
