@@ -44,7 +44,7 @@ from fairfix.data.scan import SORT_ROWS, KeptRows, Scan, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.schema import common
-from fairfix.schema.audit import Audit, AuditData, Audited, AuditSettings
+from fairfix.schema.audit import Audit, AuditData, AuditSettings
 from fairfix.schema.common import Block, Estimate, no_number, numbers
 from fairfix.schema.common import Comparison as Compared
 
@@ -492,7 +492,7 @@ def joined(one: More, other: More) -> More:
     return {name: (*one.get(name, ()), *other.get(name, ())) for name in {**one, **other}}
 
 
-def require_two_groups(result: Audited) -> None:
+def require_two_groups(result: Audit) -> None:
     """Raise ``DataError`` where an attribute has a single group, so that nothing can be compared."""
     for block in result.attributes:
         if len(block.groups) == 1:

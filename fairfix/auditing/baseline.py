@@ -41,7 +41,7 @@ from fairfix.data.choices import GateOn, Operator
 from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError, UsageError
 from fairfix.schema import common, schema_id
-from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import NOTHING, Estimate, Number, numbers
 
 PairedEnds = tuple[float, float, bool] | str
@@ -113,48 +113,37 @@ def read_checks(texts: Iterable[str]) -> tuple[tuple[Check, ...], tuple[Allowanc
     )
 
 
+ALIKE = (
+    "task",
+    "score_scale",
+    "confidence",
+    "always_valid",
+    "positive_label",
+    "positive_prediction",
+    "label_threshold",
+)
+"""Settings that two audits have in common where they are compared."""
+
+
 def require_comparable(old: Any, new: Audit, name: str) -> Audit:
-    """Return a baseline, a saved result; ``DataError`` where it is no audit, or no number of it can be compared."""
-    if is_of("classes", old):
-        raise DataError(
-            f"the baseline {name} is a multiclass audit, and this one is not; audit with "
-            "`task=multiclass`, or give a baseline without it"
-        )
-    if not is_of("audit", old):
-        raise DataError(f"{name} is not a JSON result of 'fairfix audit'; write one with `out=json=FILE`")
-    keys = (
-        "task",
-        "score_scale",
-        "confidence",
-        "always_valid",
-        "positive_label",
-        "positive_prediction",
-        "label_threshold",
-    )
-    out = require_alike(old, new, name, keys)
-    assert isinstance(out, Audit)
-    return out
+    """Return a baseline, a saved result.
 
-
-def is_of(name: str, result: Any) -> bool:
-    """Return whether a result, also in JSON form, is one of a name of :data:`fairfix.schema.RESULTS`."""
-    schema = result.get("schema") if isinstance(result, Mapping) else type(result).__struct_config__.tag
-    return bool(schema == schema_id(name))
-
-
-def require_alike(old: Any, new: Audited, name: str, keys: Sequence[str]) -> Audited:
-    """Return a baseline; ``DataError`` where it is not valid, not made alike, or about none of the attributes.
-
-    ``keys`` are the settings that have to be alike.
+    A DataError where it is no valid audit, was not made alike, or audits none of the attributes.
     """
     from fairfix.auditing.saved_results import checked_result  # an audit without a baseline reads no result
 
+    schema = old.get("schema") if isinstance(old, Mapping) else type(old).__struct_config__.tag
+    if schema != schema_id("audit"):
+        raise DataError(
+            f"{name} is not a JSON result of 'fairfix audit' of this version (schema {schema!r}); write one with "
+            "`out=json=FILE`"
+        )
     try:
         saved = checked_result(old)
     except ValueError as error:
         raise changed(name, shortened(str(error), LONGEST_FAULT)) from error
-    assert isinstance(saved, Audited)
-    for key in keys:
+    assert isinstance(saved, Audit)
+    for key in ALIKE:
         before, after = getattr(saved.settings, key), getattr(new.settings, key)
         if key.startswith("positive_"):
             before, after = before or ("1",), after or ("1",)  # a value that nobody names is the 1 of 0/1
@@ -400,15 +389,16 @@ def _entries(old: Audit, new: Audit, of: Comparison) -> tuple[str, Entry | None,
 
 
 def _other_groups(was: common.Block, now: common.Block, of: Comparison) -> str:
-    then, today = ({one.group for one in block.groups} for block in (was, now))
-    if of.group or then == today:
-        return ""
-    parts = [
-        f"{', '.join(sorted(names))} only {where}"
-        for names, where in ((then - today, "in the baseline"), (today - then, "now"))
-        if names
-    ]
-    return f"the groups are not the same: {'; '.join(parts)}"
+    return (
+        "" if of.group else unlike("groups", *({one.group for one in block.groups} for block in (was, now)))
+    )
+
+
+def unlike(what: str, then: set[str], now: set[str]) -> str:
+    """Return which names only one of two audits has; empty where both have the same."""
+    apart = ((then - now, "in the baseline"), (now - then, "now"))
+    parts = [f"{', '.join(sorted(names))} only {where}" for names, where in apart if names]
+    return f"the {what} are not the same: {'; '.join(parts)}" if parts else ""
 
 
 def _other_question(old: Audit, new: Audit, of: Comparison) -> str:

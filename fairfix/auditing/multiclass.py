@@ -31,8 +31,7 @@ from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
 from fairfix.data.scan import scan
 from fairfix.errors import UsageError
-from fairfix.schema.audit import Audit
-from fairfix.schema.classes import Classes, OneClass
+from fairfix.schema.audit import Audit, OneClass
 from fairfix.schema.common import Block, Estimate, Group, estimate, numbers
 from fairfix.schema.common import Comparison as Compared
 
@@ -70,9 +69,7 @@ def require_measured(checks: Iterable[Check], measured: Iterable[str]) -> None:
             )
 
 
-def audit_classes(
-    source: Source, data_spec: DataSpec, settings: Settings, more: More | None = None
-) -> Classes:
+def audit_classes(source: Source, data_spec: DataSpec, settings: Settings, more: More | None = None) -> Audit:
     """Audit predictions of many classes.
 
     Parameters
@@ -107,8 +104,7 @@ def audit_classes(
     classes = {name: judge(table.against_rest(name), single, source.name, None) for name in table.names}
     everybody = judge(table.right(), replace(settings, checks=()), source.name, None, more)
     attributes = tuple(
-        _with_comparisons(_accuracy_alone(block), _gaps(block.attribute, classes))
-        for block in everybody.attributes
+        _accuracy_alone(block, _gaps(block.attribute, classes)) for block in everybody.attributes
     )
     strata = tuple(map(_accuracy_alone, everybody.strata))
     one, protected = classes[table.names[0]], data_spec.columns.protected
@@ -124,15 +120,9 @@ def audit_classes(
         ),
         *(in_class(check, name) for name, own in classes.items() for check in own.checks),
     )
-    blocks = (
-        *attributes,
-        *strata,
-        *(block for own in classes.values() for block in (*own.attributes, *own.strata)),
-    )
-    return Classes(
-        fairfix=everybody.fairfix,
+    out = fields_replaced(
+        everybody,
         verdict=worst(check.verdict for check in checks),
-        data=everybody.data,
         settings=fields_replaced(
             everybody.settings, task="multiclass", confidence_of_class=single.confidence
         ),
@@ -141,16 +131,14 @@ def audit_classes(
         attributes=attributes,
         strata=strata,
         not_computed=missing,
-        definitions=definitions(
-            [*(one.id for block in blocks for one in block.comparisons), *(one.comparison for one in checks)]
-        ),
-        suppressed=everybody.suppressed,
         classes=tuple(
             OneClass(of_class=name, overall=own.overall, attributes=own.attributes, strata=own.strata)
             for name, own in classes.items()
         ),
         balanced_accuracy=None if table.truth is None else _balanced_accuracy(table, classes),
     )
+    every = (one.id for _, block in out.blocks for one in block.comparisons)
+    return fields_replaced(out, definitions=definitions([*every, *(one.comparison for one in checks)]))
 
 
 def of_all(check: Check) -> bool:
@@ -166,16 +154,12 @@ def _of_accuracy(group: Group) -> Group:
     return fields_replaced(group, metrics={k: one for k, one in group.metrics.items() if k == ACCURACY})
 
 
-def _accuracy_alone(block: Block) -> Block:
-    """Return a block without the rates that mean nothing where all labels are said to be positive."""
+def _accuracy_alone(block: Block, gaps: Iterable[Compared] = ()) -> Block:
+    """Return a block with class gaps, and without rates that mean nothing where all labels are said to be positive."""
     kept = tuple(
         one for one in block.comparisons if one.id in CHANGES or Comparison.parse(one.id).metric == ACCURACY
     )
-    return fields_replaced(block, groups=tuple(map(_of_accuracy, block.groups)), comparisons=kept)
-
-
-def _with_comparisons(block: Block, gaps: Iterable[Compared]) -> Block:
-    return fields_replaced(block, comparisons=(*gaps, *block.comparisons))
+    return fields_replaced(block, groups=tuple(map(_of_accuracy, block.groups)), comparisons=(*gaps, *kept))
 
 
 def _gaps(attribute: str, classes: Mapping[str, Audit]) -> Iterator[Compared]:

@@ -19,7 +19,7 @@ from fairfix.data.data_spec import DataSpec
 from fairfix.data.row_filter import LEFT_OUT
 from fairfix.errors import UsageError
 from fairfix.schema import common
-from fairfix.schema.audit import Audited
+from fairfix.schema.audit import Audit
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,11 @@ def first_of(value: Floats, limits: tuple[Floats, Floats], reason: str = "") -> 
     return common.estimate(float(value[0]), float(low[0]), float(high[0]), reason)
 
 
-SomeAudit = TypeVar("SomeAudit", bound=Audited)
 SomeChecked = TypeVar("SomeChecked", bound=common.CheckedResult)
 Entry = TypeVar("Entry", common.Check, common.Change, common.NotComparable)
 
 
-def with_data(result: SomeAudit, **fields: Any) -> SomeAudit:
+def with_data(result: Audit, **fields: Any) -> Audit:
     """Return an audit with other entries on its data."""
     return fields_replaced(result, data=fields_replaced(result.data, **fields))
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from fairfix.auditing.checks import OPERATORS, worst
 from fairfix.auditing.metrics import METRICS
 from fairfix.schema import checked
 from fairfix.schema.audit import Audit
-from fairfix.schema.classes import Classes
-from fairfix.schema.common import ROUNDED, Block, Check, Estimate, SavedResult
+from fairfix.schema.common import ROUNDED, Check, Estimate, SavedResult
 from fairfix.schema.repair import Repair
 
 SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
@@ -29,26 +27,20 @@ def checked_result(content: Any) -> SavedResult:
     result = checked(content)
     if not isinstance(result, SavedResult):
         raise ValueError("its run failed, so there is no result")  # noqa: TRY004  as all that is wrong with a file
-    if isinstance(result, Audit | Classes | Repair):
+    if isinstance(result, Audit | Repair):
         for check in result.checks:
             _require_ruling(check)
         right = worst(check.verdict for check in result.checks)
         if result.checks and result.verdict != right:
             raise ValueError(f"the verdict is {result.verdict!r}, but that of the checks is {right!r}")
-    if isinstance(result, Audit | Classes):
-        for block in _blocks(result):
+    if isinstance(result, Audit):
+        for _, block in result.blocks:
             for group in block.groups:
                 for name, estimate in group.metrics.items():
                     _require_range(name, estimate)
             for comparison in block.comparisons:
                 _require_range(comparison.id, comparison)
     return result
-
-
-def _blocks(result: Audit | Classes) -> Iterator[Block]:
-    yield from (*result.attributes, *result.strata)
-    for one in result.classes if isinstance(result, Classes) else ():
-        yield from (*one.attributes, *one.strata)
 
 
 def _require_range(name: str, estimate: Estimate) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fairfix.auditing.comparisons import NOISE_SCOPES, WITH_NUMBER, Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, FLIP_SCOPES
 from fairfix.auditing.results import in_percent
-from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import Block, Check, CheckedResult, Estimate, Number
 from fairfix.schema.common import Comparison as SavedComparison
 
@@ -134,7 +134,7 @@ class Amounts:
 
 def block_of(result: CheckedResult, attribute: str, stratum: str = "") -> Block | None:
     """Return the part of a result about an attribute, in a stratum; None where there is none."""
-    blocks = () if not isinstance(result, Audited) else result.strata if stratum else result.attributes
+    blocks = () if not isinstance(result, Audit) else result.strata if stratum else result.attributes
     return next((b for b in blocks if b.attribute == attribute and b.stratum == stratum), None)
 
 
@@ -196,7 +196,7 @@ def sides(one: Stated, result: CheckedResult) -> Sides | None:
     """Return the values that a difference or a ratio compares; None where the result does not have both."""
     of, value = one.of, one.number.value
     block = block_of(result, of.attribute or "", one.stratum)
-    if of.kind not in ("difference", "ratio") or block is None or not isinstance(result, Audited):
+    if of.kind not in ("difference", "ratio") or block is None or not isinstance(result, Audit):
         return None
     metrics = EQUALIZED_ODDS if of.metric == "equalized_odds" else (of.metric,)
     for metric in metrics:
@@ -242,7 +242,7 @@ def statement(one: Stated, result: CheckedResult, *, check: Check | None = None)
     """
     of, number, where = one.of, one.number, one.where
     attribute, limit = of.attribute, None if check is None else check.limit
-    always = isinstance(result, Audited) and result.settings.always_valid
+    always = isinstance(result, Audit) and result.settings.always_valid
     sure = f"{in_percent(result.settings.confidence)} {'always-valid ' * always}CI "
     if check is not None and check.of == "change":
         return _change(check, of, sure)
@@ -449,7 +449,7 @@ def rows_to_decide(check: Check, rows: int) -> int | None:
 # ---------------------------------------------------------------------- the answer of an audit
 
 
-def answer(result: Audited) -> tuple[str, ...]:
+def answer(result: Audit) -> tuple[str, ...]:
     """Return the sentences with which the report of an audit opens, a paragraph each."""
     if not result.checks:
         return (*_unjudged(result), NOT_CHECKED)
@@ -516,7 +516,7 @@ def _brief(check: Check) -> str:
     return f"{change}{title}{where} (limit {_limit(check)})"
 
 
-def _unjudged(result: Audited) -> Iterator[str]:
+def _unjudged(result: Audit) -> Iterator[str]:
     """Yield a statement for each attribute, where there are no limits."""
     for block in result.attributes[:OTHERS]:
         by_id = {one.id: one for one in block.comparisons}
@@ -548,7 +548,7 @@ def decimal(number: float) -> str:
     return re.sub(r"^(-?)0\.", r"\1.", text)
 
 
-def between_whom(one: Stated, result: Audited) -> str:
+def between_whom(one: Stated, result: Audit) -> str:
     """Return which groups a comparison is between, less first: ``Black .462 against Asian .704 (highest)``."""
     if one.number.value is None:
         return one.reason

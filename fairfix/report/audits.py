@@ -31,7 +31,7 @@ from fairfix.report.layout import (
 )
 from fairfix.report.true_groups import true_groups
 from fairfix.report.words import named
-from fairfix.schema.audit import Audit, Audited, Template, TemplateColumn
+from fairfix.schema.audit import Audit, Template, TemplateColumn
 from fairfix.schema.common import Baseline, Block, Change, Check, Estimate, Group
 
 CLASSIFICATION_ONLY_LOSSES = ("mean_score", "square_loss")
@@ -56,6 +56,11 @@ CELLS: dict[str, Callable[[Any], str]] = {
 
 def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of an audit's JSON form."""
+    if result.classes:
+        from fairfix.report import classes  # which has parts of this module
+
+        yield from classes.sections(result, detail=detail)
+        return
     yield Section(
         f"fairfix audit of {result.data.source}",
         (*message_lines(result.messages), *answer(result)),
@@ -99,7 +104,7 @@ def _matrix(checks: Sequence[Check]) -> Grid:
     return Grid(("attribute", *asked), rows, 1 + len(asked), "Verdicts by attribute")
 
 
-def suppression_lines(result: Audited) -> Iterator[str]:
+def suppression_lines(result: Audit) -> Iterator[str]:
     """Yield which rows are left out, where those of small groups are."""
     if (hidden := result.suppressed) is not None:
         yield (
@@ -219,7 +224,7 @@ def _cell(value: Any, kind: str) -> str:
     return "–" if value is None else CELLS.get(kind, show)(value)
 
 
-def attribute_section(block: Block, result: Audited, *, detail: bool = False) -> Section:
+def attribute_section(block: Block, result: Audit, *, detail: bool = False) -> Section:
     """Return the tables of an attribute, overall or in a stratum: its groups and their comparisons."""
     groups, lines = _shown(block, result)
     undefined = [
@@ -239,7 +244,7 @@ def attribute_section(block: Block, result: Audited, *, detail: bool = False) ->
     return Section(where, lines, grids, "stratum" if stratum else "attribute", block)
 
 
-def to_reference(block: Block, result: Audited) -> Iterator[Grid]:
+def to_reference(block: Block, result: Audit) -> Iterator[Grid]:
     """Yield the table of each group next to the reference group, where the audit has one.
 
     It has a row for each rate of :data:`RATES` and group, of a regression for each mean: the value, divided by that of
@@ -283,7 +288,7 @@ def to_reference(block: Block, result: Audited) -> Iterator[Grid]:
         yield Grid.of(columns, rows, 3, f"Groups of {block.attribute} next to the reference group")
 
 
-def group_metrics(result: Audited, *, detail: bool = False) -> list[tuple[str, str]]:
+def group_metrics(result: Audit, *, detail: bool = False) -> list[tuple[str, str]]:
     """Return the metrics of the group table, with their headings; with ``detail``, all that a group has."""
     regression = result.settings.task == "regression"
     present = result.overall.metrics
@@ -300,7 +305,7 @@ GROUP: dict[str, Callable[[Group], str]] = {
 """The first columns of tables of groups."""
 
 
-def _shown(block: Block, result: Audited) -> tuple[Sequence[Group], tuple[str, ...]]:
+def _shown(block: Block, result: Audit) -> tuple[Sequence[Group], tuple[str, ...]]:
     """Return the groups that a table shows, and a line about the others.
 
     Of very many these are the groups that reach a comparison, then those whose first rate is farthest from overall.
@@ -317,7 +322,7 @@ def _shown(block: Block, result: Audited) -> tuple[Sequence[Group], tuple[str, .
     return first_groups(block.groups, rank, f"those that appear in a comparison{by}")
 
 
-def _groups(groups: Sequence[Group], block: Block, result: Audited, where: str, *, detail: bool) -> Grid:
+def _groups(groups: Sequence[Group], block: Block, result: Audit, where: str, *, detail: bool) -> Grid:
     def value_of(metric: str) -> Callable[[Group], str]:
         return lambda group: show(group.metrics[metric].value)
 
@@ -329,7 +334,7 @@ def _groups(groups: Sequence[Group], block: Block, result: Audited, where: str, 
     return Grid.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
 
 
-def individual_sections(block: Block, result: Audited) -> Iterator[Section]:
+def individual_sections(block: Block, result: Audit) -> Iterator[Section]:
     """Yield what the group alone does to a person's result, with what has to be assumed for that, in words.
 
     What counterfactual copies get is told apart: more than the group may be different in them.
@@ -366,7 +371,7 @@ BY_SCORES = (
 )
 
 
-def _comparisons(block: Block, result: Audited, where: str, *, detail: bool) -> Grid:
+def _comparisons(block: Block, result: Audit, where: str, *, detail: bool) -> Grid:
     by_id = {one.id: one for one in block.comparisons}
     shown = list(by_id.values()) if detail else [by_id[name] for name in HEADLINES if name in by_id]
     columns: Columns = {

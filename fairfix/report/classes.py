@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace as replace_fields
 
-from fairfix.auditing.class_changes import part_of
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import in_percent
@@ -36,8 +35,7 @@ from fairfix.report.layout import (
     titled,
 )
 from fairfix.report.verdicts import WORDS
-from fairfix.schema.audit import Audit
-from fairfix.schema.classes import Classes, OneClass
+from fairfix.schema.audit import Audit, OneClass
 from fairfix.schema.common import Block, Check, CheckedResult, Waivers
 from fairfix.schema.common import Comparison as SavedComparison
 from fairfix.schema.repair import Evaluation
@@ -54,7 +52,7 @@ ACCURACIES = ("accuracy.difference.between_groups", "accuracy.ratio.between_grou
 OF_A_CLASS = "Each class is compared with the rest: a positive decision is its prediction"
 
 
-def gap_metrics(result: Classes) -> list[str]:
+def gap_metrics(result: Audit) -> list[str]:
     """Return the metrics whose gaps classes have."""
     ids = {one.id for block in result.attributes for one in block.comparisons}
     return [name for name in CLASS_METRICS if Comparison(name, "difference", CLASS_SCOPES[0]).id in ids]
@@ -71,7 +69,7 @@ def gap_of(one: OneClass, attribute: str, metric: str) -> SavedComparison:
     return next(own for own in block.comparisons if own.id == gap_id(metric))
 
 
-def by_gap(result: Classes, attribute: str, metric: str) -> Sequence[OneClass]:
+def by_gap(result: Audit, attribute: str, metric: str) -> Sequence[OneClass]:
     """Return the classes, that with the largest gap first and those without one last."""
 
     def rank(one: OneClass) -> float:
@@ -81,7 +79,7 @@ def by_gap(result: Classes, attribute: str, metric: str) -> Sequence[OneClass]:
     return sorted(result.classes, key=rank)
 
 
-def sections(result: Classes, *, detail: bool) -> Iterator[Section]:
+def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of an audit of many classes."""
     title = f"fairfix audit of {result.data.source}: {len(result.classes)} classes"
     read_as = f"{OF_A_CLASS}, and label 1 is the class" if result.data.columns.label else OF_A_CLASS
@@ -105,13 +103,6 @@ def sections(result: Classes, *, detail: bool) -> Iterator[Section]:
     yield Section("Data and settings", tuple(_facts(result)), kind="facts")
 
 
-def _as_audit(name: str, result: Classes) -> Audit:
-    """Return the audit of a class against the rest, or of all together without a name, as those of two classes."""
-    return replace_fields(
-        part_of(result, name), settings=replace_fields(result.settings, task="classification")
-    )
-
-
 # ---------------------------------------------------------------------- the answer and the checks
 
 
@@ -130,7 +121,7 @@ def _badness(check: Check) -> tuple[int, float]:
     return ORDER.index(check.verdict), -beyond if check.operator.startswith("<") else beyond
 
 
-def _answer(result: Classes) -> Iterator[str]:
+def _answer(result: Audit) -> Iterator[str]:
     if not result.checks:
         yield from _unjudged(result)
         yield NOT_CHECKED
@@ -139,7 +130,7 @@ def _answer(result: Classes) -> Iterator[str]:
     for these in asked[: OTHERS + 1]:
         first = these[0]
         where = f"Class {first.of_class}, the worst of {len(these)}: " if first.of_class else ""
-        context = _as_audit(first.of_class, result) if first.of_class else result
+        context = result.part(first.of_class) if first.of_class else result
         text = statement(Stated.from_check(first), context, check=first)
         yield f"{where}{text} {judgement(first)}" + _counted(these)
 
@@ -158,7 +149,7 @@ def _verdicts(these: Sequence[Check]) -> str:
     return ", ".join(f"{verdicts.count(one)} {WORDS[one]}" for one in ORDER if one in verdicts)
 
 
-def _unjudged(result: Classes) -> Iterator[str]:
+def _unjudged(result: Audit) -> Iterator[str]:
     metric = next((name for name in FIRST if name in gap_metrics(result)), None)
     for block in result.attributes if metric else ():
         name, attribute = str(metric), block.attribute
@@ -167,7 +158,7 @@ def _unjudged(result: Classes) -> Iterator[str]:
         gaps = [gap_of(own, attribute, name) for own in result.classes]
         many = len(gaps)
         yield _largest(one.of_class, gap.value, gaps) + statement(
-            Stated.from_comparison(gap, attribute), _as_audit(one.of_class, result)
+            Stated.from_comparison(gap, attribute), result.part(one.of_class)
         )
         apart = sum((own.low or 0.0) > 0 for own in gaps)
         sure = in_percent(result.settings.confidence)
@@ -261,7 +252,7 @@ def _others(asked: Sequence[Sequence[Check]]) -> Iterator[str]:
 # ---------------------------------------------------------------------- tables
 
 
-def _classes(block: Block, result: Classes, *, detail: bool) -> Section:
+def _classes(block: Block, result: Audit, *, detail: bool) -> Section:
     """Return the class gaps of an attribute and the table of its classes."""
     attribute, metrics = block.attribute, gap_metrics(result)
     means = [one for one in block.comparisons if Comparison.parse(one.id).of_classes]
@@ -284,7 +275,7 @@ def _classes(block: Block, result: Classes, *, detail: bool) -> Section:
     return Section(attribute, tuple(lines), tuple(grids), "classes", block)
 
 
-def _columns(attribute: str, metrics: Sequence[str], result: Classes) -> Columns:
+def _columns(attribute: str, metrics: Sequence[str], result: Audit) -> Columns:
     first = next(name for name in FIRST if name in metrics)
 
     def gap(metric: str) -> Callable[[Any], str]:
@@ -295,7 +286,7 @@ def _columns(attribute: str, metrics: Sequence[str], result: Classes) -> Columns
 
     def whom(one: OneClass) -> str:
         gap = Stated.from_comparison(gap_of(one, attribute, first), attribute)
-        return between_whom(gap, _as_audit(one.of_class, result))
+        return between_whom(gap, result.part(one.of_class))
 
     rates = ("base_rate", "selection_rate", "true_positive_rate", "false_positive_rate")
     there = [name for name in rates if name in result.classes[0].overall.metrics]
@@ -308,7 +299,7 @@ def _columns(attribute: str, metrics: Sequence[str], result: Classes) -> Columns
     }
 
 
-def _accuracy(block: Block, result: Classes) -> Section:
+def _accuracy(block: Block, result: Audit) -> Section:
     """Return the accuracy of each group in all classes together."""
     attribute = block.attribute
     columns: Columns = {**GROUP, "accuracy [interval]": lambda group: interval(group.metrics["accuracy"])}
@@ -334,15 +325,15 @@ def _accuracy(block: Block, result: Classes) -> Section:
     return Section(f"Accuracy in all classes, by {attribute}", lines, grids, "gap", block)
 
 
-def _each(result: Classes) -> Iterator[Section]:
+def _each(result: Audit) -> Iterator[Section]:
     """Yield the tables of each class against the rest."""
     for one in result.classes:
         for block in (*one.attributes, *one.strata):
-            section = attribute_section(block, _as_audit(one.of_class, result))
+            section = attribute_section(block, result.part(one.of_class))
             yield replace(section, title=f"Class {one.of_class}: {section.title}", kind="class")
 
 
-def _facts(result: Classes) -> Iterator[str]:
+def _facts(result: Audit) -> Iterator[str]:
     settings = result.settings
     yield from data_lines(result)
     yield (

@@ -25,8 +25,7 @@ from fairfix.report.layout import (
 )
 from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
 from fairfix.report.true_groups import TITLES
-from fairfix.schema.audit import Audited, Noise, NoiseFigure, State
-from fairfix.schema.classes import Classes
+from fairfix.schema.audit import Audit, Noise, NoiseFigure, State
 from fairfix.schema.common import Block, Distribution, Estimate, Group, Number, SavedResult
 from fairfix.schema.compare import Compare
 from fairfix.schema.repair import Evaluation, EvaluationRow
@@ -99,7 +98,7 @@ def _numbers(value: Number) -> tuple[str, ...]:
     return show(value.value), show(value.low), show(value.high), value.reason
 
 
-def attribute(block: Block, result: Audited, drawn: Sequence[Grid] = ()) -> Iterator[Part]:
+def attribute(block: Block, result: Audit, drawn: Sequence[Grid] = ()) -> Iterator[Part]:
     """Yield the pictures of an attribute: rates with intervals, score distributions, calibration.
 
     The tables of the last part leave out those of ``drawn``, which its section has.
@@ -127,7 +126,7 @@ def attribute(block: Block, result: Audited, drawn: Sequence[Grid] = ()) -> Iter
     yield Part(f"Groups of {name}, with intervals", few, tables, figures, folded=True)
 
 
-def _rates(block: Block, result: Audited) -> Figure | None:
+def _rates(block: Block, result: Audit) -> Figure | None:
     """Return all rates of an attribute in percent on one axis, worst-off group first in each."""
     names = _with_curves(block)
     groups = [group for group in block.groups if group.group in names]
@@ -161,7 +160,7 @@ def _percent(value: Number) -> str:
     return "undefined" if value.value is None else f"{100 * value.value:.1f}%"
 
 
-def _limit_in(block: Block, metric: str, result: Audited) -> tuple[float, str] | None:
+def _limit_in(block: Block, metric: str, result: Audit) -> tuple[float, str] | None:
     """Return where a limit of the gap between groups lies: that far from the highest group, or from the lowest."""
     metrics = (metric, "equalized_odds") if metric in EQUALIZED_ODDS else (metric,)
     for check in result.checks:
@@ -248,7 +247,7 @@ def _with_curves(block: Block) -> list[str]:
     return [group.group for group in block.groups if group.group in wanted]
 
 
-def _distribution(block: Block, shares: Distribution, result: Audited) -> Figure:
+def _distribution(block: Block, shares: Distribution, result: Audit) -> Figure:
     """Return the distribution functions of the scores, with the KS distance marked."""
     names, scores, gap = _with_curves(block), shares.scores, shares.gap
     below = {one.group: one.below for one in shares.groups}
@@ -345,7 +344,7 @@ def true_gaps(noise: Noise) -> Iterator[Part]:
         yield Part("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
 
 
-def class_gaps(block: Block, result: Classes) -> Iterator[Part]:
+def class_gaps(block: Block, result: Audit) -> Iterator[Part]:
     """Yield the gaps of all classes by an attribute, the largest first, on one axis for each metric."""
     figures = []
     for metric in gap_metrics(result):
@@ -459,10 +458,8 @@ def history(state: State) -> Iterator[Part]:
 def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
     """Yield the pictures of a section of an audit, or of an evaluation."""
     about = section.about
-    if isinstance(about, Block) and isinstance(result, Classes):
-        yield from class_gaps(about, result)
-    elif isinstance(about, Block) and isinstance(result, Audited):
-        yield from attribute(about, result, section.grids)
+    if isinstance(about, Block) and isinstance(result, Audit):
+        yield from class_gaps(about, result) if result.classes else attribute(about, result, section.grids)
     elif isinstance(about, Evaluation):
         yield from before_after(about, section.title)
     elif isinstance(about, SliceSearch):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairfix.auditing.checks import named
 from fairfix.errors import UsageError
 from fairfix.report.layout import kind_of, parted
-from fairfix.schema.audit import Audit, Audited
-from fairfix.schema.classes import Classes, OneClass
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import NOTHING, Block, Change, CheckedResult, NotComparable, Number, SavedResult
 from fairfix.schema.compare import Compare, Point
 from fairfix.schema.models import Models
@@ -64,7 +63,12 @@ def frame(result: SavedResult, of: str | None = None) -> pd.DataFrame:
 
 def tables_of(result: SavedResult) -> Mapping[str, Table]:
     """Return the tables of a result by name: the columns of each, and a function of the result that yields its rows."""
-    return TABLES[kind_of(result)]
+    tables = TABLES[kind_of(result)]
+    if getattr(result, "classes", ()):
+        return tables
+    return {
+        k: (tuple(name for name in names if name != "class"), rows) for k, (names, rows) in tables.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -120,9 +124,9 @@ def gap(result: SavedResult, name: str, attribute: str | None = None, when: str 
     return Gap(of.id, found_by, value, low, high, groups, numbers["reason"])
 
 
-def _audited(result: SavedResult) -> Audited:
+def _audited(result: SavedResult) -> Audit:
     """Return a result that has groups and is no repair; UsageError where it has none."""
-    if isinstance(result, Audited):
+    if isinstance(result, Audit):
         return result
     raise UsageError(f"{NAMES.get(kind_of(result), 'this result')} has several candidates; use to_frame()")
 
@@ -155,7 +159,7 @@ def by_group(result: SavedResult) -> pd.DataFrame:
         }
         return pd.DataFrame.from_dict(cells, orient="index").rename_axis(["attribute", "group"])
     rows = frame(_audited(result), "groups")
-    index = [*(("class",) if isinstance(result, Classes) else ()), "attribute", "group"]
+    index = [*(("class",) if "class" in rows else ()), "attribute", "group"]
     wide = rows[rows["stratum"] == ""].pivot(index=index, columns="metric", values="value")
     return wide[list(dict.fromkeys(rows["metric"]))].rename_axis(columns=None)
 
@@ -192,13 +196,13 @@ def _numbers(value: Number | None, prefix: str = "") -> Row:
     return row | {prefix + "bound": one.bound or 0.0, prefix + "reason": one.reason}
 
 
-def _blocks(result: Audited | OneClass) -> Iterator[tuple[Block, Row]]:
-    """Yield every attribute, overall and in each stratum, with the columns that name it."""
-    for block in (*result.attributes, *result.strata):
-        yield block, {"attribute": block.attribute, "stratum": block.stratum}
+def _blocks(result: Audit) -> Iterator[tuple[Block, Row]]:
+    """Yield every block with the columns that name it."""
+    for name, block in result.blocks:
+        yield block, {"class": name, "attribute": block.attribute, "stratum": block.stratum}
 
 
-def _groups(result: Audited | OneClass) -> Iterator[Row]:
+def _groups(result: Audit) -> Iterator[Row]:
     for block, where in _blocks(result):
         for group in block.groups:
             counted = {"group": group.group, "rows": group.rows, "weight": group.weight}
@@ -206,31 +210,18 @@ def _groups(result: Audited | OneClass) -> Iterator[Row]:
                 yield {**where, **counted, "metric": metric, **_numbers(value)}
 
 
-def _comparisons(result: Audited | OneClass) -> Iterator[Row]:
+def _comparisons(result: Audit) -> Iterator[Row]:
     for block, where in _blocks(result):
         for one in block.comparisons:
             between = ", ".join(one.groups)
             yield {**where, "comparison": one.id, "groups": between, **_numbers(one)}
 
 
-def _per_group(result: Audited | OneClass) -> Iterator[Row]:
+def _per_group(result: Audit) -> Iterator[Row]:
     for block, where in _blocks(result):
         for one in block.comparisons:
             for group, value in one.per_group.items():
                 yield {**where, "comparison": one.id, "group": group, **_numbers(value)}
-
-
-def _of_classes(
-    rows: Callable[[Audited | OneClass], Iterator[Row]],
-) -> Callable[[Classes], Iterator[Row]]:
-    """Return what yields rows of all classes together, whose class is empty, then of each class."""
-
-    def each(result: Classes) -> Iterator[Row]:
-        yield from ({"class": "", **row} for row in rows(result))
-        for one in result.classes:
-            yield from ({"class": one.of_class, **row} for row in rows(one))
-
-    return each
 
 
 def _checks(result: CheckedResult) -> Iterator[Row]:
@@ -360,7 +351,7 @@ def _people(result: Compare) -> Iterator[Row]:
                     yield {**row, "metric": metric, **ends}
 
 
-_BLOCK = ("attribute", "stratum")
+_BLOCK = ("class", "attribute", "stratum")
 _ENDS = (*NUMBERS, "bound", "reason")
 
 _OF_SLICES = (
@@ -384,7 +375,7 @@ TABLES: Mapping[str, Mapping[str, Table]] = {
         "per_group": ((*_BLOCK, "comparison", "group", *_ENDS), _per_group),
         "checks": (
             (
-                *("check", "attribute", "group", "verdict"),
+                *("check", "attribute", "group", "class", "verdict"),
                 *(*NUMBERS, "bound", "operator", "limit", "groups", "reason"),
             ),
             _checks,
@@ -417,21 +408,6 @@ TABLES: Mapping[str, Mapping[str, Table]] = {
         ),
         "messages": _MESSAGES,
     },
-    "classes": {
-        "groups": (("class", *_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _of_classes(_groups)),
-        "comparisons": (("class", *_BLOCK, "comparison", *_ENDS, "groups"), _of_classes(_comparisons)),
-        "per_group": (("class", *_BLOCK, "comparison", "group", *_ENDS), _of_classes(_per_group)),
-        "checks": (
-            (
-                *("check", "attribute", "group", "class", "verdict"),
-                *(*NUMBERS, "bound", "operator", "limit", "groups", "reason"),
-            ),
-            _checks,
-        ),
-        "changes": _CHANGES,
-        "waivers": _WAIVERS,
-        "messages": _MESSAGES,
-    },
     "compare": {
         "points": (
             (
@@ -454,7 +430,6 @@ TABLES: Mapping[str, Mapping[str, Table]] = {
 
 NAMES = {
     "audit": "an audit",
-    "classes": "a multiclass audit",
     "slices": "a search for slices",
     "repair": "a repair",
     "compare": "a comparison of methods",

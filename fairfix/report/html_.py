@@ -37,7 +37,6 @@ from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
 from fairfix.report.words import as_references, plain, readable
 from fairfix.schema import schema_id
 from fairfix.schema.audit import Audit
-from fairfix.schema.classes import Classes
 from fairfix.schema.common import Check, CheckedResult, SavedResult
 from fairfix.schema.compare import Compare
 from fairfix.schema.models import Models
@@ -305,7 +304,9 @@ def _definitions(result: SavedResult, *, detail: bool) -> Shown:
 def _named(result: SavedResult, *, detail: bool) -> Iterator[tuple[str, str, str]]:
     """Yield (as shown, identifier, definition) of every metric and comparison in the report."""
     names: list[str] = []
-    if isinstance(result, Audit):
+    if isinstance(result, Audit) and result.classes:
+        names = [*(one.comparison for one in result.checks), *map(gap_id, gap_metrics(result))]
+    elif isinstance(result, Audit):
         entries = metrics_for(result.settings.task)
         metrics, definitions = dict(group_metrics(result, detail=detail)), result.definitions
         for name, title in metrics.items():
@@ -319,8 +320,6 @@ def _named(result: SavedResult, *, detail: bool) -> Iterator[tuple[str, str, str
         names = [parted(name)[0] for point in result.points for name in (*point.gaps, *point.qualities)]
     elif isinstance(result, Models):
         names = [*(one.comparison for one in result.changes), *(one.id for one in result.qualities)]
-    elif isinstance(result, Classes):
-        names = [*(one.comparison for one in result.checks), *map(gap_id, gap_metrics(result))]
     elif isinstance(result, Repair) and result.proof.holdout is not None:
         names = [row.id for row in result.proof.holdout.table]
     yield from ((titled(name), name, meaning(name, result)) for name in names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairfix.report.words import as_json
-from fairfix.schema.audit import Audited
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import SavedResult
 from fairfix.schema.unrun import Unrun
 
@@ -13,7 +13,7 @@ MOST_INDENTED = 1000
 
 def render(result: SavedResult) -> str:
     """Return the result as JSON, indented but for an audit of very many groups."""
-    blocks = (*result.attributes, *result.strata) if isinstance(result, Audited) else ()
+    blocks = (*result.attributes, *result.strata) if isinstance(result, Audit) else ()
     many = max((len(block.groups) for block in blocks), default=0)
     return as_json(result, 2 if many <= MOST_INDENTED else None) + "\n"
 

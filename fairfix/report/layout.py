@@ -303,7 +303,7 @@ def titled(name: str) -> str:
 
 
 def kind_of(result: SavedResult) -> str:
-    """Return ``audit``, ``slices``, ``classes``, ``repair``, ``compare`` (methods) or ``models``."""
+    """Return ``audit``, ``slices``, ``repair``, ``compare`` (methods) or ``models``."""
     return str(result.__struct_config__.tag).rpartition("/")[0].removeprefix("fairfix.")
 
 
@@ -312,7 +312,6 @@ SECTIONS = {
     "repair": "fairfix.report.repairs",
     "compare": "fairfix.report.comparisons",
     "models": "fairfix.report.models",
-    "classes": "fairfix.report.classes",
     "slices": "fairfix.report.slices",
 }
 """Kind of result -> the module of its sections, which is made of the parts of this one."""

@@ -9,7 +9,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
 from fairfix.report.layout import MARKS, interval, kind_of, waiver_state
-from fairfix.schema.audit import Audited
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import Baseline, Check, CheckedResult, SavedResult, Verdict
 
 NOTHING_GATED = "no checks were set, so there is no pass or fail"
@@ -41,10 +41,9 @@ class Judged:
 
 def judged(result: SavedResult, name: str) -> Judged:
     """Return the checks of an audit or a repair; a comparison has none, which is a usage error."""
-    command = kind_of(result)
     if not isinstance(result, CheckedResult):
         raise UsageError(NO_CHECKS.format(name=name))
-    command = "audit" if command in ("classes", "slices") else command
+    command = kind_of(result).replace("slices", "audit")
     columns = result.data.columns.protected  # none where groups are known by probabilities
     return Judged(command, result.data.source, columns, result.checks, result.verdict)
 
@@ -64,7 +63,7 @@ def waivers(result: SavedResult) -> list[tuple[str, bool, str]]:
 
 def baseline(result: SavedResult) -> Baseline | None:
     """Return the changes since a baseline, where the result is an audit that has one."""
-    return result.baseline if isinstance(result, Audited) else None
+    return result.baseline if isinstance(result, Audit) else None
 
 
 def cautions(result: SavedResult) -> list[tuple[str, str]]:
@@ -104,7 +103,7 @@ def measured(check: Check, result: SavedResult) -> str:
 
 def meaning(identifier: str, result: SavedResult) -> str:
     """Return the definition of a comparison or a metric: the result's own, else the one of this version."""
-    own = result.definitions.get(identifier) if isinstance(result, Audited) else None
+    own = result.definitions.get(identifier) if isinstance(result, Audit) else None
     try:
         return own or Comparison.parse(identifier).definition
     except KeyError:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 RESULTS = {
     "audit": "fairfix.schema.audit.Audit",
-    "classes": "fairfix.schema.classes.Classes",
     "repair": "fairfix.schema.repair.Repair",
     "compare": "fairfix.schema.compare.Compare",
     "models": "fairfix.schema.models.Models",

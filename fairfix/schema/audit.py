@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from fairfix.data.choices import Form, GateOn, Keep, Level
 from fairfix.schema import schema_id
@@ -275,8 +277,17 @@ class State(Part, frozen=True, kw_only=True):
             raise ValueError("a gap changed at a batch that there is not")
 
 
-class Audited(CheckedResult, frozen=True, kw_only=True):
-    """Fields of audits with two classes and with many."""
+class OneClass(Part, frozen=True, kw_only=True):
+    """One class against the others."""
+
+    of_class: str = field(name="class")
+    overall: Group
+    attributes: Annotated[tuple[Block, ...], Meta(min_length=1)]
+    strata: tuple[Block, ...]
+
+
+class Audit(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("audit")):
+    """Result of fairfix audit."""
 
     data: AuditData
     settings: AuditSettings
@@ -288,32 +299,49 @@ class Audited(CheckedResult, frozen=True, kw_only=True):
     """Comparison -> its definition."""
     baseline: Baseline | None = None
     suppressed: Suppressed | None = None
-
-    def __post_init__(self) -> None:
-        """Require every attribute once, with no more rows than were used."""
-        require_blocks(self.attributes, self.data.rows.used)
-
-    def block(self, attribute: str, stratum: str = "") -> Block:
-        """Return the block of an attribute, over all rows or in a stratum; ``KeyError`` when there is none."""
-        every = self.strata if stratum else self.attributes
-        return {(one.attribute, one.stratum): one for one in every}[attribute, stratum]
-
-
-class Audit(Audited, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("audit")):
-    """Result of fairfix audit."""
-
     pooled_median: float | None
     own_metrics: tuple[OwnMetric, ...] = ()
     noise: Noise | None = None
     profile: Template | None = None
     slices: SliceSearch | None = None
     state: State | None = None
+    classes: Annotated[tuple[OneClass, ...], Meta(min_length=2)] = ()
+    """Each class against the others, in a multiclass audit; the other fields are of all classes together."""
+    balanced_accuracy: Estimate | None = None
+    """Mean over the classes of the overall true positive rate; absent without labels."""
 
+    def __post_init__(self) -> None:
+        """Require every class and attribute once, with no more rows than were used."""
+        if bool(self.classes) != (self.settings.task == "multiclass"):
+            raise ValueError(f"an audit of the task {self.settings.task} has {len(self.classes)} classes")
+        require_once((one.of_class for one in self.classes), "class")
+        require_once(((name, one.attribute, one.stratum) for name, one in self.blocks), "attribute")
+        used = self.data.rows.used
+        for _, block in self.blocks:
+            if (rows := sum(group.rows for group in block.groups)) > used:
+                raise ValueError(f"the groups of {block.attribute} have {rows:,} rows of {used:,}")
 
-def require_blocks(blocks: tuple[Block, ...], used: int) -> None:
-    """Raise a ValueError where an attribute occurs twice, or has groups of more rows than were used."""
-    require_once((one.attribute for one in blocks), "attribute")
-    for block in blocks:
-        rows = sum(group.rows for group in block.groups)
-        if rows > used:
-            raise ValueError(f"the groups of {block.attribute} have {rows:,} rows of {used:,}")
+    @property
+    def blocks(self) -> Iterator[tuple[str, Block]]:
+        """Every block with its class, which is empty where a block is of all classes together."""
+        yield from (("", block) for block in (*self.attributes, *self.strata))
+        for one in self.classes:
+            yield from ((one.of_class, block) for block in (*one.attributes, *one.strata))
+
+    def block(self, attribute: str, stratum: str = "") -> Block:
+        """Return the block of an attribute, over all rows or in a stratum; ``KeyError`` when there is none."""
+        every = self.strata if stratum else self.attributes
+        return {(one.attribute, one.stratum): one for one in every}[attribute, stratum]
+
+    def part(self, of_class: str) -> Audit:
+        """Return the audit of a class, or of all classes together where the name is empty, as one of two classes."""
+        mine = next(one for one in self.classes if one.of_class == of_class) if of_class else self
+        return replace(
+            self,
+            settings=replace(self.settings, task="classification"),
+            checks=tuple(check for check in self.checks if check.of_class == of_class),
+            overall=mine.overall,
+            attributes=mine.attributes,
+            strata=mine.strata,
+            classes=(),
+        )

@@ -13,7 +13,7 @@ from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, read_checks
 from fairfix.auditing.custom_metrics import added, own_metrics, own_struct
-from fairfix.auditing.results import Settings, SomeAudit, with_data
+from fairfix.auditing.results import Settings, with_data
 from fairfix.data.canonical import canonical_group
 from fairfix.data.names import key_and_rest, quoted_name, unquoted
 from fairfix.data.row_filter import LEFT_OUT
@@ -22,19 +22,15 @@ from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
-from fairfix.report.layout import HEADLINES
-from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import Excluded, Rows
 from fairfix.tasks.changes import (
     Baseline,
     baseline_of,
     both_models,
     not_checked,
-    of_other_rows,
-    require_suppressed,
     with_changes,
     with_paired_changes,
-    with_section,
 )
 from fairfix.tasks.count import check_agreement, check_bands, counts_of, model_of
 from fairfix.tasks.dataset import (
@@ -80,7 +76,7 @@ if TYPE_CHECKING:
 class AuditResult(Result):
     """An audit; its numbers are typed: ``content.block("race").by_id["ks.to_overall"].low``."""
 
-    content: Audited
+    content: Audit
 
 
 def run_audit(request: AuditRequest) -> AuditResult:
@@ -302,16 +298,10 @@ def _of_classes(
     names, wrong = of_names(names_of(content), data.data_spec), of_class_decisions(metrics)
     content = with_messages(content, (*names, *wrong, *of_unknown_classes(metrics), *notes))
     if base is not None:
-        from fairfix.auditing.class_changes import compare_classes, require_classes
-
         if base.result is None:
             then = audit_classes(opened(request, base.data), data.data_spec, replace(settings, checks=()))
             base = replace(base, result=then)
-        old = require_classes(base.result, content, base.name)
-        require_suppressed(old, settings.suppress_below, base.name)
-        section, checks = compare_classes(old, content, allowances, list(HEADLINES), request.gate_on)
-        content = of_other_rows(content, old, base.name)
-        content = with_section(content, section, checks, allowances, f"the baseline {base.name}")
+        content = with_changes(content, base, allowances, request, settings, None)
     content = with_waivers(content, waivers, request)
     return AuditResult(with_record(content, request, data.source))
 
@@ -390,7 +380,7 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
     return with_data(_accounted(result, source), inferred=dict(data.inferred), model=dict(model_of(data)))
 
 
-def _accounted(result: SomeAudit, source: Source) -> SomeAudit:
+def _accounted(result: Audit, source: Source) -> Audit:
     """Return an audit that accounts for the rows that the row filter left out, which nothing has read."""
     if not source.left_out:
         return result

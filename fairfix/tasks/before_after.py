@@ -51,7 +51,7 @@ from fairfix.noise.repair_evaluation import (
     true_groups_of,
     values_of,
 )
-from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import Block, Check, Estimate, estimate, no_number
 from fairfix.schema.repair import ChanceOfKs, Evaluation, EvaluationRow
 from fairfix.solvers.parity import ks_to_overall
@@ -120,8 +120,8 @@ class BeforeAfter:
     """Effects of a repair on some rows: as they are shown, and the audits that they are read from."""
 
     shown: Evaluation
-    before: Audited
-    after: Audited
+    before: Audit
+    after: Audit
     checks: tuple[Check, ...]
     """Checks of the repaired results."""
     claims: tuple[Note, ...] = ()

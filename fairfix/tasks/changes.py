@@ -16,7 +16,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.audit import require_two_groups
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
-from fairfix.auditing.results import Settings, SomeAudit, with_checks, with_data
+from fairfix.auditing.results import Settings, with_checks, with_data
 from fairfix.data.codec import json_of
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source, file_hash, head_of, read_json
@@ -30,7 +30,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import HEADLINES
 from fairfix.schema import common
-from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.audit import Audit
 from fairfix.tasks.dataset import Dataset, log, opened
 from fairfix.tasks.messages import message, with_messages
 from fairfix.tasks.request import AuditRequest, CompareRequest, GateRequest
@@ -149,7 +149,12 @@ def with_changes(
         from fairfix.auditing.paired_differences import Changes
 
         limits = Changes(both, settings.confidence, settings.reference).limits
-    section, checks = compare(old, result, allowances, list(HEADLINES), request.gate_on, limits)
+    if result.classes:
+        from fairfix.auditing.class_changes import compare_classes
+
+        section, checks = compare_classes(old, result, allowances, list(HEADLINES), request.gate_on)
+    else:
+        section, checks = compare(old, result, allowances, list(HEADLINES), request.gate_on, limits)
     if both is not None:
         section = fields_replaced(section, same_file=True)
     elif data is not None:
@@ -157,7 +162,7 @@ def with_changes(
     return with_section(of_other_rows(result, old, name), section, checks, allowances, f"the baseline {name}")
 
 
-def of_other_rows(result: SomeAudit, old: SomeAudit, name: str) -> SomeAudit:
+def of_other_rows(result: Audit, old: Audit, name: str) -> Audit:
     """Return a result with a warning where its rows meet another condition than those of the baseline."""
     then, now = (one.settings.where or "all rows" for one in (old, result))
     if then == now:
@@ -166,7 +171,7 @@ def of_other_rows(result: SomeAudit, old: SomeAudit, name: str) -> SomeAudit:
     return with_messages(result, [Caution(text, "other_rows")])
 
 
-def require_suppressed(old: Audited, least: int, name: str) -> None:
+def require_suppressed(old: Audit, least: int, name: str) -> None:
     """Raise a DataError where a baseline shows groups that this audit has to leave out."""
     shown_from = old.settings.suppress_below or 0
     if shown_from < least:
@@ -274,12 +279,12 @@ def with_paired_changes(
 
 
 def with_section(
-    result: SomeAudit,
+    result: Audit,
     section: common.Baseline,
     checks: Sequence[common.Check],
     allowances: Sequence[Allowance],
     name: str,
-) -> SomeAudit:
+) -> Audit:
     """Return a result with the changes since a baseline, and with the checks of these."""
     if allowances and not checks:
         why = "; ".join(dict.fromkeys(one.reason for one in section.not_comparable))

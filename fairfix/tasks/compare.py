@@ -37,7 +37,7 @@ from fairfix.models.trace import messages
 from fairfix.noise.description import Noise
 from fairfix.noise.repair_evaluation import RobustnessClaim, true_groups_of, worst_of
 from fairfix.schema import compare as of_compare
-from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import BeforeAfter, Data, Estimate, GroupChanges
 from fairfix.schema.compare import Advice, Compare, CompareNoise, CompareSettings, CompareSplit, Point
 from fairfix.tasks.advice import ORIGINAL, TRIVIAL, advice_of
@@ -240,7 +240,7 @@ class _HoldoutEvaluator:
         crossed, sure = len(table.data_spec.columns.protected) > 1, confidence or self.confidence
         return audit(table, table.data_spec, Settings(confidence=sure, intersect=crossed, only=GAPS), flips)
 
-    def numbers(self, report: Audited, *, decided: bool = False) -> Numbers:
+    def numbers(self, report: Audit, *, decided: bool = False) -> Numbers:
         """Return the numbers of an audit; for decisions, without those about the score."""
         gaps = {
             f"{name} [{block.attribute}]": own[name].alone
@@ -254,7 +254,7 @@ class _HoldoutEvaluator:
         shown = [name for name in dict.fromkeys((*QUALITIES, *asked)) if not decided or name in OF_DECISIONS]
         return gaps, {name: metrics[name] for name in shown if name in metrics}
 
-    def of_rule(self, rows: RepairedRows, report: Audited, confidence: float) -> Numbers:
+    def of_rule(self, rows: RepairedRows, report: Audit, confidence: float) -> Numbers:
         """Return the numbers of repaired rows, which ``report`` is an audit of.
 
         Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates

@@ -26,7 +26,7 @@ from fairfix.methods.base import Repairer, expected_accuracy
 from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
-from fairfix.schema.audit import Audited
+from fairfix.schema.audit import Audit
 from fairfix.tasks.before_after import BeforeAfter
 from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.repaired_rows import RepairedRows
@@ -55,7 +55,7 @@ def criterion_of(repairer: Repairer, data_spec: DataSpec) -> str:
 class DrawnRule(NamedTuple):
     """Held-out rows under a rule that draws decisions: their audit, and the expected accuracy, NaN without labels."""
 
-    report: Audited
+    report: Audit
     accuracy: float
 
 
@@ -91,7 +91,7 @@ def cost_of_rounding(
 
 
 def cost_of_blindness(
-    repairer: Repairer, held: RepairedRows, report: Audited, settings: Settings
+    repairer: Repairer, held: RepairedRows, report: Audit, settings: Settings
 ) -> Iterator[Note]:
     """Yield what a rule that does not look at the group costs against the same repair with one that does.
 
@@ -122,7 +122,7 @@ def cost_of_blindness(
     yield from of_blindness(Blindness(attribute, name, own, seeing, more, free, constant, gap, aware_gap))
 
 
-def _gap(report: Audited, name: str, asked: Collection[ConstraintTarget]) -> float:
+def _gap(report: Audit, name: str, asked: Collection[ConstraintTarget]) -> float:
     """Return the worst value of a comparison, of the attributes that are ``asked`` for by name, or of all."""
     worst = min if Comparison.parse(name).worse == "smaller" else max
     every = (b.by_id for b in report.attributes if any(one.attribute in ("", b.attribute) for one in asked))

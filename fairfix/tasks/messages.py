@@ -23,7 +23,7 @@ from fairfix.data.merging import MISSING, look_alikes, marks_in
 from fairfix.data.names import quoted_name, threshold_sign, with_values
 from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
-from fairfix.schema.audit import Audit, Audited
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import Estimate, Message, Number, SavedResult
 
 log = logging.getLogger("fairfix")
@@ -158,7 +158,7 @@ def of_source(source: Source | None) -> Iterator[Note]:
         yield note if isinstance(note, Note) else Note(note, "where_unmatched")
 
 
-def names_of(result: Audited) -> dict[str, dict[str, int]]:
+def names_of(result: Audit) -> dict[str, dict[str, int]]:
     """Return the names of groups and strata in an audit, with their rows, by column."""
     columns = result.data.columns
     out = {name: dict[str, int]() for name in (*columns.strata, *columns.protected)}

@@ -36,7 +36,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.schema import common
-from fairfix.schema.classes import Classes
+from fairfix.schema.audit import Audit
 from fairfix.schema.common import estimate
 from fairfix.schema.repair import ClassGap, Evaluation, EvaluationRow
 from fairfix.tasks.before_after import Assessment, BeforeAfter, changed
@@ -160,7 +160,7 @@ def evaluate_classes(
     def changes(rule: RepairedPredictor, confidence: float) -> More:
         return of_predicted_classes(table, rule, comparable, confidence, copies)
 
-    def pair(settings: Settings) -> tuple[Classes, Classes]:
+    def pair(settings: Settings) -> tuple[Audit, Audit]:
         unchecked, confidence = replace(settings, checks=()), settings.confidence
         was = _audited(table, before, unchecked, None if came else changes(plain, confidence), column)
         return was, _audited(table, after, settings, changes(predictor, confidence))
@@ -187,7 +187,7 @@ def evaluate_classes(
     return BeforeAfter(shown, was, now, now.checks)
 
 
-def _gaps(was: Classes, now: Classes) -> Iterator[ClassGap]:
+def _gaps(was: Audit, now: Audit) -> Iterator[ClassGap]:
     """Yield the gap in true positive rates of each class, by attribute."""
     name = "true_positive_rate.difference.between_groups"
     then = {(one.of_class, block.attribute): block.by_id for one in was.classes for block in one.attributes}
@@ -205,7 +205,7 @@ def _gaps(was: Classes, now: Classes) -> Iterator[ClassGap]:
 
 def _audited(
     table: Table, predicted: Sequence[str], settings: Settings, more: More | None, column: str = "prediction"
-) -> Classes:
+) -> Audit:
     """Return the audit of classes that rows are predicted; ``column``: the name of their column, for messages."""
     data_spec = table.data_spec
     own = data_spec.columns
@@ -229,7 +229,7 @@ def _audited(
     return audit_classes(source, read, settings, more)
 
 
-def _rows(was: Classes, now: Classes, surer: tuple[Classes, Classes] | None) -> Iterator[EvaluationRow]:
+def _rows(was: Audit, now: Audit, surer: tuple[Audit, Audit] | None) -> Iterator[EvaluationRow]:
     """Yield comparisons before and after.
 
     A change is between the limits of the one before and of the one after, each at half the miscoverage (``surer``):

@@ -35,8 +35,8 @@ def load_result(path: str | os.PathLike[str]) -> SavedResult:
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema not in supported:
         raise DataError(
-            f"{path} is not a result of fairfix (schema {schema!r}); supported schemas are {', '.join(supported)}; "
-            f"make one: {MAKE}"
+            f"{path} is not a result of this version of fairfix (schema {schema!r}); supported schemas are "
+            f"{', '.join(supported)}; make one: {MAKE}"
         )
     try:
         return checked_result(content)
