@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from fairfix.auditing.comparisons import NOISE_SCOPES, WITH_NUMBER, Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, FLIP_SCOPES
 from fairfix.auditing.results import in_percent
+from fairfix.report.layout import MARKS
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import Block, Check, CheckedResult, Estimate, Number
 from fairfix.schema.common import Comparison as SavedComparison
@@ -27,7 +28,10 @@ HEADLINE = (
 """Comparisons shown for an attribute without a limit: the first of these that there is."""
 
 OTHERS = 4
-"""Number of further checks, or attributes without checks, that are named; more are counted."""
+"""Number of further checks of an attribute that are named; more are counted."""
+
+MOST = 12
+"""Number of attributes that the answer has a line for."""
 
 BREAKS = {"<=": "exceed", "<": "reach", ">=": "fall below", ">": "do not exceed"}
 """Operator of a check -> verb of values that break it."""
@@ -450,24 +454,26 @@ def rows_to_decide(check: Check, rows: int) -> int | None:
 
 
 def answer(result: Audit) -> tuple[str, ...]:
-    """Return the sentences with which the report of an audit opens, a paragraph each."""
-    if not result.checks:
-        return (*_unjudged(result), NOT_CHECKED)
+    """Return the lines with which the report of an audit opens: one for each attribute, the worst verdict first."""
     noisy = any(one.code == "private_counts" for one in result.messages)  # more rows do not lessen the noise
-    return judged(result, None if noisy else result.data.rows.used)
+    checked = judged(result, None if noisy else result.data.rows.used)
+    lines = [*checked, *_unchecked(result)]
+    more = (f"{len(lines) - MOST:,} more attributes are in the tables.",) if len(lines) > MOST else ()
+    return (*lines[:MOST], *more, *(() if result.checks else (NOT_CHECKED,)))
 
 
-def judged(result: CheckedResult, rows: int | None = None) -> tuple[str, ...]:
-    """Return what the checks say: the worst one in full, how many others there are, and one that is undecided."""
-    checks = sorted(result.checks, key=lambda check: ORDER.index(check.verdict))
-    first = leading_check(checks)
-    out = [judged_statement(first, result, rows)]
-    others = [check for check in checks if check is not first]
-    if others:
-        out.append(" ".join(_counted(others)))
-    open_ = [check for check in others if check.verdict == "undecided"]
-    out += [judged_statement(check, result, rows) for check in open_[:1] if check.code == "limit_inside"]
-    return tuple(out)
+def judged(result: CheckedResult, rows: int | None = None) -> list[str]:
+    """Return a line for each checked attribute: its worst check in full, and the others in a few words."""
+    asked: dict[str, list[Check]] = {}
+    for check in sorted(result.checks, key=lambda check: ORDER.index(check.verdict)):
+        asked.setdefault(check.attribute, []).append(check)
+    lines = []
+    for checks in asked.values():
+        first = leading_check(checks)
+        others = _counted([check for check in checks if check is not first])
+        said = " ".join((judged_statement(first, result, rows), *others))
+        lines.append(f"{MARKS[first.verdict]}: {said}")
+    return lines
 
 
 ORDER = ("fail", "undecided", "waived", "pass")
@@ -508,27 +514,33 @@ def _counted(checks: Sequence[Check]) -> Iterator[str]:
 
 
 def _brief(check: Check) -> str:
-    """Return a check in a few words: title, attribute and limit."""
+    """Return a check in a few words: title and limit."""
     of = Comparison.parse(check.comparison)
     title = of.title if of.part else f"{of.title} of {check.group}"
     change = "change of " if check.of == "change" else ""
-    where = f" by {check.attribute}" + (f" of {check.of_class}" if check.of_class else "")
+    where = f" of {check.of_class}" if check.of_class else ""
     return f"{change}{title}{where} (limit {_limit(check)})"
 
 
-def _unjudged(result: Audit) -> Iterator[str]:
-    """Yield a statement for each attribute, where there are no limits."""
-    for block in result.attributes[:OTHERS]:
-        by_id = {one.id: one for one in block.comparisons}
-        leading = next((by_id[name] for name in HEADLINE if name in by_id), None)
-        true = next((one for name, one in by_id.items() if name.endswith("difference.true_groups")), None)
-        if leading is not None:
-            text = statement(Stated.from_comparison(leading, block.attribute), result)
-            yield text + _perhaps_none(leading)
-        if true is not None:
-            yield statement(Stated.from_comparison(true, block.attribute), result)
-    if len(result.attributes) > OTHERS:
-        yield f"{len(result.attributes) - OTHERS:,} more attributes follow in the tables."
+def _unchecked(result: Audit) -> Iterator[str]:
+    """Yield a statement for each attribute without a check."""
+    checked = {check.attribute for check in result.checks}
+    for block in result.attributes:
+        if block.attribute in checked:
+            continue
+        leading = headline(block)
+        true = next((one for one in block.comparisons if one.id.endswith("difference.true_groups")), None)
+        first = statement(Stated.from_comparison(leading, block.attribute), result) if leading else ""
+        second = statement(Stated.from_comparison(true, block.attribute), result) if true else ""
+        if first or second:
+            none = "" if leading is None else _perhaps_none(leading)
+            yield " ".join(filter(None, (first + none, second, "No check was set." if checked else "")))
+
+
+def headline(block: Block) -> SavedComparison | None:
+    """Return the comparison that stands for an attribute; None where it has none."""
+    by_id = {one.id: one for one in block.comparisons}
+    return next((by_id[name] for name in HEADLINE if name in by_id), None)
 
 
 def _perhaps_none(one: Number) -> str:

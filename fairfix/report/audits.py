@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -32,10 +33,13 @@ from fairfix.report.layout import (
 from fairfix.report.true_groups import true_groups
 from fairfix.report.words import named
 from fairfix.schema.audit import Audit, Template, TemplateColumn
-from fairfix.schema.common import Baseline, Block, Change, Check, Estimate, Group
+from fairfix.schema.common import NOTHING, Baseline, Block, Change, Check, Estimate, Group
 
 CLASSIFICATION_ONLY_LOSSES = ("mean_score", "square_loss")
 """Left to the JSON form when probabilities are audited: log loss and calibration gap say the same."""
+
+NAMED = 4
+"""Number of groups that a line about an undefined metric names."""
 
 LEAST_P = 1e-12
 """Below, a probability of chance is told as smaller: it is none that is 0."""
@@ -227,13 +231,7 @@ def _cell(value: Any, kind: str) -> str:
 def attribute_section(block: Block, result: Audit, *, detail: bool = False) -> Section:
     """Return the tables of an attribute, overall or in a stratum: its groups and their comparisons."""
     groups, lines = _shown(block, result)
-    undefined = [
-        f"{group.group}: {name} is undefined: {value.reason}"
-        for group in groups
-        for name, value in group.metrics.items()
-        if value.value is None and value.reason
-    ]
-    lines = (*lines, *undefined)
+    lines = (*lines, *_undefined(groups))
     stratum = f" within {block.stratum}" if block.stratum else ""
     where = f"{block.attribute}{stratum}"
     grids = (
@@ -242,6 +240,19 @@ def attribute_section(block: Block, result: Audit, *, detail: bool = False) -> S
         _comparisons(block, result, where, detail=detail),
     )
     return Section(where, lines, grids, "stratum" if stratum else "attribute", block)
+
+
+def _undefined(groups: Sequence[Group]) -> Iterator[str]:
+    """Yield which metrics are undefined for which groups, a line for each metric and reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for group in groups:
+        for name, value in group.metrics.items():
+            if value.value is None and value.reason:
+                found.setdefault((name, value.reason), []).append(group.group)
+    for (name, reason), names in found.items():
+        more = len(names) - NAMED
+        whom = ", ".join(names) if more <= 1 else f"{', '.join(names[:NAMED])} and {more:,} other groups"
+        yield f"{METRICS[name].title} is undefined for {whom}: {reason}"
 
 
 def to_reference(block: Block, result: Audit) -> Iterator[Grid]:
@@ -305,21 +316,38 @@ GROUP: dict[str, Callable[[Group], str]] = {
 """The first columns of tables of groups."""
 
 
-def _shown(block: Block, result: Audit) -> tuple[Sequence[Group], tuple[str, ...]]:
-    """Return the groups that a table shows, and a line about the others.
+def worst_first(block: Block, result: Audit) -> tuple[list[Group], str]:
+    """Return the groups in the order in which few of them stand for all, and this order in words.
 
-    Of very many these are the groups that reach a comparison, then those whose first rate is farthest from overall.
+    First are those that reach a comparison, then those whose first rate is surely farthest from that of all rows.
     """
     metrics = [name for name, _ in group_metrics(result)]
     metric = next((name for name in ("selection_rate", *metrics) if name in metrics), None)
-    named = {name for one in block.comparisons if one.id in HEADLINES for name in one.groups}
+    by_id = {one.id: one for one in block.comparisons}
+    reached = (name for one in HEADLINES if one in by_id for name in by_id[one].groups)
+    place = {name: i for i, name in enumerate(dict.fromkeys(reached))}
 
-    def rank(group: Group) -> tuple[bool, float]:
-        own, whole = (of.metrics[metric].value if metric else None for of in (group, result.overall))
-        return group.group not in named, 0.0 if own is None or whole is None else -abs(own - whole)
+    def rank(group: Group) -> tuple[float, float, float]:
+        own, whole = (of.metrics[metric] if metric else NOTHING for of in (group, result.overall))
+        if own.value is None or whole.value is None:
+            return place.get(group.group, math.inf), 0.0, 0.0
+        low, high = (own.value if end is None else end for end in (own.low, own.high))
+        surely = max(low - whole.value, whole.value - high, 0.0)
+        return place.get(group.group, math.inf), -surely, -abs(own.value - whole.value)
 
-    by = f", then those whose {METRICS[metric].title} is farthest from that of all rows" if metric else ""
-    return first_groups(block.groups, rank, f"those that appear in a comparison{by}")
+    by = (
+        f", then those whose {METRICS[metric].title} is surely farthest from that of all rows"
+        if metric
+        else ""
+    )
+    return sorted(block.groups, key=rank), f"those that appear in a comparison{by}"
+
+
+def _shown(block: Block, result: Audit) -> tuple[Sequence[Group], tuple[str, ...]]:
+    """Return the groups that a table shows, and a line about the others; of very many it has the worst."""
+    ordered, which = worst_first(block, result)
+    place = {group.group: i for i, group in enumerate(ordered)}
+    return first_groups(block.groups, lambda group: place[group.group], which)
 
 
 def _groups(groups: Sequence[Group], block: Block, result: Audit, where: str, *, detail: bool) -> Grid:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS
 from fairfix.report import svg
-from fairfix.report.audits import GROUP, group_metrics, to_reference
+from fairfix.report.audits import GROUP, group_metrics, to_reference, worst_first
 from fairfix.report.classes import by_gap, gap_id, gap_metrics, gap_of
 from fairfix.report.comparisons import slack_of
 from fairfix.report.frontier import NOTHING, Panel, panels, quality_of
@@ -104,22 +104,20 @@ def attribute(block: Block, result: Audit, drawn: Sequence[Grid] = ()) -> Iterat
     The tables of the last part leave out those of ``drawn``, which its section has.
     """
     groups, name = block.groups, block.attribute
-    largest = sorted(groups, key=lambda group: -group.rows)[:MOST_ROWS]
-    shown = [group for group in groups if group in largest]
+    ordered, which = worst_first(block, result)
+    shown = [group for group in groups if group in ordered[:MOST_ROWS]]
     figures = tuple(
         _rate(block, shown, result.overall, metric, f"{title} by {name}", title)
         for metric, title in group_metrics(result)
         if any(_value(group.metrics, metric) is not None for group in shown)
     )
-    text = (
-        f"The charts show the {len(shown)} of {len(groups)} groups with the most rows; the JSON form has all."
-    )
+    text = f"The charts show {len(shown)} of {len(groups)} groups: {which}. The tables have all."
     few = (text,) if len(shown) < len(groups) else ()
     first = [_rates(block, result)] if len(groups) > 1 else []
     if block.distribution:
         first.append(_distribution(block, block.distribution, result))
     if any(group.calibration for group in groups):
-        first.append(_calibration(block))
+        first.append(_calibration(block, result))
     if pictures := tuple(filter(None, first)):
         yield Part(figures=pictures)
     tables = (_decisions(block), *(one for one in to_reference(block, result) if one not in drawn))
@@ -128,7 +126,7 @@ def attribute(block: Block, result: Audit, drawn: Sequence[Grid] = ()) -> Iterat
 
 def _rates(block: Block, result: Audit) -> Figure | None:
     """Return all rates of an attribute in percent on one axis, worst-off group first in each."""
-    names = _with_curves(block)
+    names = _with_curves(block, result)
     groups = [group for group in block.groups if group.group in names]
     shown = [name for name, _ in group_metrics(result) if METRICS[name].percent]
     panels, described, table = [], [], []
@@ -238,26 +236,24 @@ def _decisions(block: Block) -> Grid:
     return Grid.of(filled, groups, 1, f"Decisions by {block.attribute}")
 
 
-def _with_curves(block: Block) -> list[str]:
-    """Return the groups whose curves are drawn, in order: the two furthest apart, and those with the most rows."""
+def _with_curves(block: Block, result: Audit) -> list[str]:
+    """Return the groups whose curves are drawn, in order: the two furthest apart, and those that are worst off."""
     gap = block.distribution.gap if block.distribution is not None else None
     furthest = gap.groups if gap is not None else ()
-    largest = [group.group for group in sorted(block.groups, key=lambda g: -g.rows)]
-    wanted = list(dict.fromkeys((*furthest, *largest)))[:CURVES]
+    worst = [group.group for group in worst_first(block, result)[0]]
+    wanted = list(dict.fromkeys((*furthest, *worst)))[:CURVES]
     return [group.group for group in block.groups if group.group in wanted]
 
 
 def _distribution(block: Block, shares: Distribution, result: Audit) -> Figure:
     """Return the distribution functions of the scores, with the KS distance marked."""
-    names, scores, gap = _with_curves(block), shares.scores, shares.gap
+    names, scores, gap = _with_curves(block, result), shares.scores, shares.gap
     below = {one.group: one.below for one in shares.groups}
     curves = [Curve("overall", tuple(zip(scores, shares.everybody, strict=True)), quiet=True)]
     curves += [Curve(name, tuple(zip(scores, below[name], strict=True))) for name in names]
     text = "Fraction of each group with a score below the one on the horizontal axis"
     if len(names) < len(below):
-        text += (
-            f", for {len(names)} of {len(below)} groups: those with the most rows and the two furthest apart"
-        )
+        text += f", for {len(names)} of {len(below)} groups: the two furthest apart, {worst_first(block, result)[1]}"
     text, mark = f"{text}.", None
     if gap:
         a, b = gap.shares
@@ -299,9 +295,9 @@ CALIBRATION: Columns = {
 }
 
 
-def _calibration(block: Block) -> Figure:
+def _calibration(block: Block, result: Audit) -> Figure:
     """Return the rate of positives against the mean score, per score bin and group."""
-    names = _with_curves(block)
+    names = _with_curves(block, result)
     groups = [group for group in block.groups if group.group in names and group.calibration]
     curves = [Curve("calibrated", ((0.0, 0.0), (1.0, 1.0)), quiet=True, marks=True)]
     for group in groups:

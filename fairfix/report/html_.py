@@ -17,17 +17,21 @@ from markupsafe import Markup, escape
 
 from fairfix.auditing.metrics import metrics_for
 from fairfix.auditing.results import in_percent
-from fairfix.report import figures, headline, repair_figures
+from fairfix.report import figures, repair_figures
+from fairfix.report import headline as headline_of_unrun
+from fairfix.report.answer import ORDER, Stated, between_whom, headline
 from fairfix.report.audits import group_metrics
 from fairfix.report.classes import gap_id, gap_metrics
 from fairfix.report.figures import Part
 from fairfix.report.layout import (
     HEADLINES,
+    MARKS,
     Grid,
     Interval,
     Section,
     Verdict,
     failing,
+    interval,
     kind_of,
     layout,
     parted,
@@ -37,7 +41,7 @@ from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
 from fairfix.report.words import as_references, plain, readable
 from fairfix.schema import schema_id
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Check, CheckedResult, SavedResult
+from fairfix.schema.common import Block, Check, CheckedResult, SavedResult
 from fairfix.schema.compare import Compare
 from fairfix.schema.models import Models
 from fairfix.schema.repair import Repair
@@ -88,6 +92,10 @@ class Shown:
     """Condition, attribute and meaning of every limit."""
     folded: bool = False
     """Whether the page shows its title alone until it is asked."""
+    verdict: Verdict | None = None
+    """Worst verdict of an attribute."""
+    gap: tuple[str, str, str] = ("", "", "")
+    """Title, value and groups of the comparison that stands for an attribute."""
 
 
 UNRUN = """<!DOCTYPE html>
@@ -114,7 +122,9 @@ UNRUN = """<!DOCTYPE html>
 def unrun(problem: Unrun) -> str:
     """Return a page with the message."""
     return as_references(
-        UNRUN.format(*(escape(plain(text)) for text in (headline(problem), problem.message, problem.code)))
+        UNRUN.format(
+            *(escape(plain(text)) for text in (headline_of_unrun(problem), problem.message, problem.code))
+        )
     )
 
 
@@ -170,7 +180,9 @@ def _template() -> Template:
     environment.tests.update(
         verdict=lambda cell: isinstance(cell, Verdict), interval=lambda cell: isinstance(cell, Interval)
     )
-    environment.globals.update(SIGNS=SIGNS, NARROW=NARROW, DEFINED=DEFINED)
+    environment.globals.update(
+        SIGNS=SIGNS, VERDICTS={MARKS[code]: Verdict(code) for code in MARKS}, NARROW=NARROW, DEFINED=DEFINED
+    )
     return environment.get_template("report.html")
 
 
@@ -279,7 +291,16 @@ def _section(section: Section, ident: str, result: SavedResult) -> Shown:
         drawn = (Part(grids=(_rows(result),)),)
     tables = Part(grids=section.grids, folded=section.kind in WITH_PICTURES)
     folded = section.kind in FOLDED
-    return Shown(section.title, (tables, *drawn), section.lines, ident, limits, folded)
+    verdict, gap = None, ("", "", "")
+    if isinstance(result, Audit) and isinstance(about := section.about, Block):
+        if (one := headline(about)) is not None:
+            stated = Stated.from_comparison(one, about.attribute, about.stratum)
+            gap = titled(one.id), interval(one), between_whom(stated, result)
+        verdicts = (
+            () if about.stratum else {c.verdict for c in result.checks if c.attribute == about.attribute}
+        )
+        verdict = next((Verdict(code) for code in ORDER if code in verdicts), None)
+    return Shown(section.title, (tables, *drawn), section.lines, ident, limits, folded, verdict, gap)
 
 
 def _definitions(result: SavedResult, *, detail: bool) -> Shown:

@@ -152,7 +152,8 @@ def answer(result: Repair) -> Iterator[str]:
         opening = [f"Checks apply to the repaired decisions, on {rows}."]
         if any(one.of_class for one in result.checks):
             opening.append(f"{OF_A_CLASS}, and label 1 is the class.")
-        yield " ".join((*opening, *judged(result)))
+        yield " ".join(opening)
+        yield from judged(result)
     confidence = in_percent(result.settings.confidence)
     if cost := _cost(held.table, confidence, proven=proven is not None):
         yield cost

@@ -15,7 +15,7 @@ from fairfix.auditing.comparisons import Comparison, written
 from fairfix.auditing.metrics import METRICS
 from fairfix.data.names import shell_line
 from fairfix.errors import UsageError
-from fairfix.report.answer import HEADLINE, leading_check, rows_to_decide
+from fairfix.report.answer import headline, leading_check, rows_to_decide
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import Block, Check, NextStep
 from fairfix.schema.repair import Repair
@@ -105,8 +105,7 @@ def _is_repairable(block: Block) -> bool:
 def _to_limit(request: AuditRequest, result: Audit) -> NextStep | None:
     """Return the audit with a limit that the first gap meets now."""
     block = result.attributes[0]
-    by_id = {one.id: one for one in block.comparisons}
-    gap = next((by_id[name] for name in HEADLINE if name in by_id), None)
+    gap = headline(block)
     if gap is None or gap.value is None or gap.high is None:
         return None
     of = Comparison.parse(gap.id)

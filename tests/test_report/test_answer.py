@@ -6,6 +6,7 @@ import json
 import math
 import re
 from functools import cache
+from html import unescape
 from typing import Any
 
 import fairfix
@@ -18,9 +19,11 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import Settings
 from fairfix.data.data_spec import ColumnRoles, DataSpec
+from fairfix.report import figures
 from fairfix.report.answer import (
     CUT,
     NOT_CHECKED,
+    ORDER,
     SURER,
     Amounts,
     Stated,
@@ -32,6 +35,7 @@ from fairfix.report.answer import (
     sides,
     statement,
 )
+from fairfix.report.layout import MARKS
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import Check as SavedCheck
 from fairfix.schema.common import Comparison as SavedComparison
@@ -397,3 +401,76 @@ def test_means_that_round_alike_are_told_apart() -> None:
     for way, before, after in pairs:
         assert (float(after) > float(before)) == (way == "rises")
         assert float(after) != float(before)
+
+
+@cache
+def crossed(*checks: str) -> str:
+    """Return the JSON of an audit by two columns and their intersections, whose largest group is an average one."""
+    rng = np.random.default_rng(2)
+    rows = pa.table(
+        {
+            "a": rng.choice([*"uvwxyz"], 6000, p=[0.5, 0.1, 0.1, 0.1, 0.1, 0.1]),
+            "b": rng.choice(["m", "n"], 6000),
+            "label": rng.integers(0, 2, 6000),
+            "score": rng.random(6000),
+        }
+    )
+    frame = rows.to_pandas()
+    frame.loc[(frame["a"] == "z") & (frame["b"] == "n"), "score"] *= 0.4
+    return fairfix.audit(frame, protected=["a", "b"], intersect=True, check=list(checks)).to_json()
+
+
+@pytest.mark.parametrize(
+    "checks", [(), ("dp.difference<=0.2",), ("dp.difference[a]<=0.2",), ("dp.difference<=0.2", "ks<=0.9")]
+)
+def test_every_attribute_has_a_line_of_the_answer(checks: tuple[str, ...]) -> None:
+    """One that names its worst-off group, value and ends, and begins with its worst verdict, if it is checked."""
+    of = json.loads(crossed(*checks))
+    verdicts: dict[str, list[str]] = {}
+    for check in of["checks"]:
+        verdicts.setdefault(check["attribute"], []).append(check["verdict"])
+    lines = answer(audit_of(of))
+    worst = []
+    for block in of["attributes"]:
+        (line,) = (one for one in lines if f"y {block['attribute']}, " in one)
+        (gap,) = (c for c in block["comparisons"] if c["id"] == "selection_rate.difference.between_groups")
+        own = sorted(verdicts.get(block["attribute"], []), key=ORDER.index)
+        assert line.partition(":")[0] == MARKS[own[0]] if own else line.startswith("By")
+        assert all(f"{100 * gap[end]:.0f}" in line for end in ("value", "low", "high") if gap[end] > 0.1)
+        assert f"for {gap['groups'][-1]} and" in line
+        worst.append((ORDER.index(own[0]) if own else len(ORDER), lines.index(line)))
+    assert [place for _, place in sorted(worst)] == sorted(place for _, place in worst)
+    for name in ("text", "markdown", "html"):
+        text = " ".join(re.sub(r"</?[a-z!][^>]*>|\\", " ", rendered(name, of)).split())
+        first = [text.index(f"y {block['attribute']}, ") for block in of["attributes"]]
+        assert max(first) < text.index("accuracy")
+
+
+def test_the_contents_and_the_folds_of_a_page_show_verdicts_and_gaps() -> None:
+    """Each attribute has its worst verdict in the list, and its gap there and on its fold."""
+    of = json.loads(crossed("dp.difference<=0.2", "ks<=0.9"))
+    page = rendered("html", of)
+    contents = page.partition("<nav")[2].partition("</nav>")[0]
+    for block in of["attributes"]:
+        own = [one["verdict"] for one in of["checks"] if one["attribute"] == block["attribute"]]
+        entry = contents.partition(f">{block['attribute']}</a>")[2].partition("</li>")[0]
+        (gap,) = (c for c in block["comparisons"] if c["id"] == "selection_rate.difference.between_groups")
+        assert f'class="mark {min(own, key=ORDER.index)}"' in entry
+        assert f"{gap['value']:.4f}" in entry
+        folds = re.findall(r"<summary>(.*?)</summary>", page, re.DOTALL)
+        (fold,) = (one for one in folds if f"{gap['value']:.4f} [{gap['low']:.3f}" in one)
+        assert all(name in unescape(fold) for name in gap["groups"])
+
+
+def test_the_worst_groups_are_drawn_and_not_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more groups than a picture can hold, those of the largest gap are in it."""
+    of = json.loads(crossed())
+    block = of["attributes"][-1]
+    (gap,) = (c for c in block["comparisons"] if c["id"] == "selection_rate.difference.between_groups")
+    monkeypatch.setattr(figures, "MOST_ROWS", 2)
+    page = rendered("html", of).partition("</strong>")[2]
+    pictures = re.findall(r"<title[^>]*>selection rate by a x b</title>.*?</svg>", page, re.DOTALL)
+    drawn = set(re.findall(r">([u-z] &amp; [mn])</text>", pictures[-1]))
+
+    assert {unescape(name) for name in drawn} == set(gap["groups"])
+    assert not drawn & {"u &amp; m", "u &amp; n"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import shlex
 import sys
@@ -373,7 +374,9 @@ def test_a_group_called_like_a_verdict_is_none() -> None:
     }
     data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score"))
     result = audit_dict(audit(data, data_spec, Settings(checks=(Check.parse("dp.difference<=1"),))))
-    assert len(re.findall('class="mark', rendered("html", result))) == 2  # of the whole, and of the check
+    assert (
+        len(re.findall('class="mark', rendered("html", result))) == 3
+    )  # of the whole, its attribute, the check
     plain, coloured = (rendered("text", result, color=colour) for colour in (False, True))
     assert plain.count("PASS") > 3
     assert len(re.findall("\x1b\\[32mPASS", coloured)) == 1
@@ -482,12 +485,11 @@ def test_of_very_many_groups_a_table_has_the_worst(
         groups = [(abs(one["after"]["value"] - one["before"]["value"]), name) for name, one in changes]
     else:
         result = saved[kind]
-        block, whole = result["attributes"][0], result["overall"]["metrics"]["selection_rate"]["value"]
-        named = {
-            name for one in block["comparisons"] if one["id"] in layout.HEADLINES for name in one["groups"]
-        }
+        block = result["attributes"][0]
+        by_id = {one["id"]: one["groups"] for one in block["comparisons"]}
+        reached = [name for one in layout.HEADLINES for name in by_id.get(one, ())]
         groups = [
-            ((one["group"] in named, abs(one["metrics"]["selection_rate"]["value"] - whole)), one["group"])
+            (-reached.index(one["group"]) if one["group"] in reached else -math.inf, one["group"])
             for one in block["groups"]
         ]
     assert len(groups) > 2
