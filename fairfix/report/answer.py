@@ -471,8 +471,8 @@ def judged(result: CheckedResult, rows: int | None = None) -> list[str]:
     for checks in asked.values():
         first = leading_check(checks)
         others = _counted([check for check in checks if check is not first])
-        said = " ".join((judged_statement(first, result, rows), *others))
-        lines.append(f"{MARKS[first.verdict]}: {said}")
+        line = " ".join((judged_statement(first, result, rows), *others))
+        lines.append(f"{MARKS[first.verdict]}: {line}")
     return lines
 
 

@@ -244,12 +244,12 @@ def attribute_section(block: Block, result: Audit, *, detail: bool = False) -> S
 
 def _undefined(groups: Sequence[Group]) -> Iterator[str]:
     """Yield which metrics are undefined for which groups, a line for each metric and reason."""
-    found: dict[tuple[str, str], list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for group in groups:
         for name, value in group.metrics.items():
             if value.value is None and value.reason:
-                found.setdefault((name, value.reason), []).append(group.group)
-    for (name, reason), names in found.items():
+                reasons.setdefault((name, value.reason), []).append(group.group)
+    for (name, reason), names in reasons.items():
         more = len(names) - NAMED
         whom = ", ".join(names) if more <= 1 else f"{', '.join(names[:NAMED])} and {more:,} other groups"
         yield f"{METRICS[name].title} is undefined for {whom}: {reason}"
