@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice, permutations
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ import pyarrow as pa
 from fairfix.auditing.checks import Ruling, ruled
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, EntryMean, Mean, Rate, metrics_for
+from fairfix.auditing.row_differences import merged
 from fairfix.auditing.sufficient_statistics import (
     entry_estimates,
     entry_size,
@@ -64,6 +65,11 @@ class Matched:
     """Usable rows whose id the other file does not have."""
     moved: int
     """Rows in both with another group (or stratum)."""
+
+    @cached_property
+    def merged(self) -> tuple[Table, Table]:
+        """The rows by their decisions; see :func:`~fairfix.auditing.row_differences.merged`."""
+        return merged(self.old, self.new)
 
     @property
     def share(self) -> float:
@@ -254,7 +260,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 spread += by(i, weight * mass * piece.spread)
                 if isinstance(metric, EntryMean):
-                    entries = _entries(metric, piece, weight)
+                    entries = _entries(metric, piece, weight, square)
                     assert entries is not None  # as the rows are there
                     each = [by(i, column) for column in entry_sums(metric, entries).T]
                 elif isinstance(metric, Rate):
@@ -325,7 +331,7 @@ def _of_entries(metric: Rate | EntryMean, table: Table) -> tuple[Floats, Floats]
     A metric of one's own with two values is a rate of the larger one.
     """
     if isinstance(metric, EntryMean):
-        entries = _entries(metric, table, np.ones(len(table)))
+        entries = _entries(metric, table, *[np.ones(len(table))] * 2)
         if entries is None:
             return None
         sums = entry_sums(metric, entries)
@@ -356,7 +362,7 @@ def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
     return success, failure
 
 
-def _entries(metric: EntryMean, table: Table, weight: Floats) -> Floats | None:
+def _entries(metric: EntryMean, table: Table, weight: Floats, square: Floats) -> Floats | None:
     """Return a confusion table per row, shape (n, L, 2, 2), as of groups; None where something is missing."""
     label = table.rows.label if table.data_spec.binary else None
     chance = table.chance if "decision" in metric.needs else np.zeros(len(table))
@@ -364,7 +370,7 @@ def _entries(metric: EntryMean, table: Table, weight: Floats) -> Floats | None:
         return None
     labels = np.ones((len(table), 1)) if label is None else np.asarray(label)[:, None] == np.arange(2)
     decisions = np.stack([1 - chance, chance], axis=-1)
-    masses = np.stack([weight, weight**2], axis=-1)
+    masses = np.stack([weight, square], axis=-1)
     return np.asarray((labels[:, :, None] * decisions[:, None])[..., None] * masses[:, None, None])
 
 
@@ -529,8 +535,9 @@ class Changes:
 
     def _units(self, name: str, keys: tuple[str, ...]) -> Units | None:
         if (name, keys) not in self._cache:
-            groups = self.matched.new.groups(keys)
-            both = self.matched.old, self.matched.new
+            mean = isinstance(metrics_for(self.matched.new.data_spec.task)[name], Mean)
+            both = (self.matched.old, self.matched.new) if mean else self.matched.merged
+            groups = both[1].groups(keys)
             self._cache[name, keys] = _units(name, *both, groups.codes, len(groups.levels))
         return self._cache[name, keys]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairfix.auditing.results import first_of
-from fairfix.data.counts import Floats
+from fairfix.data.binned import Entries
+from fairfix.data.counts import Bools, Floats, Grid, Ints
+from fairfix.data.encoder import Rows
 from fairfix.data.table import Table
 from fairfix.schema.common import Estimate, Number, estimate
 from fairfix.stats.estimates import Means, powers
@@ -21,6 +23,73 @@ SHARE: Range = (-1.0, 1.0)
 
 DECIDED = ("selection_rate", "accuracy")
 """Quantities of decisions; the others are losses."""
+
+
+NO_BINS = Grid(0, 0, 0)
+"""Bins of entries that have no scores."""
+
+
+def merged(old: Table, new: Table) -> tuple[Table, Table]:
+    """Return the same rows under two models by their decisions, without scores: rows that are alike are one entry.
+
+    Alike are rows of one cell with the same labels and the same decisions, which no chance decides. What is computed of
+    labels and decisions alone is the same of some hundred entries, and of the rows that chance decides. Rows with
+    weights, and rows that have no decisions, are returned as they are.
+    """
+    plain = not any(table.rows.entries is not None or table.weighted for table in (old, new))
+    if not plain or old.data_spec.binary != new.data_spec.binary:
+        return old, new
+    labels = 2 if new.data_spec.binary else 1
+    kinds = len(new.rows.cells) * labels**2 * 4
+    many = np.zeros(kinds, dtype=np.int64)
+    by_chance: list[tuple[Ints | Floats, ...]] = []
+    for was, now in zip(old.pieces(), new.pieces(), strict=True):
+        before, after = was.chance, now.chance
+        if before is None or after is None:
+            return old, new
+        label = _label_codes(was, now, labels)
+        sure = _is_sure(before) & _is_sure(after)
+        code = (now.rows.cell.astype(np.int64) * labels**2 + label) * 4
+        many += np.bincount((code + 2 * (before == 1) + (after == 1))[sure], minlength=kinds)
+        drawn = np.flatnonzero(~sure)
+        by_chance.append((code[drawn] // 4, before[drawn], after[drawn]))
+    there = np.flatnonzero(many)
+    chance = [np.concatenate(part) for part in zip(*by_chance, strict=True)]
+    code = np.concatenate([there // 4, chance[0]])
+    decided = (np.concatenate([there // 2 % 2, chance[1]]), np.concatenate([there % 2, chance[2]]))
+    rows = np.concatenate([many[there], np.ones(chance[0].size, dtype=np.int64)])
+    cell, label = np.divmod(code, labels**2)
+    entries = Entries(NO_BINS, np.zeros_like(rows), rows, rows.astype(np.float64), weighted=False)
+
+    def of(table: Table, label: Ints, decision: Floats) -> Table:
+        own = Rows(
+            cell,
+            new.rows.cells,
+            label.astype(np.uint8) if labels == 2 else None,
+            None,
+            decision.astype(np.float64),
+            rows.astype(np.float64),
+            len(table),
+            entries=entries,
+        )
+        return replace(
+            table, rows=own, features=table.features.slice(0, 0).select([]), draw=None, rescore=None
+        )
+
+    return of(old, label // 2, decided[0]), of(new, label % 2, decided[1])
+
+
+def _is_sure(chance: Floats) -> Bools:
+    return np.asarray((chance == 0) | (chance == 1))
+
+
+def _label_codes(old: Table, new: Table, labels: int) -> Ints | int:
+    """Return both labels of each row as one number, shape (n,); 0 where there are none."""
+    if labels == 1:
+        return 0
+    assert old.rows.label is not None
+    assert new.rows.label is not None
+    return np.asarray(old.rows.label.astype(np.int64) * 2 + new.rows.label)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,13 +22,15 @@ Barlow, Bartholomew, Bremner and Brunk, *Statistical inference under order restr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit, log_expit
 
-from fairfix.solvers.arrays import Floats, ascending, locked, run_starts
+from fairfix.solvers.arrays import Floats, locked, run_starts
 
 LARGEST_LOGIT = 36.7  # of the largest float below 1
 
@@ -60,30 +62,57 @@ def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLik
     -----
     Between two blocks the edge stands midway between the largest score below and the least score above.
     """
-    f, y = np.asarray(scores, dtype=np.float64), np.asarray(labels)
-    order = ascending(f)
-    f, positive = f[order], (y == 1)[order].astype(np.float64)
-    first = run_starts(f)
-    if weights is None:
-        mass = np.diff(np.append(first, f.size)).astype(np.float64)
-    else:
-        w = np.asarray(weights, dtype=np.float64)[order]
-        mass, positive = np.add.reduceat(w, first), w * positive
-    f, positive = f[first], np.add.reduceat(positive, first)
-    fitted = isotonic_regression(positive / mass, weights=mass)
-    starts = fitted.blocks[:-1]
-    heavy = np.add.reduceat(mass, starts)
-    shares = np.add.reduceat(positive, starts) / heavy
-    fresh = np.concatenate([[True], shares[1:] > shares[:-1]])  # blocks that rounding kept apart
-    starts = starts[fresh]
-    if not fresh.all():
-        heavy = np.add.reduceat(mass, starts)
-        shares = np.add.reduceat(positive, starts) / heavy
-    edges = f[starts].copy()
-    below = f[starts[1:] - 1]
+    f, one = np.asarray(scores, dtype=np.float64), np.asarray(labels) == 1
+    w = None if weights is None else np.asarray(weights, dtype=np.float64)
+    parts = list[_Blocks]()
+    for low, high in pairwise([-np.inf, *_cuts(f), np.inf]):  # neighbours may be pooled in any order
+        rows = np.flatnonzero((low <= f) & (f < high))
+        if not rows.size:
+            continue
+        # the order of equal scores matters only to the rounding of sums of weights
+        rows = rows[np.argsort(f[rows], kind="quicksort" if w is None else "stable")]
+        mass = np.ones(rows.size) if w is None else w[rows]
+        ordered = f[rows]
+        first = run_starts(ordered)
+        sums = (np.add.reduceat(part, first) for part in (mass, mass * one[rows]))
+        parts.append(_pooled(_Blocks(*[ordered[first]] * 2, *sums)))
+    pooled = _pooled(_Blocks(*map(np.concatenate, zip(*parts, strict=True))))
+    edges, below = pooled.low.copy(), pooled.high[:-1]
     middle = below + (edges[1:] - below) / 2
     edges[1:] = np.where(middle > below, middle, edges[1:])
-    return Isotonic(locked(edges), locked(shares), locked(heavy))
+    return Isotonic(locked(edges), locked(pooled.positive / pooled.mass), locked(pooled.mass))
+
+
+STRETCH = 1 << 18
+"""Points that are sorted and pooled at once: some megabytes, however many points there are."""
+
+
+def _cuts(f: Floats) -> Floats:
+    """Return scores, increasing, that have about :data:`STRETCH` points between them."""
+    few = f[:: max(1, STRETCH // 256)]
+    return np.unique(np.sort(few)[256::256])
+
+
+class _Blocks(NamedTuple):
+    """Blocks of equal value in the order of their scores: the ends of each, its weight, and that of label 1, (B,)."""
+
+    low: Floats
+    high: Floats
+    mass: Floats
+    positive: Floats
+
+
+def _pooled(points: _Blocks) -> _Blocks:
+    """Return the blocks of the isotonic regression of some blocks, each with a larger share than the one before."""
+    starts = isotonic_regression(points.positive / points.mass, weights=points.mass).blocks[:-1]
+    while True:
+        mass, positive = (np.add.reduceat(part, starts) for part in (points.mass, points.positive))
+        share = positive / mass
+        fresh = np.concatenate([[True], share[1:] > share[:-1]])  # blocks that rounding kept apart
+        if fresh.all():
+            ends = np.append(starts[1:], points.low.size) - 1
+            return _Blocks(points.low[starts], points.high[ends], mass, positive)
+        starts = starts[fresh]
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,19 @@ class Cell:
         return replace(self, scores=locked(self.scores + by))
 
     @cached_property
-    def _upto(self) -> Floats:
-        """Weight of sorted points up to each, shape (n,)."""
-        return np.arange(1.0, self.scores.size + 1) if self.weights is None else np.cumsum(self.weights)
+    def _upto(self) -> Floats | None:
+        """Weight of sorted points up to each, shape (n,); None where each has 1."""
+        return None if self.weights is None else np.cumsum(self.weights)
+
+    def _weight_of_first(self, many: int) -> float:
+        if self._upto is None:
+            return float(many)
+        return float(self._upto[many - 1]) if many else 0.0
+
+    def _place_of(self, weight: float) -> int:
+        """Return the first point up to which the points have a weight; the last one if there is none."""
+        i = math.ceil(weight) - 1 if self._upto is None else int(self._upto.searchsorted(weight))
+        return min(max(i, 0), self.scores.size - 1)
 
     def _sum(self, each: Floats | Bools, points: slice = slice(None)) -> float:
         """Return the weighted sum of numbers that belong to a run of points."""
@@ -153,19 +163,19 @@ class Cell:
 
     def objective(self, t: float, remainder: float, gamma: float) -> float:
         """Return the weighted sum of ``gamma/2 q^2 - f q``."""
-        on, q, _ = self._ramped(t, remainder, gamma)
+        on, q, weight = self._ramped(t, remainder, gamma)
         above = slice(on.stop, None)
         ramped = self._sum((gamma / 2 * q - self.scores[on]) * q, on)
-        return ramped + self._sum(gamma / 2 - self.scores[above], above)
+        return ramped + gamma / 2 * weight - self._sum(self.scores[above], above)
 
     def _bracket(self, rate: float, gamma: float) -> tuple[float, float]:
         """Return ``low, high`` around the root; if ``low >= high``, [high, low] is a flat piece at it, or its end."""
-        f, upto, near = self.scores, self._upto, SAME_RATE
-        out = float(upto[-1]) - self.total * rate  # weight that a step at the rate would give nothing
-        i = min(int(upto.searchsorted(out)), f.size - 1)
-        if upto[i] - out <= self.total * near:
+        f, near = self.scores, SAME_RATE
+        out = self._weight_of_first(f.size) - self.total * rate  # that a step at the rate would give nothing
+        i = self._place_of(out)
+        if self._weight_of_first(i + 1) - out <= self.total * near:
             i += 1
-        elif out - (upto[i - 1] if i else 0.0) > self.total * near:
+        elif out - self._weight_of_first(i) > self.total * near:
             return float(f[i]) - gamma, float(f[i])
         # exactly the points i.. are above the step, which may stand anywhere between points i - 1 and i
         low = float(f[i]) - gamma if i < f.size else float(f[i - 1])
@@ -175,8 +185,9 @@ class Cell:
         """Return what :meth:`reached` does, from running sums of weights: a third of the time for few points."""
         i, j = int(self.scores.searchsorted(t)), int(self.scores.searchsorted(t + gamma))
         over = self.scores[i:j] - t
-        weight = self._upto[j - 1] - (self._upto[i - 1] if i else 0.0) if j > i else 0.0
-        above = self._upto[-1] - (self._upto[j - 1] if j else 0.0)
+        upto = self._weight_of_first(j)
+        weight = upto - self._weight_of_first(i) if j > i else 0.0
+        above = self._weight_of_first(self.scores.size) - upto
         return (above + self._sum(over, slice(i, j)) / gamma) / self.total, weight / self.total
 
     def locate(self, rate: float, gamma: float, guess: float | None) -> tuple[float, float]:

@@ -243,9 +243,10 @@ def evaluate(
     both = (*shown, *COMPARED) if probable else shown
     before = audit(base, base.data_spec, replace(settings, checks=(), only=both), was, uncertain=uncertain)
     after = audit(repaired, repaired.data_spec, settings, now, each, uncertain)
-    changes = [*_overall_rows(base, repaired, before, after, settings)]
+    matched = Matched(base, repaired, 0, 0, 0)
+    changes = [*_overall_rows(matched, before, after, settings)]
     if not brief:
-        pairs = None if of_fit else _Pairs(base, repaired, settings, predictor.scales)
+        pairs = None if of_fit else _Pairs(matched, settings, predictor.scales)
         changes += _comparison_rows(before, after, shown, pairs)
     by_row = table.rows.entries is None
     if brief:
@@ -277,7 +278,7 @@ def evaluate(
         noise=noise,
         other=tuple(other),
         reading=reading if other else None,
-        people=changes_of(base, repaired, before, after),
+        people=changes_of(*matched.merged, before, after),
     )
     return BeforeAfter(shown_changes, before, after, after.checks, claims)
 
@@ -364,9 +365,10 @@ def _other_reading(
     plain = replace(settings, checks=(), only=shown)
     before = original[1] if base is original[0] else audit(base, base.data_spec, plain)
     after = audit(repaired, repaired.data_spec, plain)
-    every = _overall_rows(base, repaired, before, after, settings)
+    matched = Matched(base, repaired, 0, 0, 0)
+    every = _overall_rows(matched, before, after, settings)
     yield from (row for row in every if row.id not in LOSSES)
-    yield from _comparison_rows(before, after, shown, _Pairs(base, repaired, plain))
+    yield from _comparison_rows(before, after, shown, _Pairs(matched, plain))
 
 
 def _noise(table: Table, block: Block) -> ChanceOfKs:
@@ -386,14 +388,12 @@ class _Pairs:
     of the one after, each at half the miscoverage: wide, and valid however the two depend on each other.
     """
 
-    def __init__(
-        self, base: Table, repaired: Table, settings: Settings, scales: Sequence[Scale] = ()
-    ) -> None:
-        self.changes = Changes(Matched(base, repaired, 0, 0, 0), settings.confidence, settings.reference)
+    def __init__(self, matched: Matched, settings: Settings, scales: Sequence[Scale] = ()) -> None:
+        self.changes = Changes(matched, settings.confidence, settings.reference)
         confidence = (1 + settings.confidence) / 2
         distances = [name for name in COMPARED_VALUES if name.startswith("ks.")]
         self.surer = replace(settings, checks=(), confidence=confidence, only=distances)
-        self.tables = base, repaired
+        self.tables = matched.old, matched.new
         self.scales = scales
 
     @cached_property
@@ -459,17 +459,18 @@ def _comparison_rows(
 
 
 def _overall_rows(
-    base: Table, repaired: Table, before: Audit, after: Audit, settings: Settings
+    matched: Matched, before: Audit, after: Audit, settings: Settings
 ) -> Iterator[EvaluationRow]:
     """Yield overall selection rate, accuracy and losses."""
+    base, repaired = matched.old, matched.new
     was, now = before.overall.metrics, after.overall.metrics
     for name in DECIDED:  # paired: sharper than two intervals apart
-        if (change := change_of(name, base, repaired, settings.confidence, SHARE)) is not None:
+        if (change := change_of(name, *matched.merged, settings.confidence, SHARE)) is not None:
             yield changed(name, was[name], now[name], change)
     if base.rows.label is None:
         return
     if repaired.data_spec.columns.probability and base.data_spec.binary:
-        yield from _losses_of_decisions(repaired, before, settings)
+        yield from _losses_of_decisions(matched.merged[1], before, settings)
     elif not repaired.data_spec.columns.probability:
         yield from _losses_of_values(base, repaired, was, now, settings)
 

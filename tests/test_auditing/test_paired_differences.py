@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
@@ -20,7 +21,15 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.checks import named
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.paired_differences import Changes, Matched, Reaches, _change_of_largest, _reach, match
+from fairfix.auditing.paired_differences import (
+    Changes,
+    Matched,
+    Reaches,
+    _change_of_largest,
+    _reach,
+    _units,
+    match,
+)
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -155,6 +164,35 @@ def test_weights_count_as_rows() -> None:
     assert ends[0] == pytest.approx(ends[1])
     assert ends[0][1] - ends[0][0] > 0.9 * np.ptp(limits_of(matched_of(old, new)))
     assert limits_of(matched_of(*even, weighted)) == pytest.approx(limits_of(matched_of(old, new)))
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("drawn", [0.0, 0.3, 1.0])
+def test_rows_that_are_alike_count_as_one_entry(labelled: bool, drawn: float) -> None:
+    """Merged or row by row: the same numbers of every unit, with decisions that chance makes as well."""
+    rng = np.random.default_rng(7)
+    old, new = two_models(rng, {"a": 300, "b": 200, "c": 7}, [0.5, 0.4, 0.3], [0.5, 0.3, 0.6], 0.9)
+    data_spec = replace(READING, columns=replace(READING.columns, label="label" if labelled else None))
+    found = matched_of(old, new, data_spec)
+    chance = np.where(rng.random(507) < drawn, rng.integers(0, 9, 507) / 8, found.new.chance)
+    found = Matched(found.old, found.new.with_decision(chance), 0, 0, 0)
+    merged = found.merged
+    for name in ("selection_rate", *(("accuracy", "true_positive_rate", "f1") if labelled else ())):
+        many, few = (
+            _units(name, *both, both[1].groups().codes, 3) for both in ((found.old, found.new), merged)
+        )
+        assert many is not None
+        assert few is not None
+        for part in ("share_old", "share_new", "rise", "fall", "size", "variance", "apart"):
+            np.testing.assert_allclose(
+                getattr(few, part), getattr(many, part), rtol=1e-9, atol=1e-12, err_msg=part
+            )
+        for was, now in ((many.old, few.old), (many.new, few.new)):
+            np.testing.assert_allclose(now.limits(0.05), was.limits(0.05), rtol=1e-9, atol=1e-12)
+
+    whole = 3 * (4 if labelled else 1) * 4
+    assert len(merged[0]) == len(merged[1]) <= whole + np.count_nonzero((chance > 0) & (chance < 1))
+    assert merged[0].used == 507
 
 
 # ---------------------------------------------------------------------- against truth

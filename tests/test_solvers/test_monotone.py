@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fairfix.solvers import monotone
 from fairfix.solvers.arrays import ascending
 from fairfix.solvers.monotone import isotonic, sigmoid
 from fairfix.solvers.piecewise import Piecewise
@@ -63,6 +64,23 @@ def test_isotonic_of_any_scores_is_that_by_argsort(shift: float) -> None:
 
     np.testing.assert_array_equal(one.edges, other.edges)
     np.testing.assert_array_equal(one.shares, other.shares)
+
+
+@given(st.integers(0, 10**6), st.booleans(), st.sampled_from([1, 256, 1024]))
+@settings(max_examples=examples(30))
+def test_isotonic_pools_in_any_stretches(seed: int, weighted: bool, stretch: int) -> None:
+    """Points that are pooled a few at a time, ties or not, make the blocks that all make at once."""
+    rng = np.random.default_rng(seed)
+    f = rng.integers(0, rng.choice([2, 50, 10**6]), rng.integers(1, 3000)) / 8
+    y, w = rng.integers(0, 2, f.size), rng.random(f.size) + 0.01 if weighted else None
+    whole = isotonic(f, y, w)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(monotone, "STRETCH", stretch)
+        parts = isotonic(f, y, w)
+
+    np.testing.assert_array_equal(parts.edges, whole.edges)
+    np.testing.assert_allclose(parts.shares, whole.shares, rtol=1e-12)
+    np.testing.assert_allclose(parts.mass, whole.mass, rtol=1e-12)
 
 
 def test_blocks_count_labels_like_their_values() -> None:
