@@ -210,13 +210,10 @@ def compare(
             incomparable.append(common.NotComparable(**names, reason=reason))
         else:
             larger = _larger_is_worse(of, limited.get(of), named)
-            value = change(was[0], now[0])
+            ends = None if paired is None else paired(of, columns[of.attribute or ""])
+            value = change(was[0], now[0], ends)
             if same and value.value is not None:
                 value = Number(value=0.0, low=0.0, high=0.0)
-            ends = None if paired is None else paired(of, columns[of.attribute or ""])
-            apart = ends if isinstance(ends, str) else ""
-            if ends is not None and not isinstance(ends, str) and value.value is not None:
-                value = on_same_rows(value, *ends)
             changes.append(
                 common.Change(
                     **names,
@@ -224,7 +221,7 @@ def compare(
                     new=now[0],
                     **value.numbers,
                     worse=None if larger is None else ("larger" if larger else "smaller"),
-                    not_paired=apart,
+                    not_paired=ends if isinstance(ends, str) else "",
                 )
             )
             complete, groups = was[1] and now[1], now[2]
@@ -304,8 +301,12 @@ def likeliest(rows: float, rate: float) -> float:
     return math.exp(ways + hits * math.log(rate) + (rows - hits) * math.log1p(-rate))
 
 
-def change(old: Number, new: Number) -> Number:
-    """Return new minus old, with limits by square and add; undefined without limits where one is undefined."""
+def change(old: Number, new: Number, ends: PairedEnds | None = None) -> Number:
+    """Return new minus old; undefined without limits where one is undefined.
+
+    The limits are those of independent samples, by square and add, or with ``ends`` those on the same rows; both where
+    both hold.
+    """
     bound = (old.bound or 0.0) + (new.bound or 0.0)  # both numerical errors may point the same way
     if old.value is None or new.value is None:
         when = "in the baseline" if old.value is None else "now"
@@ -315,23 +316,11 @@ def change(old: Number, new: Number) -> Number:
         (max(one.point - one.lower, 0.0), max(one.upper - one.point, 0.0)) for one in (old, new)
     )
     low, high = value - math.hypot(new_down, old_up), value + math.hypot(new_up, old_down)
+    if ends is not None and not isinstance(ends, str):
+        down, up, independent = ends
+        low, high = (max(low, down), min(high, up)) if independent else (down, up)
+        low, high = min(low, value), max(high, value)
     return Number(**numbers(value, low, high, bound=bound))
-
-
-def on_same_rows(value: Number, low: float, high: float, independent: bool) -> Number:
-    """Return a change with limits on the same rows, those of independent samples besides where they hold too.
-
-    Parameters
-    ----------
-    value
-        The change with the limits of independent samples, of :func:`change`.
-    low, high, independent
-        What :meth:`~fairfix.auditing.paired_differences.Changes.limits` returns.
-    """
-    if independent:
-        low, high = max(value.lower, low), min(value.upper, high)
-    low, high = min(low, value.point), max(high, value.point)
-    return Number(**numbers(value.point, low, high, bound=value.bound or 0.0))
 
 
 def _wanted(

@@ -149,24 +149,13 @@ def _losses(block: Block) -> Iterator[Estimate]:
     yield from block.comparisons
 
 
-def _worse(change: Change) -> str:
-    """Return whether a change is for the worse, beyond chance."""
-    if change.worse is None or change.value is None:
-        return ""
-    up = change.low is not None and change.low > 0
-    down = change.high is not None and change.high < 0
-    if not (up or down):
-        return "not significant"
-    return "worse" if up == (change.worse == "larger") else "better"
-
-
 CHANGES: Columns = {
     "comparison": lambda one: titled(one.comparison),
     "attribute": lambda one: f"{one.attribute}={one.group}" if one.group else one.attribute,
     "baseline": lambda one: interval(one.old),
     "now": lambda one: interval(one.new),
     "change [interval]": lambda one: "undefined" if one.value is None else signed(one),
-    "is": _worse,
+    "is": lambda one: "" if None in (one.value, one.worse) else one.direction or "not significant",
 }
 
 
@@ -177,7 +166,7 @@ def changes_section(baseline: Baseline) -> Section:
     columns = CHANGES
     if any(one.of_class for one in changes):
         columns = {"class": class_of, **CHANGES}
-        every, changes = len(changes), [one for one in changes if _worse(one) in ("worse", "better")]
+        every, changes = len(changes), [one for one in changes if one.worse and one.direction]
         missing = chain(
             missing, (f"{len(changes)} of {every} numbers changed significantly; the JSON form has all",)
         )

@@ -31,7 +31,7 @@ CHANGES: Columns = {
     "before": lambda one: show(one.old.value),
     "now": lambda one: show(one.new.value),
     "change": lambda one: show(None) if one.value is None else signed(one),
-    "is": lambda one: direction(one),  # noqa: PLW0108  it is defined below
+    "is": "direction",
 }
 
 GOOD = ("accuracy", "square_loss", "absolute_loss")
@@ -152,19 +152,11 @@ def _sentence(one: Change, title: str, write: Callable[..., str], confidence: st
     low, high = one.low, one.high
     if low is None or high is None:
         return f"{text}; there is no interval for the change."
-    sure = direction(one)
     change = f"change {sign(moved, sign=True)}, {confidence} CI {ends_of(low, high, sign)}"
-    verdict = f"It gets {sure}" if sure else "We cannot say whether it changes in the population"
+    verdict = (
+        f"It gets {one.direction}" if one.direction else "We cannot say whether it changes in the population"
+    )
     return f"{text}. {verdict} ({change})."
-
-
-def direction(one: Change) -> str:
-    """Return whether a change is surely for the better or worse, or larger or smaller; empty where it is not sure."""
-    low, high = one.low, one.high
-    way = "larger" if low is not None and low > 0 else "smaller" if high is not None and high < 0 else ""
-    if not way or one.worse is None:
-        return way
-    return "worse" if way == one.worse else "better"
 
 
 def _facts(result: Models) -> Iterator[str]:

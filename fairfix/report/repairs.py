@@ -215,8 +215,8 @@ def _gap(result: Repair, row: EvaluationRow, rows: int, fitted: EvaluationRow | 
     if change is not None and change.low is not None and change.high is not None:
         moved = write(change.value, sign=True)
         ends = f"change {moved}, {confidence} CI {ends_of(change.low, change.high, write)}"
-        if change.high < 0 or change.low > 0:
-            text += f". It {'shrinks' if change.high < 0 else 'grows'} ({ends})"
+        if change.way:
+            text += f". It {'shrinks' if change.way == 'smaller' else 'grows'} ({ends})"
         elif change.low == change.high:  # both 0
             text += ". Nothing changes"
         else:

@@ -84,6 +84,11 @@ class Number(Part, frozen=True, kw_only=True):
         return math.inf if self.high is None else self.high
 
     @property
+    def way(self) -> Worse:
+        """Whether a change is significantly larger or smaller than 0; None where its interval has 0 in it."""
+        return "larger" if self.lower > 0 else "smaller" if self.upper < 0 else None
+
+    @property
     def numbers(self) -> dict[str, Any]:
         """The fields of a number, for another struct that has them too."""
         return {name: getattr(self, name) for name in Number.__struct_fields__}
@@ -506,6 +511,13 @@ class Change(Number, frozen=True, kw_only=True):
             return
         if abs(new - old - change) > ROUNDED * max(abs(old), abs(new), 1.0):
             raise ValueError(f"a change from {old} to {new} is {change}")
+
+    @property
+    def direction(self) -> str:
+        """Whether it is significantly better or worse, or larger or smaller where neither is worse; else empty."""
+        if self.way is None or self.worse is None:
+            return self.way or ""
+        return "worse" if self.way == self.worse else "better"
 
 
 class NotComparable(Part, frozen=True, kw_only=True):

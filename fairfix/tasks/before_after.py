@@ -18,7 +18,7 @@ from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import More, OfTrueGroups, audit, joined
 from fairfix.auditing.baseline import change as change_between
-from fairfix.auditing.baseline import on_same_rows
+from fairfix.auditing.checks import Ruling, ruled
 from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
 from fairfix.auditing.continuous_attribute import AttributeCovariance, in_fifths, reports, trends
 from fairfix.auditing.paired_differences import Changes, Matched
@@ -142,7 +142,7 @@ class BeforeAfter:
     def without_passes(self, code: Code, why: Callable[[Check], str]) -> BeforeAfter:
         """Return the same with no passed check for which there is a reason against it."""
         checks = (
-            fields_replaced(one, verdict="undecided", severity="warning", code=code, reason=reason)
+            ruled(one, Ruling("undecided", code, reason))
             if one.verdict == "pass" and (reason := why(one))
             else one
             for one in self.checks
@@ -246,8 +246,8 @@ def evaluate(
     matched = Matched(base, repaired, 0, 0, 0)
     changes = [*_overall_rows(matched, before, after, settings)]
     if not brief:
-        pairs = None if of_fit else _Pairs(matched, settings, predictor.scales)
-        changes += _comparison_rows(before, after, shown, pairs)
+        pairs = None if of_fit else _Pairs(matched, settings, predictor.scales).change
+        changes += comparison_rows(before, after, shown, pairs)
     by_row = table.rows.entries is None
     if brief:
         pass
@@ -368,7 +368,7 @@ def _other_reading(
     matched = Matched(base, repaired, 0, 0, 0)
     every = _overall_rows(matched, before, after, settings)
     yield from (row for row in every if row.id not in LOSSES)
-    yield from _comparison_rows(before, after, shown, _Pairs(matched, plain))
+    yield from comparison_rows(before, after, shown, _Pairs(matched, plain).change)
 
 
 def _noise(table: Table, block: Block) -> ChanceOfKs:
@@ -406,12 +406,11 @@ class _Pairs:
         value = after.point - before.point
         of = Comparison.parse(comparison, block.attribute)
         if of.metric == "ks":
-            was, now = (report.block(block.attribute).by_id[comparison] for report in self.sure)
-            return fields_replaced(between_limits(was, now), value=value)
+            return between_limits(*(one.block(block.attribute).by_id[comparison] for one in self.sure))
         if of.id == WITH_NUMBER:
             own = [scale for scale in self.scales if scale.column == block.attribute]
             sure = (one.size for rows in self.tables for one in trends(rows, own, self.surer.confidence))
-            return fields_replaced(between_limits(*sure), value=value)
+            return between_limits(*sure)
         ends: Any = "true groups are not known row by row"
         if of.metric in (*LOSSES, "mean_score") and self.tables[0].rows.entries is not None:
             return estimate(value, math.nan, math.nan, NO_CHANGE_OF_BINS)
@@ -421,7 +420,7 @@ class _Pairs:
             ends = self.changes.limits(of, block.columns)
         if isinstance(ends, str):
             return estimate(value, math.nan, math.nan, f"no interval for this change: {ends}")
-        change = on_same_rows(change_between(before, after), *ends)
+        change = change_between(before, after, ends)
         return estimate(change.point, change.lower, change.upper)
 
 
@@ -440,18 +439,30 @@ def _of_number(was: AttributeCovariance, now: AttributeCovariance) -> Note:
     )
 
 
-def _comparison_rows(
-    before: Audit, after: Audit, shown: Sequence[str], pairs: _Pairs | None
+def comparison_rows(
+    before: Audit,
+    after: Audit,
+    shown: Sequence[str],
+    change_by: Callable[[str, Block, Estimate, Estimate], Estimate] | None,
+    unknown: Estimate | None = None,
 ) -> Iterator[EvaluationRow]:
-    """Yield comparisons of groups; without ``pairs`` changes have no interval, as on rows that the rule was made of."""
+    """Yield comparisons of groups.
+
+    Parameters
+    ----------
+    change_by
+        Returns the change of a comparison of an attribute; None on training rows, where changes have no interval.
+    unknown
+        The number before the repair, where it was not measured; None leaves such a comparison out.
+    """
     for block in after.attributes:
         then, later = before.block(block.attribute).by_id, block.by_id
         for identifier in dict.fromkeys(shown):
-            if identifier in then and identifier in later:
-                was, now = then[identifier], later[identifier]
+            was, now = then.get(identifier, unknown), later.get(identifier)
+            if was is not None and now is not None:
                 change, value = None, now.point - was.point
-                if pairs is not None and not math.isnan(value):
-                    change = pairs.change(identifier, block, was, now)
+                if change_by is not None and not math.isnan(value):
+                    change = change_by(identifier, block, was, now)
                 elif not math.isnan(value):
                     why = "no interval for this change: the rule was fitted to these rows"
                     change = estimate(value, math.nan, math.nan, why)

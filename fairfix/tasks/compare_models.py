@@ -6,14 +6,15 @@ Nothing is fitted. The rows are those that both have a score for, so that what h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from fairfix import __version__
 from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import compare as changes_between
-from fairfix.auditing.metrics import METRICS, Better
+from fairfix.auditing.comparisons import WORSE
+from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.paired_differences import Changes
 from fairfix.auditing.results import Settings, rows_struct, spec_fields, with_data
 from fairfix.auditing.row_differences import ANY, DECIDED, SHARE, between_limits, change_of
@@ -23,7 +24,6 @@ from fairfix.errors import UsageError
 from fairfix.report.layout import HEADLINES
 from fairfix.schema import common
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Worse
 from fairfix.schema.models import GroupOfModels, Model, Models
 from fairfix.tasks.before_after import LOSSES
 from fairfix.tasks.changes import baseline_of, both_models
@@ -32,9 +32,6 @@ from fairfix.tasks.messages import of_direction, of_names, with_messages
 from fairfix.tasks.request import CompareRequest
 from fairfix.tasks.result import Result, data_fields
 from fairfix.tasks.run_metadata import with_record
-
-OTHER_WAY: Mapping[Better, Worse] = {"larger": "smaller", "smaller": "larger", "": None}
-"""Direction in which a number gets better -> that in which it gets worse."""
 
 Given = Literal["selection_rate", "mean_score"]
 
@@ -148,5 +145,5 @@ def _qualities(
             old=was[name],
             new=now[name],
             **change.numbers,
-            worse=OTHER_WAY[METRICS[name].better],
+            worse=WORSE[METRICS[name].better] or None,
         )

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import More
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
@@ -38,8 +37,8 @@ from fairfix.models.trace import Caution, Note, messages
 from fairfix.schema import common
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import estimate
-from fairfix.schema.repair import ClassGap, Evaluation, EvaluationRow
-from fairfix.tasks.before_after import Assessment, BeforeAfter, changed
+from fairfix.schema.repair import ClassGap, Evaluation
+from fairfix.tasks.before_after import Assessment, BeforeAfter, changed, comparison_rows
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_slack
 
@@ -54,9 +53,9 @@ GAPS = tuple(
 SHOWN = (*GAPS, "accuracy.min", *CHANGES)
 """Comparisons that the table shows for every attribute."""
 
-NOT_ASKED = "predictions in the data do not show what their model predicts for changed rows"
-
-OF_FIT = "no interval for this change: the rule was fitted to these rows"
+NOT_ASKED = estimate(
+    math.nan, 0.0, 1.0, "predictions in the data do not show what their model predicts for changed rows"
+)
 
 
 def check_knows_classes(repairer: Repairer) -> None:
@@ -165,10 +164,15 @@ def evaluate_classes(
         was = _audited(table, before, unchecked, None if came else changes(plain, confidence), column)
         return was, _audited(table, after, settings, changes(predictor, confidence))
 
-    surer = None
-    if not of_fit:
-        surer = pair(replace(settings, checks=(), confidence=(1.0 + settings.confidence) / 2.0))
+    def change_by(name: str, block: common.Block, *_: common.Estimate) -> common.Estimate:
+        """Return a change between the limits before and after, each at half the miscoverage."""
+        return between_limits(*(one.block(block.attribute).by_id[name] for one in surer))
+
+    surer = (
+        pair(replace(settings, checks=(), confidence=(1.0 + settings.confidence) / 2.0)) if not of_fit else ()
+    )
     was, now = pair(settings)
+    gaps = comparison_rows(was, now, SHOWN, None if of_fit else change_by, NOT_ASKED)
     then_right, right = (_same(one, labels) for one in (before, after))
     change = PairedDifference(then_right, right, table).mean(settings.confidence, SHARE)
     then, later = (one.overall.metrics["accuracy"] for one in (was, now))
@@ -176,7 +180,7 @@ def evaluate_classes(
     shown = Evaluation(
         rows=table.used,
         randomized=0.0,
-        table=(changed("accuracy", then, later, change), *_rows(was, now, surer)),
+        table=(changed("accuracy", then, later, change), *gaps),
         noise=(),
         people=(),
         classes=tuple(_gaps(was, now)),
@@ -227,30 +231,6 @@ def _audited(
         missing_of={},
     )
     return audit_classes(source, read, settings, more)
-
-
-def _rows(was: Audit, now: Audit, surer: tuple[Audit, Audit] | None) -> Iterator[EvaluationRow]:
-    """Yield comparisons before and after.
-
-    A change is between the limits of the one before and of the one after, each at half the miscoverage (``surer``):
-    wide, and valid however the two depend on each other. Without, rows are training rows, and changes have no limits.
-    """
-    for block in now.attributes:
-        then, later = was.block(block.attribute).by_id, block.by_id
-        for name in (one for one in SHOWN if one in later):
-            after = later[name]
-            if name not in then:
-                yield changed(name, estimate(math.nan, 0.0, 1.0, NOT_ASKED), after, None, block.attribute)
-                continue
-            before, change = then[name], None
-            value = after.point - before.point
-            if not math.isnan(value) and surer is None:
-                change = estimate(value, math.nan, math.nan, OF_FIT)
-            elif not math.isnan(value):
-                assert surer is not None
-                old, new = (one.block(block.attribute).by_id[name] for one in surer)
-                change = fields_replaced(between_limits(old, new), value=value)
-            yield changed(name, before, after, change, block.attribute)
 
 
 def _doubts(
