@@ -366,7 +366,7 @@ def test_the_answer_says_of_which_class_other_checks_are() -> None:
     text = rendered("text", repaired(check=["tpr.difference<=0.01"]).to_dict())
     answer = " ".join(text.split("Checks: ")[0].split())
     assert "label 1 is the class" in answer
-    assert answer.count("equal opportunity difference by sex of ") == 2
+    assert answer.count("equal opportunity difference of ") == 2
 
 
 def test_people_of_a_group_that_the_fit_has_not_seen_get_what_was_said_of_them() -> None:
