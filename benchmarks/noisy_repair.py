@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -166,8 +166,8 @@ def tables(data: Data, recorded: Ints) -> tuple[NoiseTable, NoiseTable, NoiseTab
 
 def carried(told: NoiseTable, names: tuple[str, ...], masses: Floats) -> Floats:
     """Return the table of the same people, whose shares differ by sampling alone, for masses of recorded groups."""
-    noise, padded = Noise(told, keep="true-given-noisy").for_data(names, masses)
-    return noise.tables(padded)[0][..., : len(names)]
+    table, padded = replace(told, keep="true-given-noisy").for_data(names, masses)
+    return table.tables(padded)[0][..., : len(names)]
 
 
 def rules(data: Data, recorded: Ints, *, few: bool) -> Iterator[tuple[str, Assumption, NoiseTable]]:

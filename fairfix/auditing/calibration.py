@@ -22,8 +22,7 @@ class Calibration:
     """
 
     def __init__(self, counts: Counts, scale: ScoreScale = "probability") -> None:
-        grid = counts.grid
-        assert grid is not None
+        grid = counts.bins
         middle = (grid.edges[:-1] + grid.edges[1:]) / 2
         chance = to_probability(middle, scale)
         into = np.clip((chance * BINS).astype(np.int64), 0, BINS - 1)

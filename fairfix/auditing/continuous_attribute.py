@@ -48,8 +48,7 @@ class AttributeCovariance:
 def trends(table: Table, scales: Iterable[Scale], confidence: float) -> Iterator[AttributeCovariance]:
     """Yield how the decisions of a table, by their chances, go with its columns of numbers, none of them missing."""
     for scale in scales:
-        chance, weight = table.chance, table.weight
-        assert chance is not None
+        chance, weight = table.decisions, table.weight
         away = chance - np.average(chance, weights=weight)
         number = scale.of(numbers_of(table, scale.column))
         far = number - np.average(number, weights=weight)

@@ -36,9 +36,8 @@ def _recut(piece: Piece, data_spec: DataSpec, cuts: tuple[float, ...]) -> Piece:
     if piece.grid is None:
         return piece
     counts, grid = piece.counts(data_spec), Grid(*piece.grid, cuts)
-    assert counts.grid is not None
     into = np.minimum(
-        grid.index(counts.grid.edges[:-1].copy()), grid.size - 1
+        grid.index(counts.bins.edges[:-1].copy()), grid.size - 1
     )  # an empty bin may be above all
     tables = {"rows": counts.rows, "mass": counts.mass, "square_mass": counts.square_mass}
     moved: Any = {

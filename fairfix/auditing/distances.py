@@ -181,10 +181,9 @@ def _can_hold(best: Distances, groups: tuple[Floats, Floats], overall: tuple[Flo
 
 def candidate_bins(counts: Counts, view: View) -> Bools:
     """Return the bins that can hold a supremum of the view, shape (B,)."""
-    assert counts.grid is not None
     groups, overall = _functions(counts, view)
     best = Distances.zero(view.size)
-    best.raised(groups, overall, counts.grid.edges)
+    best.raised(groups, overall, counts.bins.edges)
     both = ((one[..., :-1], one[..., 1:]) for one in (groups, overall))
     return np.asarray(_can_hold(best, *both) & (_weight_of_bins(counts) > 0))
 
@@ -259,9 +258,8 @@ def _fill_by_steps(out: Distances, counts: Counts, view: View, kept: KeptRows) -
     that range. The highest of all functions at a score is the largest that a step up to it has reached. The lowest is
     the smallest that a later step starts from: a group's later steps start higher, and its next one where it is now.
     """
-    assert counts.grid is not None
     weights, chosen = _weights(counts, view), candidate_bins(counts, view)
-    kept = kept.take(chosen[counts.grid.index(kept.score)] & (view.group_of_cell[kept.cell] >= 0))
+    kept = kept.take(chosen[counts.bins.index(kept.score)] & (view.group_of_cell[kept.cell] >= 0))
     new = np.concatenate([[True], kept.score[1:] != kept.score[:-1]])
     score = kept.score[new]
     many = score.size
@@ -271,7 +269,7 @@ def _fill_by_steps(out: Distances, counts: Counts, view: View, kept: KeptRows) -
     whose, bins = np.nonzero(weights)
     group = np.concatenate([view.group_of_cell[kept.cell], whose])
     place = np.concatenate(
-        [np.cumsum(new) - 1, np.searchsorted(counts.grid.index(score), bins, side="right")]
+        [np.cumsum(new) - 1, np.searchsorted(counts.bins.index(score), bins, side="right")]
     )
     weight = np.concatenate([kept.mass, weights[whose, bins]])
     del weights
@@ -325,10 +323,9 @@ def _at_scores(
     counts: Counts, view: View, kept: KeptRows
 ) -> Iterator[tuple[Ints, Ints, Floats, Functions, Functions]]:
     """Yield rows by number, the place of each among distinct scores, these scores, functions below and up to them."""
-    assert counts.grid is not None
     weights, chosen = _weights(counts, view), candidate_bins(counts, view)
     totals = weights.sum(axis=1)
-    own = np.flatnonzero(kept.in_bins(counts.grid, chosen) & (view.group_of_cell[kept.cell] >= 0))
+    own = np.flatnonzero(kept.in_bins(counts.bins, chosen) & (view.group_of_cell[kept.cell] >= 0))
     kept = kept if own.size == kept.score.size else kept.take(own)
     score = kept.score
     weights[:, chosen] = 0.0  # whose rows are kept
@@ -344,7 +341,7 @@ def _at_scores(
         cumulated = np.cumsum(table, axis=1) + running[:, None]
         running = cumulated[:, -1].copy()
         at = np.flatnonzero(new) + start
-        mass = cumulated + before[:, counts.grid.index(score[at])]
+        mass = cumulated + before[:, counts.bins.index(score[at])]
         below, upto = (
             (one / totals[:, None], one.sum(axis=0) / totals.sum()) for one in (mass - table, mass)
         )
@@ -372,8 +369,7 @@ def score_shares(
     ``far`` are the distances of the view; the edges around the largest are among the points. Each share is known
     exactly; at the largest distance it is of scores at or below, or below where only bins are known.
     """
-    grid = counts.grid
-    assert grid is not None
+    grid = counts.bins
     groups, overall = _functions(counts, view)
     filled = np.flatnonzero(np.diff(overall) > 0)
     first, last = int(filled[0]), int(filled[-1]) + 1
@@ -407,8 +403,7 @@ def _shares_up_to(
     counts: Counts, view: View, kept: KeptRows, pair: tuple[int, int], score: float
 ) -> tuple[float, float]:
     """Return the shares of two groups with at most this score, whose bin's rows are all kept."""
-    grid = counts.grid
-    assert grid is not None
+    grid = counts.bins
     at = int(grid.index(np.array([score]))[0])
     edges, totals = _cumulated(counts, view)
     kept = kept.take((grid.index(kept.score) == at) & (kept.score <= score))
@@ -470,9 +465,8 @@ def scoring_counts(counts: Counts, kept: KeptRows) -> tuple[float, Floats]:
 
     The second result has shape (C, 2, 2): (above, not above) x (w, w^2).
     """
-    assert counts.grid is not None
     chosen = median_bins(counts)
-    kept = kept.take(kept.in_bins(counts.grid, chosen))
+    kept = kept.take(kept.in_bins(counts.bins, chosen))
     weight, square = kept.mass, kept.square_weight
     if square is None:
         square = weight * weight if counts.weighted else weight

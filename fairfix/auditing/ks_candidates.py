@@ -56,7 +56,6 @@ def candidates(
 
     They come from a source, or are among rows that are there; views are by the columns they look at.
     """
-    assert counts.grid is not None
     every = {
         columns: np.any([candidate_bins(counts, one) for one in own], axis=0)
         for columns, own in views.items()
@@ -64,7 +63,7 @@ def candidates(
     bins = median_bins(counts)
     whole = np.any([bins, *every.values()], axis=0)
     if isinstance(source, KeptRows):
-        return Candidates(source.take(source.in_bins(counts.grid, whole)).by_score())
+        return Candidates(source.take(source.in_bins(counts.bins, whole)).by_score())
     if not source.answers and (last := slice_of(counts, whole)).rows <= MOST_SCORES:
         return Candidates(collect(source, data_spec, counts, [last]).by_score())
     ask = source.collected if source.answers else partial(collect, source)
@@ -129,12 +128,11 @@ def _thinned(counts: Counts, rows: KeptRows, last: Slice) -> KeptRows:
 
     Each then stands for the rows of its group from the slice, or from the begin of the bin, up to its score.
     """
-    assert counts.grid is not None
     held = last.holds(rows.score)
     between, rows = np.cumsum(held)[~held], rows.take(~held)
     if not rows.score.size:
         return rows
-    place = counts.grid.index(rows.score)
+    place = counts.bins.index(rows.score)
     ends = np.append((place[1:] != place[:-1]) | (between[1:] != between[:-1]), True)
     top = rows.score[ends][np.cumsum(ends) - ends]
     return replace(rows, score=top).merged()
@@ -153,5 +151,4 @@ def _finer(last: Slice, groups: int) -> Grid:
 
 def slice_of(counts: Counts, bins: Bools) -> Slice:
     """Return the chosen bins of the counts' grid, with their rows."""
-    assert counts.grid is not None
-    return Slice(counts.grid, np.flatnonzero(bins), int(counts.rows[:, :, bins].sum()))
+    return Slice(counts.bins, np.flatnonzero(bins), int(counts.rows[:, :, bins].sum()))

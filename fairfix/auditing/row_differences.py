@@ -134,9 +134,7 @@ def quantity_of_rows(name: str, table: Table) -> Floats | None:
 
 def loss_of_rows(name: str, table: Table) -> Floats:
     """Return the loss of each row by its score, shape (n,)."""
-    y, u = table.rows.label, table.rows.score if table.data_spec.task == "regression" else table.probability
-    assert y is not None
-    assert u is not None
+    y, u = table.labels, table.scores if table.data_spec.task == "regression" else table.probability
     if name == "log_loss":
         with np.errstate(divide="ignore"):
             return np.asarray(-np.log(np.where(y == 1, u, 1 - u)))

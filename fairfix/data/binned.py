@@ -68,17 +68,16 @@ def entries_of(counts: Counts, data_spec: DataSpec) -> EntryRows:
     """Return the rows that stand for counts, which have a score and rows, in the order of the table."""
     from fairfix.data.encoder import EntryRows
 
-    assert counts.grid is not None
     cell, label, place = np.nonzero(counts.rows)
     at = cell, label, place
     entries = Entries(
-        counts.grid, place, counts.rows[at], counts.square_weights[at], counts.weighted, counts.sums
+        counts.bins, place, counts.rows[at], counts.square_weights[at], counts.weighted, counts.sums
     )
     return EntryRows(
         cell,
         counts.cells,
         label.astype(np.uint8) if counts.has_labels else None,
-        middles(counts.grid, data_spec)[place],
+        middles(counts.bins, data_spec)[place],
         None,
         counts.weights[at],
         counts.read,

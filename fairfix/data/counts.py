@@ -220,6 +220,13 @@ class Counts:
     each. ``rows`` is their sum in a cell and label, or 0 where that is negative."""
 
     @property
+    def bins(self) -> Grid:
+        """Bins of the score; a ValueError where there is no score."""
+        if self.grid is None:
+            raise ValueError("counts without a score have no bins")
+        return self.grid
+
+    @property
     def weighted(self) -> bool:
         """Whether rows carry weights."""
         return self.mass is not None
@@ -330,10 +337,8 @@ class Counts:
             raise ValueError("counts of different thresholds, decisions or losses cannot be added")
         left, right = self, other
         if self.grid != other.grid:
-            assert self.grid is not None
-            assert other.grid is not None
             # many parts with scores far apart must not add up to a huge table
-            grid = self.grid.covering(other.grid, most=max(self.grid.size, other.grid.size, 2048))
+            grid = self.bins.covering(other.bins, most=max(self.bins.size, other.bins.size, 2048))
             left, right = self.regrid(grid), other.regrid(grid)
         cells = tuple(sorted({*left.cells, *right.cells}))
         check_cells(left.keys, len(cells))

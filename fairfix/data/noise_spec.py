@@ -167,8 +167,6 @@ class NoiseSpec:
                 "`noise`: probabilities of membership replace a file and radii, which are about recorded groups; give "
                 "one description"
             )
-        if self.keep is not None and self.file is None:
-            raise UsageError(f"`noise`: keep={self.keep} needs {TABLE}")
         self.assume.require(self.descriptions)
 
     @property

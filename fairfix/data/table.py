@@ -42,6 +42,7 @@ from fairfix.data.row_hash import apart
 from fairfix.errors import DataError
 
 Number = TypeVar("Number", bound=np.generic)
+Column = TypeVar("Column")
 
 PLAIN_SCORE = "model score as it is"
 """Name of the column of a model's original scores where a repair made others of them; no feature."""
@@ -242,6 +243,21 @@ class Table:
         return apart(_hashes(self), {}) if self.draw is None else self.draw(np.arange(len(self)))
 
     @property
+    def labels(self) -> npt.NDArray[Any]:
+        """The labels, shape (n,); a DataError where there are none."""
+        return _needed(self.rows.label, "label")
+
+    @property
+    def scores(self) -> Floats:
+        """The scores as they are, shape (n,); a DataError where there are none."""
+        return _needed(self.rows.score, "score")
+
+    @property
+    def decisions(self) -> Floats:
+        """The probability of a positive decision, shape (n,); a DataError where nothing is decided."""
+        return _needed(self.chance, "prediction")
+
+    @property
     def chance(self) -> Floats | None:
         """The probability of a positive decision, shape (n,), 0 or 1 by threshold; None where nothing is decided."""
         if self.rows.decision is not None:
@@ -253,9 +269,7 @@ class Table:
     @property
     def probability(self) -> Floats:
         """The score as a probability, shape (n,); a DataError where there is none, or its scale is ``raw``."""
-        if self.rows.score is None:
-            raise DataError("a score column is needed; name it with `score`")
-        return to_probability(self.rows.score, self.data_spec.score_scale)
+        return to_probability(self.scores, self.data_spec.score_scale)
 
     @property
     def ranking(self) -> Floats:
@@ -263,6 +277,13 @@ class Table:
         if self.rows.score is not None and self.data_spec.score_scale == "raw":
             return self.rows.score.copy()
         return 2.0 * self.probability - 1.0
+
+
+def _needed(column: Column | None, role: str) -> Column:
+    """Return a column that has to be there; a DataError where it is not."""
+    if column is None:
+        raise DataError(f"a {role} column is needed; name it with `{role}`")
+    return column
 
 
 def _hashes(table: Table) -> npt.NDArray[np.uint64]:

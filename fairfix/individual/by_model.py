@@ -36,6 +36,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -220,12 +221,8 @@ def judge_of_scores(data_spec: DataSpec) -> Judge:
     decided = columns.prediction or columns.probability
     plain = data_spec.task == "regression" or data_spec.score_scale == "raw" or not columns.score
 
-    def decision(rows: Table) -> Floats:
-        assert rows.rows.decision is not None
-        return rows.rows.decision
-
     cut = data_spec.threshold if plain else data_spec.cut
-    by = decision if decided else None
+    by = attrgetter("decisions") if decided else None
     return Judge(_score_of, None if decided else cut, is_probability=not plain, decision=by)
 
 

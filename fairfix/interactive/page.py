@@ -62,7 +62,6 @@ def content_of(counts: Counts, data_spec: DataSpec, attributes: Sequence[tuple[s
     DataError
         The groups are too many for a page.
     """
-    assert counts.grid is not None
     columns = data_spec.columns
     groups = [groups_of_cells(counts.keys, counts.cells, own, bands=data_spec.bands) for own in attributes]
     fixed = {
@@ -103,7 +102,7 @@ def content_of(counts: Counts, data_spec: DataSpec, attributes: Sequence[tuple[s
     }
     for every in THINNED:
         places = _places(counts, data_spec, every)
-        content = {**fixed, **_tables(counts, places), "edges": counts.grid.edges[places].tolist()}
+        content = {**fixed, **_tables(counts, places), "edges": counts.bins.edges[places].tolist()}
         if len(json.dumps(content, **DENSE)) <= MOST:
             return content
     raise DataError(
@@ -131,8 +130,7 @@ def _places(counts: Counts, data_spec: DataSpec, every: int) -> Ints:
     the decision threshold is the only cut, they are edges at equal distances. If many rows lie between two of them,
     edges at quantiles are added.
     """
-    grid, rows = counts.grid, counts.rows.sum(axis=(0, 1))
-    assert grid is not None
+    grid, rows = counts.bins, counts.rows.sum(axis=(0, 1))
     cuts = {cut: grid.start(cut) for cut in grid.thresholds}
     start = [0] if data_spec.threshold is None else [0, cuts[data_spec.threshold]]
     there = np.flatnonzero(rows)

@@ -120,9 +120,8 @@ def cells_of(problem: RepairProblem) -> GroupScores:
         return rows_of_each(groups.codes, len(levels))
 
     def labels_of(k: int) -> npt.NDArray[np.generic]:
-        assert table.rows.label is not None
         inside = groups.codes == k if len(levels) <= FEW else rows()[k]
-        return np.asarray(table.rows.label[inside])
+        return np.asarray(table.labels[inside])
 
     cells = tuple(
         CellScores(

@@ -78,6 +78,13 @@ class RepairProblem:
         return self.table.groups(names) if names else None
 
     @property
+    def known_noise(self) -> Noise:
+        """The description of noise; a ValueError where there is none."""
+        if self.noise is None:
+            raise ValueError("nothing describes the noise of the groups")
+        return self.noise
+
+    @property
     def task(self) -> Asked:
         """Kind of the labels."""
         return "multiclass" if self.has_classes else self.table.data_spec.task

@@ -12,7 +12,6 @@ from fairfix.data.counts import Floats, Ints, rows_of_each
 from fairfix.data.data_spec import DataSpec, to_probability
 from fairfix.data.memberships import numbers_of
 from fairfix.data.table import Table
-from fairfix.errors import DataError
 from fairfix.models.program import Plan, Rule, Step
 
 Block = slice | Ints
@@ -196,10 +195,7 @@ class TableInputs:
         own, rows = step.settings, self.table.rows
         match step.operation:
             case "score" | "ranking" | "probability" | "log_odds":
-                score = rows.score
-                if score is None:
-                    raise DataError("a score column is needed; name it with `score`")
-                return score_as(step.operation, score[block], self.table.data_spec)
+                return score_as(step.operation, self.table.scores[block], self.table.data_spec)
             case "group":
                 key = own["columns"], own["levels"]
                 return self._once(key, lambda: self.table.cell_codes(*key) + 1)[rows.cell[block]]

@@ -298,9 +298,7 @@ def _coded(table: Table, name: str, kind: str, same: Sequence[str] = ()) -> tupl
 
 
 def _learn_score(table: Table, weight: Floats) -> Feature:
-    if table.rows.score is None:
-        raise DataError("a score column is needed; name it with `score`")
-    score = score_as("log_odds", table.rows.score, table.data_spec)
+    score = score_as("log_odds", table.scores, table.data_spec)
     plain = _standard(table.data_spec.columns.score or "score", "score", score, weight, missing=False)
     scaled = (score - plain.mean) / plain.scale
     order = np.argsort(scaled, kind="stable")

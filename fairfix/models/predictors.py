@@ -157,8 +157,7 @@ class RepairedPredictor(Saved):
 
     def unrepaired(self, table: Table) -> Floats:
         """Return what the base would give each row, shape (n,): its decision at the threshold, as 0 or 1."""
-        assert table.rows.score is not None
-        return decided(table, table.rows.score)
+        return decided(table, table.scores)
 
     def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
         """Return the groups of the fit and what each row would get in each of them, shape (n, K).

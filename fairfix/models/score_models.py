@@ -375,8 +375,7 @@ class BinnedTube(GroupTube):
 
     def moved(self, table: Table) -> Floats:
         """Return the bin of each score, shape (n,)."""
-        assert table.rows.score is not None
-        return self.bins(table.rows.score).astype(np.float64)
+        return self.bins(table.scores).astype(np.float64)
 
     def write_moved(self, program: Program) -> int:
         """Write the bin of each score."""

@@ -202,8 +202,8 @@ class N3(Assumption):
 
     def bounds(self, weaker: Mapping[Level, RateBounds]) -> RateBounds:
         """Return the bounds of linear programs."""
-        evidence, eps = self.evidence, self.evidence.noise.epsilon
-        if eps is None:
+        evidence, table, eps = self.evidence, self.evidence.table, self.evidence.noise.epsilon
+        if eps is None or table is None:
             raise Unavailable("not stated (`assume=eps=NUMBER`)")
         if evidence.curve is None:
             raise Unavailable(SHARES_OPEN)
@@ -216,7 +216,7 @@ class N3(Assumption):
         rates = {name: evidence.curve.at(name, eps) for name in metrics}
         if not evidence.replicates:
             return RateBounds(rates, {}, self.alpha)
-        tables = evidence.noise.recording(evidence.masses_drawn, evidence.entries_drawn)
+        tables = table.recording(evidence.masses_drawn, evidence.entries_drawn)
         assert tables is not None  # as those of the data
         data = evidence.data.cells, evidence.curve.table
         draws = Draws(data, evidence.drawn, tables, evidence.imagined, max(eps, evidence.curve.room))

@@ -69,6 +69,15 @@ class NoiseTable:
     entries: Floats
     """Shape (J, K), or (2, J, K) by label: counts, or probabilities of the given form."""
     form: Form
+    keep: Keep | None = None
+    """Part of the table that holds for the data too; None: either may."""
+
+    def __post_init__(self) -> None:
+        if self.keep is not None and not self.says_noisy and self.keep != self.form:
+            raise UsageError(
+                f"`noise=FILE(keep={self.keep})`: {self.source} contains {WORDS[self.form]}, which can only stay the "
+                "same"
+            )
 
     @property
     def by_label(self) -> bool:
@@ -113,7 +122,7 @@ class NoiseTable:
         return float(total_variation(self.entries.sum(-2).ravel(), masses.ravel()))
 
     @property
-    def ways(self) -> tuple[Keep, ...]:
+    def possible(self) -> tuple[Keep, ...]:
         """Parts of it that may hold for the data too, by the table alone."""
         if self.form in ("true-given-noisy", "noisy-given-true"):
             return (self.form,)
@@ -177,6 +186,46 @@ class NoiseTable:
             + ", and the data have such rows: add these rows to the table"
         )
 
+    @property
+    def ways(self) -> tuple[Keep, ...]:
+        """Parts that may hold for the data too: the stated one, or those that the table does not rule out."""
+        return (self.keep,) if self.keep else self.possible
+
+    @property
+    def of_recording(self) -> Keep:
+        """Part that holds if noise depends on the true group (N3, N4): ``P(noisy | true)``.
+
+        Another only if the user says so, or the table knows nothing else.
+        """
+        return self.ways[-1]
+
+    def tables(self, masses: Floats, entries: Floats | None = None) -> Floats:
+        """Return all joint masses that it may mean for the data, shape (W, ...); see :meth:`carried`."""
+        return np.concatenate([self.carried(masses, keep, entries) for keep in self.ways])
+
+    def recording(self, masses: Floats, entries: Floats | None = None) -> Floats | None:
+        """Return the joint masses that N3 is about; None where it does not tell the shares of true groups."""
+        if self.of_recording == "noisy-given-true" and not self.tells_shares:
+            return None
+        return np.asarray(self.carried(masses, self.of_recording, entries)[0])
+
+    def conditional(self, masses: Floats, entries: Floats | None = None) -> Floats:
+        """Return a table of the ``P(noisy | true)`` that N4 is about: as it is, wherever it can be."""
+        if self.of_recording == "noisy-given-true":
+            return self.entries if entries is None else entries
+        return np.asarray(self.carried(masses, self.of_recording, entries)[0])
+
+    def for_data(self, names: Sequence[str], masses: Floats) -> tuple[NoiseTable, Floats]:
+        """Return the table with the groups of the data, which may be fewer, and the masses in its order.
+
+        Noisy groups of the table that the data have no rows of stay, without any.
+        """
+        at = self._places(names)
+        others = [k for k in range(len(self.noisy)) if k not in at]
+        order = at + others
+        ordered = replace(self, noisy=tuple(self.noisy[k] for k in order), entries=self.entries[..., order])
+        return ordered, np.concatenate([masses, np.zeros((*masses.shape[:-1], len(others)))], -1)
+
     def drawn(self, replicates: int, rng: np.random.Generator) -> Floats | None:
         """Return tables of other surveys of the same size, shape (R, ...); None if its size is not known."""
         rows = self.rows
@@ -197,21 +246,11 @@ class Noise:
     """N0, group -> radius; None: those that the table allows."""
     assume: str = ""
     """N3 (eps), N4 (class-conditional, or independent given memberships), or N0 alone of a table (radii)."""
-    keep: Keep | None = None
-    """Part of the table that holds for the data too; None: either may."""
     membership: Mapping[str, str] | None = None
     """True group -> column of each row's probability to be of it; nothing is said of recorded groups then."""
 
     def __post_init__(self) -> None:
-        table = self.table
-        NoiseSpec(
-            table, keep=self.keep, radii=self.radii, membership=self.membership, assume=self.assumption
-        ).check()
-        if table is not None and self.keep is not None and not table.says_noisy and self.keep != table.form:
-            raise UsageError(
-                f"`noise=FILE(keep={self.keep})`: {table.source} contains {WORDS[table.form]}, which can only stay the "
-                "same"
-            )
+        NoiseSpec(self.table, radii=self.radii, membership=self.membership, assume=self.assumption).check()
 
     @cached_property
     def assumption(self) -> Assumption:
@@ -232,56 +271,6 @@ class Noise:
     def independent(self) -> bool:
         """Whether N4 of membership is assumed: given the probabilities, the true group is unrelated to outcomes."""
         return self.assumption.word == "independent"
-
-    @property
-    def ways(self) -> tuple[Keep, ...]:
-        """Parts of the table that may hold for the data: the stated one, or those that the table does not rule out."""
-        assert self.table is not None
-        return (self.keep,) if self.keep else self.table.ways
-
-    @property
-    def of_recording(self) -> Keep:
-        """Part of the table that holds if noise depends on the true group (N3, N4): ``P(noisy | true)``.
-
-        Another only if the user says so, or the table knows nothing else.
-        """
-        return self.ways[-1]
-
-    def tables(self, masses: Floats, entries: Floats | None = None) -> Floats:
-        """Return all joint masses that the table may mean for the data, shape (W, ...); see `NoiseTable.carried`."""
-        assert self.table is not None
-        return np.concatenate([self.table.carried(masses, keep, entries) for keep in self.ways])
-
-    def recording(self, masses: Floats, entries: Floats | None = None) -> Floats | None:
-        """Return the joint masses that N3 is about; None where the table does not tell the shares of true groups."""
-        table = self.table
-        assert table is not None
-        if self.of_recording == "noisy-given-true" and not table.tells_shares:
-            return None
-        return np.asarray(table.carried(masses, self.of_recording, entries)[0])
-
-    def conditional(self, masses: Floats, entries: Floats | None = None) -> Floats:
-        """Return a table of the ``P(noisy | true)`` that N4 is about: as it is, wherever it can be."""
-        assert self.table is not None
-        if self.of_recording == "noisy-given-true":
-            return self.table.entries if entries is None else entries
-        return np.asarray(self.table.carried(masses, self.of_recording, entries)[0])
-
-    def for_data(self, names: Sequence[str], masses: Floats) -> tuple[Noise, Floats]:
-        """Return the noise with the groups of the data, which may be fewer, and the masses in its order.
-
-        Noisy groups of the table that the data have no rows of stay, without any.
-        """
-        table = self.table
-        assert table is not None
-        at = table._places(names)
-        others = [k for k in range(len(table.noisy)) if k not in at]
-        order = at + others
-        ordered = replace(
-            table, noisy=tuple(table.noisy[k] for k in order), entries=table.entries[..., order]
-        )
-        padded = np.concatenate([masses, np.zeros((*masses.shape[:-1], len(others)))], -1)
-        return replace(self, table=ordered), padded
 
 
 def _near(name: str, names: Sequence[str]) -> str:
@@ -305,7 +294,8 @@ def noise_of(spec: NoiseSpec, opened: Callable[[Any], Source], protected: Sequen
             table = tabulate(source, own["true"], recorded, own.get("label"))
         else:
             table = read_noise(source, spec.keep)
-    return Noise(table, spec.radii, str(spec.assume), spec.keep, spec.membership)
+        table = replace(table, keep=spec.keep)
+    return Noise(table, spec.radii, str(spec.assume), spec.membership)
 
 
 def read_noise(source: Source, keep: Keep | None = None) -> NoiseTable:

@@ -117,9 +117,7 @@ def _padded(data: Recorded, names: tuple[str, ...]) -> Recorded:
 def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor) -> Profiles:
     """Return the rows by recorded group, by what each group's rule makes of them, and by label."""
     of_each = predictor.of_each_group(table)
-    own, label = table.rows.decision, table.rows.label
-    assert own is not None
-    assert label is not None  # who repairs behind noise has labels
+    own, label = table.decisions, table.labels
     each = np.repeat(own[:, None], len(names), 1)
     if of_each is not None:
         levels, probabilities = of_each

@@ -47,8 +47,8 @@ class Evidence:
             self.true = self.table.true
             self.noise = replace(noise, table=self.table)
             self.entries_drawn = self.table.drawn(replicates, rng) if replicates else None
-            self.joints = self.noise.tables(self.masses(data.cells))
-            self.recording = self.noise.recording(self.masses(data.cells))
+            self.joints = self.table.tables(self.masses(data.cells))
+            self.recording = self.table.recording(self.masses(data.cells))
         elif noise.radii is not None:
             self.true = balls_for(noise.radii, data.names, data.attribute).true
         self._draw(rng)
@@ -115,9 +115,9 @@ class Evidence:
     @cached_property
     def joints_drawn(self) -> Floats:
         """The tables that may hold in every draw, shape (W, R, ...); those of the data, if there are no draws."""
-        if not self.replicates:
+        if self.table is None or not self.replicates:
             return self.joints
-        return self.noise.tables(self.masses_drawn, self.entries_drawn)
+        return self.table.tables(self.masses_drawn, self.entries_drawn)
 
     @cached_property
     def balls(self) -> tuple[Balls, Floats] | None:
@@ -151,7 +151,7 @@ class Evidence:
         """Masses of true groups under N4, of the data and of the draws; DataError if they are not identified."""
         assert self.table is not None
         try:
-            table = self.noise.conditional(self.masses(self.data.cells))
+            table = self.table.conditional(self.masses(self.data.cells))
             inversion = invert(self.data.cells, table, self.rules, by_label=self.by_label)
         except ValueError as error:
             raise DataError(
@@ -159,7 +159,7 @@ class Evidence:
             ) from error
         if not self.replicates:
             return inversion, None
-        drawn = self.noise.conditional(self.masses_drawn, self.entries_drawn)
+        drawn = self.table.conditional(self.masses_drawn, self.entries_drawn)
         if drawn.ndim == self.table.entries.ndim:
             drawn = drawn[None]
         return inversion, invert(self.drawn, drawn, self.rules_drawn, by_label=self.by_label)
@@ -196,10 +196,10 @@ class Evidence:
     @cached_property
     def other_joint(self) -> Floats | None:
         """The table carried over as the user says it is not; None where nothing is said, or it makes no difference."""
-        if self.table is None or self.noise.keep is None:
+        if self.table is None or self.table.keep is None:
             return None
         try:
-            (keep,) = (keep for keep in self.table.ways if keep != self.noise.keep)
+            (keep,) = (keep for keep in self.table.possible if keep != self.table.keep)
             (other,) = self.table.carried(self.masses(self.data.cells), keep)
         except ValueError:  # there is no other way, or more than one table, or none
             return None

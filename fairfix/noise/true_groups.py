@@ -267,7 +267,7 @@ class TrueGroups:
         groups, comparisons = self.figures()  # with them come the bounds, and the notes on them
         notes = [note for assumption in self.assumptions.values() for note in assumption.notes]
         plain = None if table is None or joints is None else joints[0]
-        ways = () if table is None else evidence.noise.ways
+        ways = () if table is None else table.ways
         result = schema.Noise(
             attribute=self.data.attribute,
             source="" if table is None else table.source,
@@ -301,7 +301,7 @@ class TrueGroups:
     def _transport_difference(self, table: NoiseTable) -> float | None:
         """Return how far tables are apart that were carried over in both ways."""
         evidence = self.evidence
-        if evidence.noise.keep is None and table.says_noisy:
+        if table.keep is None and table.says_noisy:
             most = float(np.ptp(evidence.joints, 0).max())
             return most if most > TOLERANCE else 0.0
         if evidence.other_joint is not None:

@@ -87,8 +87,7 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
 
     def _unrepaired(self, table: Table) -> Floats:
         """Return the estimator's predictions."""
-        assert table.rows.score is not None
-        return table.rows.score
+        return table.scores
 
     def predict(self, X: Any, protected: Any = None) -> Floats:
         """Return the repaired prediction of each row, shape (n,), independent of the other rows.

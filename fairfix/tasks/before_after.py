@@ -302,8 +302,7 @@ the fourth decimal. Errors of ``m`` rows are like independent ones, so each need
 
 def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, float]:
     """Return the numbers with the decisions as they are drawn, by the names of their rows; without undefined ones."""
-    chance = repaired.chance
-    assert chance is not None
+    chance = repaired.decisions
     assert table.draw is not None
     drawn = np.flatnonzero(is_random(chance))
     decided = chance.copy()
@@ -490,8 +489,7 @@ def _losses_of_decisions(table: Table, before: Audit, settings: Settings) -> Ite
     """Yield log loss and square loss of the decision probabilities, after those of the base score."""
     logs, squares, wrong = RowSums(), RowSums(), 0
     for piece in table.pieces():
-        chance = piece.rows.decision
-        assert chance is not None
+        chance = piece.decisions
         right = np.where(piece.rows.label == 1, chance, 1 - chance)
         wrong += int(piece.stands_for[right == 0].sum())
         if not wrong:

@@ -71,8 +71,7 @@ def certified(
 
 def _ends(counts: Counts, rule: BinnedRule | BinnedTube, data_spec: DataSpec) -> tuple[Floats, Floats]:
     """Return the least and the largest chance that a score of each bin has in each cell, shape (C, B) each."""
-    assert counts.grid is not None
-    edges = counts.grid.edges
+    edges = counts.bins.edges
     first = rule.bins(edges[:-1])
     last = np.maximum(rule.bins(np.nextafter(edges[1:], -np.inf)), first)  # a bin may be empty
     own = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)[1]
@@ -92,8 +91,7 @@ def certified_values(
     ``left_out`` rows may be of any group and have any value.
     """
     valued = RepairedRows(table, rule).shipped.repaired
-    value, weight = valued.rows.score, valued.weight
-    assert value is not None
+    value, weight = valued.scores, valued.weight
     total = float(weight.sum())
     distances: dict[tuple[str, str], RateEnds] = {}
     for columns in each_and_crossed(table.data_spec.columns.protected):

@@ -98,15 +98,13 @@ def acceptance_curves(table: Table, predictor: RepairedPredictor) -> tuple[Group
     """
     if predictor.gives != "decision" or predictor.features or not predictor.needs_score:
         return ()
-    assert table.rows.score is not None
-    ends = float(table.rows.score.min()), float(table.rows.score.max())
+    ends = float(table.scores.min()), float(table.scores.max())
     low, high = (0.0, 1.0) if table.data_spec.score_scale == "probability" else ends
     grid = np.linspace(low, high, GRID)
     scores = np.zeros(0)
     for piece in table.pieces():
-        assert piece.rows.score is not None
         if scores.size <= GRID:
-            scores = np.union1d(scores, piece.rows.score)
+            scores = np.union1d(scores, piece.scores)
     if scores.size <= GRID:
         grid = np.concatenate([grid, scores])
     names: tuple[str, ...] = ("everybody",)

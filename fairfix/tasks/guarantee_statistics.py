@@ -349,9 +349,7 @@ def _shares_below(value: Floats, code: Any, mass: Floats, groups: int) -> Floats
 
 def _chance(table: Table, rule: RepairedPredictor) -> Floats:
     """Return the probability of a positive decision of each row, shape (n,)."""
-    chance = RepairedRows(table, rule).shipped.repaired.chance
-    assert chance is not None
-    return chance
+    return RepairedRows(table, rule).shipped.repaired.decisions
 
 
 def _strata_of(levels: Sequence[tuple[str, ...]], columns: int) -> Ints:

@@ -120,9 +120,7 @@ class TrueGroupDistances(BoundedStatistic):
 def rows_of_rules(rule: RepairedPredictor, table: Table, true_groups: PossibleTrueGroups) -> RuledRows:
     """Return what the rules of all recorded groups give each row of a table, with its probabilities of membership."""
     recorded = true_groups.recorded
-    own, label = RepairedRows(table, rule).shipped.repaired.chance, table.rows.label
-    assert own is not None
-    assert label is not None  # who repairs behind noise has labels
+    own, label = RepairedRows(table, rule).shipped.repaired.decisions, table.labels
     each = np.repeat(own[:, None], len(recorded), 1)
     if (of_each := rule.of_each_group(table)) is not None:
         levels, chance_of_each = of_each

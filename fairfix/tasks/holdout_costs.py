@@ -106,8 +106,7 @@ def cost_of_blindness(
         held, aware = (one.take(np.flatnonzero(~lost)) for one in (held, aware))
         report = _drawn(held.drawn_rule or held, name, settings).report
     table = held.table
-    label, weight = table.rows.label, table.weight
-    assert label is not None
+    label, weight = table.labels, table.weight
     mean = float(np.average(label, weights=weight))
     shown = [held.predicted, aware.predicted, held.plain, np.full(len(table), mean)]
     losses = [loss_of_rows("log_loss", table.with_score(one)) for one in shown]
@@ -131,8 +130,7 @@ def _gap(report: Audit, name: str, asked: Collection[ConstraintTarget]) -> float
 
 def _accuracy(table: Table, repaired: Table) -> float:
     """Return the expected accuracy of decisions; NaN without labels."""
-    assert repaired.chance is not None
-    return expected_accuracy(table, repaired.chance) if table.data_spec.binary else math.nan
+    return expected_accuracy(table, repaired.decisions) if table.data_spec.binary else math.nan
 
 
 def targets_of(repairer: Repairer, data_spec: DataSpec) -> dict[tuple[str, ...], ConstraintTarget]:

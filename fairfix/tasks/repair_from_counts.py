@@ -115,8 +115,7 @@ def repair_counts(
         notes += _held_out(fit_file, proof_file)
     fit, held = _parts(fit_file, proof_file, data_spec)
     settings = replace(settings, intersect=len(data_spec.columns.protected) > 1, exact=False)
-    table, grid = fit.table(data_spec), fit.counts.grid
-    assert grid is not None
+    table, grid = fit.table(data_spec), fit.counts.bins
     problem = RepairProblem(table, noise=noise, protected_as_feature=repairer.protected_as_feature)
     with recorded() as caught:
         rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
@@ -307,10 +306,7 @@ def _parts(
         counts = content.counts()
         check_whole(counts, data_spec, content.name)
         parts.append(CountsPart(name, content, of_columns(counts, data_spec.columns.cell_keys)))
-    grids = [one.counts.grid for one in parts]
-    grid, last = grids[0], grids[-1]
-    assert grid is not None
-    assert last is not None
+    grid, last = parts[0].counts.bins, parts[-1].counts.bins
     if last != grid:  # a rule of the coarser bins is constant on the finer ones
         common = grid.covering(last, most=max(grid.size, last.size, 2048))
         parts = [replace(one, counts=one.counts.regrid(common)) for one in parts]

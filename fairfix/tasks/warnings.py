@@ -221,9 +221,7 @@ def of_constant(
         was = f"; the original model gives {before:.6g} to all of them" if before is not None else ""
         what = f"gives all rows the same value, {level:.6g},"
     else:
-        chance = base.chance
-        assert chance is not None
-        was = f"; the original model selects {np.average(chance, weights=base.weight):.1%} of them"
+        was = f"; the original model selects {np.average(base.decisions, weights=base.weight):.1%} of them"
         what = {0.0: "decides 'no' for all rows", 1.0: "decides 'yes' for all rows"}.get(
             level or 0.0, f"decides 'yes' with the same probability, {level:.1%}, for all rows"
         )
@@ -234,8 +232,7 @@ def _constant(table: Table, decides: bool) -> float | None:
     """Return the result that all rows have; None where they differ."""
     first: float | None = None
     for piece in table.pieces():
-        results = piece.chance if decides else piece.rows.score
-        assert results is not None
+        results = piece.decisions if decides else piece.scores
         if not results.size:
             return None
         first = float(results[0]) if first is None else first

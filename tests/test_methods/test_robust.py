@@ -279,7 +279,7 @@ def test_a_survey_of_other_people_tells_how_a_true_group_is_recorded(parity: str
         rule = fit(Robust(constraint=parity, assume="class-conditional", z=0.0, slack=0.02), table, noise)
         assert excess(data, rule.predict(table), parity, 0.02, weight) == pytest.approx(0.0, abs=1e-6)
         assert any("its P(noisy | true) holds" in note for note in rule.trace.notes)
-    wrong = Noise(told, keep="true-given-noisy")
+    wrong = Noise(replace(told, keep="true-given-noisy"))
     rule = fit(Robust(constraint=parity, assume="class-conditional", z=0.0, slack=0.02), table, wrong)
     assert excess(data, rule.predict(table), parity, 0.02, weight) > 0.02
 
@@ -296,7 +296,7 @@ def test_whichever_transport_holds_the_certificate_holds(kept: str) -> None:
     table = table_of(data, noisy)
     rule = fit(Robust(constraint="equal_opportunity", slack=0.1), table, told)
     assert excess(data, rule.predict(table), "equal_opportunity", 0.1) <= 1e-6
-    alone = fit(Robust(constraint="equal_opportunity", slack=0.1), table, Noise(told, keep=kept))
+    alone = fit(Robust(constraint="equal_opportunity", slack=0.1), table, Noise(replace(told, keep=kept)))
     assert excess(data, alone.predict(table), "equal_opportunity", 0.1) <= 1e-6
     assert alone.trace.objective <= rule.trace.objective + 1e-9
     assert any("whichever is worse" in note for note in rule.trace.notes)
@@ -310,7 +310,7 @@ def test_radii_are_valid_whichever_transport_holds() -> None:
     told = NoiseTable("table", NAMES, NAMES, values, "joint")
     search = Robust(solver="ideal", assume="radii", bins=12)
     rules = [
-        fit(search, table_of(data, noisy), Noise(told, keep=keep))
+        fit(search, table_of(data, noisy), Noise(replace(told, keep=keep)))
         for keep in (None, "true-given-noisy", "noisy-given-true")
     ]
     costs = [rule.trace.objective for rule in rules]
@@ -524,15 +524,15 @@ def test_groups_without_rows_are_left_out() -> None:
     """A recorded group of the table that the data have not keeps its part out; one that the table has not is named."""
     masses = np.array([[[6.0, 0.0, 0.0], [0.0, 4.0, 0.0]], [[1.0, 2.0, 0.0], [0.0, 0.0, 3.0]]])
     table = NoiseTable("table", ("a", "b"), ("a", "b", "z"), masses, "count")
-    for fitted in carried(Noise(table), ("a", "b"), np.array([[0.3, 0.3], [0.2, 0.2]])):
+    for fitted in carried(table, ("a", "b"), np.array([[0.3, 0.3], [0.2, 0.2]])):
         np.testing.assert_allclose(fitted, [[[0.3, 0.0], [0.0, 0.3]], [[0.2, 0.2], [0.0, 0.0]]], atol=1e-8)
     with pytest.raises(DataError, match="lacks the group 'y'"):
-        carried(Noise(table), ("a", "y"), np.array([[0.3, 0.3], [0.2, 0.2]]))
+        carried(table, ("a", "y"), np.array([[0.3, 0.3], [0.2, 0.2]]))
 
 
-def carried(noise: Noise, names: tuple[str, ...], masses: np.ndarray) -> np.ndarray:
+def carried(table: NoiseTable, names: tuple[str, ...], masses: np.ndarray) -> np.ndarray:
     """Return the tables that may hold for recorded groups of these masses, shape (W, ..., J, K)."""
-    ordered, padded = noise.for_data(names, masses)
+    ordered, padded = table.for_data(names, masses)
     return ordered.tables(padded)[..., : len(names)]
 
 
@@ -542,7 +542,7 @@ def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
     own, names = np.array([0.7, 0.3]), ("g0", "g1")
     rows, columns = joint / joint.sum(1, keepdims=True), joint / joint.sum(0)
     both, (two,), (three,) = (
-        carried(Noise(NoiseTable("table", ("t0", "t1"), names, values, form)), names, own)
+        carried(NoiseTable("table", ("t0", "t1"), names, values, form), names, own)
         for values, form in (
             (joint, "joint"),
             (rows, "noisy-given-true"),
@@ -556,8 +556,8 @@ def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
     np.testing.assert_allclose(three / own, columns, atol=1e-12)
     np.testing.assert_allclose(two / two.sum(1, keepdims=True), rows, atol=1e-9)
     told = NoiseTable("table", ("t0", "t1"), names, joint, "joint")
-    np.testing.assert_allclose(carried(Noise(told, keep="noisy-given-true"), names, own), [two], atol=1e-12)
-    np.testing.assert_allclose(Noise(told, assume="class-conditional").recording(own), two, atol=1e-12)
+    np.testing.assert_allclose(carried(replace(told, keep="noisy-given-true"), names, own), [two], atol=1e-12)
+    np.testing.assert_allclose(told.recording(own), two, atol=1e-12)
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -624,7 +624,7 @@ def test_three_true_groups_are_near_two_recorded_ones(solver: str) -> None:
     data = people(many=1500)
     noisy = np.minimum(recorded(data, "adversarial"), 1)
     counts = known(data, noisy, label=False).entries[:, :2]
-    told = Noise(NoiseTable("table", ("a", "x", "y"), NAMES[:2], counts, "count"), keep="true-given-noisy")
+    told = Noise(NoiseTable("table", ("a", "x", "y"), NAMES[:2], counts, "count", "true-given-noisy"))
     table, what = table_of(data, noisy), {"solver": solver, "assume": "radii", "slack": 0.1}
     rule = fit(Robust(**what), table, told, **({"features": ("x",)} if solver == "dro" else {}))
     relies = next(note for note in rule.trace.notes if note.startswith("relies"))
@@ -1157,7 +1157,7 @@ def test_every_solver_holds_for_all_tables_of_a_survey(solver: str) -> None:
         rule = fit(
             Robust(solver=solver, slack=0.2, survey_confidence=0.9, **more),
             table,
-            Noise(told, keep=keep),  # type: ignore[arg-type]  # a Keep
+            Noise(replace(told, keep=keep)),  # type: ignore[arg-type]  # a Keep
             **features,
         )
         levels, at = np.unique(rule.predict(table), return_inverse=True)
@@ -1195,7 +1195,7 @@ def test_what_has_no_survey_refuses_its_confidence() -> None:
     ):
         with pytest.raises(UsageError, match=re.escape(said)):
             fit(Robust(survey_confidence=0.9, **more), table, noise)
-    keep = Noise(told, keep="true-given-noisy")
+    keep = Noise(replace(told, keep="true-given-noisy"))
     with pytest.raises(DataError, match="leave out keep"):
         fit(Robust(survey_confidence=0.9, assume="eps=0.3", bins=5), table, keep)
     near = Robust(assume="radii", slack=0.3, bins=10)

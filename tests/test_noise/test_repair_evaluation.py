@@ -109,17 +109,17 @@ def test_where_either_transport_may_hold_the_worse_of_both_is_the_slack(shares: 
     data = people(0, 4000)
     data["noisy"][1000:] = data["true"][1000:]  # so little noise that rules are far from constant
     values = survey(data, 4000, label=True).entries * np.array(shares)
-    noise = Noise(NoiseTable("survey", NAMES, NAMES, values / values.sum(), "joint"))
+    told = NoiseTable("survey", NAMES, NAMES, values / values.sum(), "joint")
     repairer = Robust(constraint="equal_opportunity", slack=0.1)
     table = table_of(data)
-    outcome = repair_table(table, repairer, noise=noise, holdout=0.01)
+    outcome = repair_table(table, repairer, noise=Noise(told), holdout=0.01)
     own = table.take(outcome.split.fit)
     base = own.with_decision((own.rows.score >= 0.5).astype(float))
     for rows, rule in ((base, None), (own.with_decision(outcome.predictor.predict(own)), outcome.predictor)):
         points = []
-        for keep in (None, *noise.ways):
-            told = RobustnessClaim(replace(noise, keep=keep), repairer.demands, 0.1)
-            found = true_groups_of(rows, told, 0.05, rule)
+        for keep in (None, *told.ways):
+            claim = RobustnessClaim(Noise(replace(told, keep=keep)), repairer.demands, 0.1)
+            found = true_groups_of(rows, claim, 0.05, rule)
             assert found is not None
             points.append(shortfall(found, "N2", repairer.demands)[0])
         assert points[0] == pytest.approx(max(points[1:]), abs=1e-9)

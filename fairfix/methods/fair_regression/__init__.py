@@ -281,8 +281,7 @@ class FairRegression(Searched):
 
     def delta_on(self, table: Table) -> float:
         """Return the error above which Huber's loss grows evenly: the range of half of the labels."""
-        label, weight = table.rows.label, table.weight
-        assert label is not None
+        label, weight = table.labels, table.weight
         order = np.argsort(label, kind="stable")
         upto = np.cumsum(weight[order])
         low, high = label[order[np.searchsorted(upto, upto[-1] * np.array([0.25, 0.75]) - 1e-9 * upto[-1])]]

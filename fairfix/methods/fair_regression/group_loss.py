@@ -225,14 +225,13 @@ def losses_within(
     largest possible label. Losses are convex in both arguments, so the largest is at the ends.
     """
     assert isinstance(rule, ModelMixture)
-    assert table.rows.label is not None
     unseen = rule.trace.fitted if table is fitted else None
     low, high = (
         float(rule.weights @ [model.bounds[end] for model in rule.models if model.bounds]) for end in (0, 1)
     )
     value = np.clip(rule.predict(table) if unseen is None else unseen, low, high)
     corners = [loss.value(np.array(y), np.array(u)) for y in labels for u in (low, high)]
-    each = loss.value(table.rows.label.astype(np.float64), value)
+    each = loss.value(table.labels.astype(np.float64), value)
     return RowLosses(loss.title, each, float(max(corners)))
 
 

@@ -102,8 +102,7 @@ def _fit_rates(method: Ramp, problem: RepairProblem, z: Floats) -> RepairedPredi
     score, weight = table.ranking[kept], table.weight[kept]
     curves = tuple(Piecewise.line(0.5, 0.5) for _ in groups)
     if by_labels := method.calibration == "isotonic":
-        assert table.rows.label is not None  # without labels nothing is recalibrated
-        label = table.rows.label[kept] == 1
+        label = table.labels[kept] == 1
         curves = tuple(_recalibrated(score, label, weight * part) for part in z.T)
     eta = _mean_curve(curves, z, score)
     lift = method.lift(table.data_spec)

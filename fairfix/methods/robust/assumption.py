@@ -39,8 +39,7 @@ def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
     UsageError
         It does not suit the description of the noise, the constraint or the model.
     """
-    assert problem.noise is not None
-    noise = method.effective_noise(problem.noise)
+    noise = method.effective_noise(problem.known_noise)
     method = replace(method, assume=noise.assume)  # which its solver may not know
     name, members = method.assumption_of(noise), noise.membership is not None
     if members and method.solver not in ("thresholds", "oracle"):
@@ -66,8 +65,7 @@ def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
             f"{method.name}: the model uses {', '.join(used)}; `assume={method.assume}` needs a score that does not "
             "use the recorded group. Use `assume=none`, or a model without it"
         )
-    if name == "epsilon":
-        assert noise.epsilon is not None
+    if noise.epsilon is not None:
         return BoundedDependence(noise.epsilon)
     if name == "identified":
         return KnownMembership(method.z) if members else ClassConditional(method.z)
@@ -88,8 +86,7 @@ def surveyed(method: Robust, problem: RepairProblem, taken: RowNoise, own: Float
     """
     if isinstance(method.survey_confidence, str):
         return taken
-    noise, who = problem.noise, f"{method.name}: `survey_confidence={method.survey_confidence:g}`"
-    assert noise is not None
+    noise, who = problem.known_noise, f"{method.name}: `survey_confidence={method.survey_confidence:g}`"
     if noise.table is None or noise.table.form != "count":
         raise UsageError(f"{who} needs a noise table of counts (`noise=FILE`); leave it out")
     name = method.assumption_of(noise)
@@ -100,4 +97,4 @@ def surveyed(method: Robust, problem: RepairProblem, taken: RowNoise, own: Float
         )
     if name == "radii" and noise.radii is not None:
         raise UsageError(f"{who}: radii are not a survey; leave it out")
-    return taken.surveyed(problem, own, method.survey_confidence)
+    return taken.surveyed(problem, noise.table, own, method.survey_confidence)

@@ -51,24 +51,22 @@ class RobustGuarantee(GuaranteeAdapter):
             words = f", and that the membership probabilities are right{independent * (name == 'identified')}"
             true, columns = tuple(noise.membership), tuple(noise.membership.values())
             return PossibleTrueGroups(tuple(names), true, demands, members, members, False, words, columns)
-        if name == "radii":
-            if noise.radii is None:
-                raise UsageError(
-                    "`guarantee`: radii computed from a noise table depend on how these rows were recorded; give them "
-                    "by `noise=radius:GROUP=NUMBER,...`, or use another `solver`, or `assume=none`"
-                )
+        if name == "radii" and noise.radii is not None:
             balls = balls_for(noise.radii, names, column)
             near = (TotalVariation(balls.radii, balls.home),)
             its = "of its name" if balls.recorded(names) == balls.true else "that it is stated to be near"
             words = f", and that each true group is within its radius of the recorded group {its}"
             return PossibleTrueGroups(tuple(names), balls.true, demands, near, near, False, words)
-        noise, _ = noise.for_data(names, np.zeros(len(names)))
-        table = noise.table
-        assert table is not None
+        if name == "radii" or noise.table is None:
+            raise UsageError(
+                "`guarantee`: radii computed from a noise table depend on how these rows were recorded; give them "
+                "by `noise=radius:GROUP=NUMBER,...`, or use another `solver`, or `assume=none`"
+            )
+        table, _ = noise.table.for_data(names, np.zeros(len(names)))
         by_recording = name in ("identified", "epsilon")
         if by_recording:
             _require_recording(noise, table, names)
-        ways: tuple[Keep, ...] = ("noisy-given-true",) if by_recording else noise.ways
+        ways: tuple[Keep, ...] = ("noisy-given-true",) if by_recording else table.ways
         surveyed = table.form == "count"
         exact = tuple(_allowed(name, noise, table, way, None) for way in ways)
         allowed = tuple(_allowed(name, noise, table, way, alpha) for way in ways) if surveyed else exact
@@ -86,7 +84,7 @@ class RobustGuarantee(GuaranteeAdapter):
 
 def _require_recording(noise: Noise, table: NoiseTable, names: Sequence[str]) -> None:
     """Raise a UsageError where a table does not show how true groups of the population are recorded."""
-    if noise.of_recording != "noisy-given-true":
+    if table.of_recording != "noisy-given-true":
         raise UsageError(
             f"`guarantee`: `assume={noise.assume}` needs a table whose P(noisy | true) holds for the "
             "population; write `noise=FILE(keep=noisy-given-true)`, or use `assume=none`"

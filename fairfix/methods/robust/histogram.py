@@ -14,7 +14,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.learned import OutOfFoldScores, label_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.table_confidence_limits import range_of
-from fairfix.noise.description import Noise
+from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.membership_audit import merged
 from fairfix.noise.rates import DEMANDS, LABELS, Parity, cells_of
 from fairfix.noise.score_bin_bounds import (
@@ -53,8 +53,7 @@ class Kinds:
     @classmethod
     def recorded(cls, problem: RepairProblem, *, blind: bool) -> Kinds:
         """Return the recorded groups, or with probabilities of membership those of rules."""
-        groups, noise = problem.groups, problem.noise
-        assert noise is not None
+        groups, noise = problem.groups, problem.known_noise
         if noise.membership is None:
             many = len(groups.levels)
             return cls(groups.codes, np.zeros(many, dtype=np.int64) if blind else np.arange(many))
@@ -131,8 +130,7 @@ class RowNoise:
     @classmethod
     def of(cls, problem: RepairProblem, rows: Binned) -> RowNoise:
         """Say what is known of binned rows."""
-        noise, kinds = problem.noise, rows.kinds
-        assert noise is not None
+        noise, kinds = problem.known_noise, rows.kinds
         if noise.membership is None or kinds.vectors is None:
             return cls.of_groups(problem, rows.n.sum(1))
         index, weight = kinds.codes * rows.edges.size + rows.at, problem.weight
@@ -149,46 +147,40 @@ class RowNoise:
     @classmethod
     def of_groups(cls, problem: RepairProblem, own: Floats) -> RowNoise:
         """Carry the table over to masses of recorded groups by label, shape (K, 2), of total 1."""
-        names, noise = problem.groups.names, problem.noise
-        assert noise is not None
+        names, noise = problem.groups.names, problem.known_noise
         _require_cells(problem, noise)
         given = None
         if noise.radii is not None:
             given = balls_for(noise.radii, names, attribute_name(problem.groups.columns))
         if noise.table is None:
             return cls((), None, None, given)
-        noise, masses = noise.for_data(names, own.T if noise.table.by_label else own.sum(1))
-        table = noise.table
-        assert table is not None
+        table, masses = noise.table.for_data(names, own.T if noise.table.by_label else own.sum(1))
         here = slice(len(names))
-        joints = noise.tables(masses)[..., here]
+        joints = table.tables(masses)[..., here]
         tables = [joints[0], *(joint for joint in joints[1:] if np.abs(joint - joints[0]).max() > SAME)]
-        recording = noise.recording(masses)
+        recording = table.recording(masses)
         if given is None:
             given = balls_of(np.stack([over_labels(one) for one in tables]), table.true, names)
         recording = None if recording is None else recording[..., here]
-        return cls(tuple(tables), recording, noise.conditional(masses)[..., here], given)
+        return cls(tuple(tables), recording, table.conditional(masses)[..., here], given)
 
     @property
     def by_label(self) -> bool:
         """Whether the table is by label."""
         return bool(self.tables) and self.tables[0].ndim == 3
 
-    def surveyed(self, problem: RepairProblem, own: Floats, confidence: float) -> RowNoise:
+    def surveyed(self, problem: RepairProblem, table: NoiseTable, own: Floats, confidence: float) -> RowNoise:
         """Return what a survey of counts leaves open at a confidence; masses of recorded groups as in `of_groups`."""
-        assert problem.noise is not None
         names = problem.groups.names
-        noise, _ = problem.noise.for_data(names, own.T if self.by_label else own.sum(1))
-        table, here = noise.table, slice(len(names))
-        assert table is not None
+        table, _ = table.for_data(names, own.T if self.by_label else own.sum(1))
+        here = slice(len(names))
 
         def ranges(counts: Floats) -> tuple[Range, ...]:
-            whole = (range_of(counts, keep, confidence) for keep in noise.ways)
+            whole = (range_of(counts, keep, confidence) for keep in table.ways)
             return tuple(Range(one.low[..., here], one.high[..., here], one.keep) for one in whole)
 
         plain, balls = ranges(over_labels(table.entries)), self.balls
-        assert balls is not None
-        if noise.radii is None:
+        if balls is not None and problem.known_noise.radii is None:
             masses = own.sum(1)
             radii = np.max([largest_radii(masses, one, balls.home) for one in plain], axis=0)
             balls = replace(balls, radii=radii)

@@ -14,7 +14,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.histogram import Binned, Merged, RowNoise, over_labels
 from fairfix.models.trace import Caution, Note
 from fairfix.noise.bounds import Pair, vacuous
-from fairfix.noise.description import Noise
+from fairfix.noise.description import NoiseTable
 from fairfix.noise.randomized_rule_bounds import ball_bounds
 from fairfix.noise.rates import DEMANDS, LABELS, Parity, bounded_in_words, shortfalls
 from fairfix.noise.score_bin_bounds import (
@@ -52,16 +52,14 @@ def reliance(
     assumed: Assumption,
 ) -> Iterator[Note]:
     """Yield what the result relies on, its worst case under other assumptions, and what breaks it."""
-    noise = problem.noise
-    assert noise is not None
+    noise = problem.known_noise
     table, short, columns = noise.table, rows.merged(chance), problem.groups.columns
     about_recording = isinstance(assumed, ClassConditional | BoundedDependence)
-    kept = "" if table is None else f"; {_kept(noise, about_recording)}"
+    kept = "" if table is None else f"; {_kept(table, about_recording)}"
     what = "set of probabilities" if noise.membership else "set of radii" if table is None else "table"
     relies = _relied_on(method, problem, behind, assumed)
     basis = "is taken as known"
-    if behind.ranges:
-        assert table is not None
+    if behind.ranges and table is not None:
         basis = f"is known from a survey of {table.rows:,} rows, at {_percent(method)} confidence"
     yield Note(f"relies on {relies}; on the training rows, the {what} {basis}{kept}", "assumption")
     if about_recording and not problem.seen_by_model and problem.features is None:
@@ -106,8 +104,7 @@ def reliance(
 
 def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed: Assumption) -> str:
     """Return the assumption in words."""
-    noise = problem.noise
-    assert noise is not None
+    noise = problem.known_noise
     label = " and the label" if behind.by_label else ""
     if noise.membership is not None:
         columns = ", ".join(noise.membership.values())
@@ -232,9 +229,9 @@ def _percent(method: Robust) -> str:
     return f"{100 * method.survey_confidence:g}%"
 
 
-def _kept(noise: Noise, about_recording: bool) -> str:
+def _kept(table: NoiseTable, about_recording: bool) -> str:
     """Return what of the noise table is taken to hold for the rows."""
-    ways = (noise.of_recording,) if about_recording else noise.ways
+    ways = (table.of_recording,) if about_recording else table.ways
     both = " or ".join(f"P({way.replace('-given-', ' | ')})" for way in ways)
     return f"its {both} holds for these rows{', whichever is worse' if len(ways) > 1 else ''}"
 
