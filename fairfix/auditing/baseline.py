@@ -188,10 +188,7 @@ def compare(
     nothing has changed, None has it found out. ``UsageError`` where an allowance names an attribute that is not
     audited, or a number without a worse way.
     """
-    limited = {
-        Comparison.parse(check.comparison, check.attribute, check.group or None): check
-        for check in new.checks
-    }
+    limited = {Comparison.of(check): check for check in new.checks}
     columns = {block.attribute: block.columns for block in new.attributes}
     same = (paired is None and is_same(old, new)) if same is None else same
     changes, incomparable, checks = list[common.Change](), list[common.NotComparable](), list[common.Check]()

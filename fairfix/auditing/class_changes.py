@@ -11,18 +11,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fairfix.auditing.baseline import COINCIDENCE, Allowance, coincidence, compare, is_alike, unlike
-from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
-from fairfix.auditing.metrics import CLASS_METRICS
+from fairfix.auditing.comparisons import CLASS_GAPS, Comparison
 from fairfix.auditing.multiclass import ACCURACY, of_all
 from fairfix.auditing.results import in_class
 from fairfix.data.choices import GateOn
 from fairfix.schema import common
 from fairfix.schema.audit import Audit
-
-USUAL_OF_ALL = tuple(
-    Comparison(metric, "difference", scope).id for metric in CLASS_METRICS for scope in CLASS_SCOPES
-)
-"""Comparisons of all classes together that are compared, in addition to those of accuracy."""
 
 
 def compare_classes(
@@ -49,7 +43,7 @@ def compare_classes(
     for name, piece in pieces:
         mine = [a for a in allowances if a.check is None or bool(name) != of_all(a.check)]
         asked = [one for one in usual if (Comparison.parse(one).metric == ACCURACY) != bool(name)]
-        asked = asked if name else [*USUAL_OF_ALL, *asked]
+        asked = asked if name else [*CLASS_GAPS, *asked]
         section, judged = compare(before[name], piece, mine, asked, gate_on, same=unchanged)
         changes += [in_class(one, name) for one in section.changes]
         incomparable += [

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS, Better, Metric
 from fairfix.data.names import quoted_name
+
+if TYPE_CHECKING:
+    from fairfix.schema.common import Change, Check
 
 KINDS = ("difference", "ratio", "covariance", "min", "max")
 
@@ -103,6 +107,11 @@ class Comparison:
         metric, *parts = text.split(".")
         kind = parts.pop(0) if parts and parts[0] in KINDS else ""
         return cls(metric, kind, ".".join(parts), attribute, group or None)
+
+    @classmethod
+    def of(cls, one: Check | Change) -> Comparison:
+        """Return what a check or a change of a result is about."""
+        return cls.parse(one.comparison, one.attribute, one.group)
 
     @property
     def part(self) -> str:
@@ -199,3 +208,9 @@ class Comparison:
             )
         name = " ".join(filter(None, (metric.parity or metric.title, self.kind)))
         return name + SUFFIXES.get(self.scope, f", {self.scope.replace('_', ' ')}" if self.scope else "")
+
+
+CLASS_GAPS = tuple(
+    Comparison(metric, "difference", scope).id for metric in CLASS_METRICS for scope in CLASS_SCOPES
+)
+"""Gaps over all classes of a label."""

@@ -90,7 +90,7 @@ class Waiver:
 
     def covers(self, judged: common.Check) -> bool:
         """Return whether a judged check is the one that is meant."""
-        of = Comparison.parse(judged.comparison, judged.attribute, judged.group or None)
+        of = Comparison.of(judged)
         alike = (judged.of == "change") == self.of_change and self.check.comparison.covers(of)
         same = (self.check.operator, self.check.limit) == (judged.operator, judged.limit)
         return alike and (same or not self.exact)
@@ -146,7 +146,7 @@ def _waived(
     check: common.Check, unwaived: common.Check, waiver: Waiver, today: date
 ) -> tuple[common.Check, State]:
     """Return a check that a waiver covers with its verdict, and a state; without waivers it is ``unwaived``."""
-    own = Check(check.check, Comparison.parse(check.comparison), check.operator, check.limit)
+    own = Check(check.check, Comparison.of(check), check.operator, check.limit)
     if waiver.limit is not None and not own.violated_by(waiver.limit) and waiver.limit != own.limit:
         raise ConfigError(
             f"the waiver of {waiver.text!r} has the limit {waiver.limit:g}, which is stricter than the check "

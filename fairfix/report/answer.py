@@ -171,7 +171,7 @@ class Stated:
     @classmethod
     def from_check(cls, check: Check, beside: SavedComparison | None = None) -> Stated:
         """Return what a check is about; ``beside`` is the comparison, where there is more to say of it."""
-        of = Comparison.parse(check.comparison, check.attribute, check.group or None)
+        of = Comparison.of(check)
         if beside is None or check.of == "change":
             return cls(of, check, check.groups, reason=check.reason)
         reason = beside.reason or check.reason
@@ -370,7 +370,7 @@ def _change(one: Check, of: Comparison, sure: str) -> str:
 
 def _limit(check: Check) -> str:
     """Return the limit of a check as its number is written."""
-    of = Comparison.parse(check.comparison)
+    of = Comparison.of(check)
     plain = of.kind in ("ratio", "covariance")
     percent = of.entry.percent and not plain
     scaled = 100.0 * check.limit if percent else check.limit
@@ -405,7 +405,7 @@ def judgement(check: Check, rows: int | None = None) -> str:
 
 
 def _what_decides(check: Check, rows: int | None) -> str:
-    if Comparison.parse(check.comparison).of_true_groups:
+    if Comparison.of(check).of_true_groups:
         return "More rows alone may not decide it, because it is unknown how the groups were recorded."
     needed = None if rows is None else rows_to_decide(check, rows)
     if needed is None:
@@ -430,7 +430,7 @@ def rows_to_decide(check: Check, rows: int) -> int | None:
     if away <= 1e-9 * max(1.0, abs(limit)):
         return None
     near, far = (check.high, check.low) if value < limit else (check.low, check.high)
-    of_ratio = Comparison.parse(check.comparison).kind == "ratio"
+    of_ratio = Comparison.of(check).kind == "ratio"
     if of_ratio and not (value > 0 and limit > 0):
         return None
 
@@ -515,7 +515,7 @@ def _counted(checks: Sequence[Check]) -> Iterator[str]:
 
 def _brief(check: Check) -> str:
     """Return a check in a few words: title and limit."""
-    of = Comparison.parse(check.comparison)
+    of = Comparison.of(check)
     title = of.title if of.part else f"{of.title} of {check.group}"
     change = "change of " if check.of == "change" else ""
     where = f" of {check.of_class}" if check.of_class else ""

@@ -250,17 +250,17 @@ def to_reference(block: Block, result: Audit) -> Iterator[Grid]:
     It has a row for each rate of :data:`RATES` and group, of a regression for each mean: the value, divided by that of
     the reference group (for selection rates the impact ratio), and minus it, each with its interval.
     """
-    each = {Comparison.parse(one.id): one.per_group for one in block.comparisons}
+    each = {one.id: one.per_group for one in block.comparisons}
     metrics = (*(MEANS if result.settings.task == "regression" else RATES), *ADDED.get())
     kinds = [
         kind
         for kind in ("ratio", "difference")
-        if any(Comparison(metric, kind, "to_reference") in each for metric in metrics)
+        if any(Comparison(metric, kind, "to_reference").id in each for metric in metrics)
     ]
     reference = named(result.settings.reference.get(block.attribute, ""))
 
     def compared(row: tuple[str, Group], kind: str) -> Estimate | None:
-        return each.get(Comparison(row[0], kind, "to_reference"), {}).get(row[1].group)
+        return each.get(Comparison(row[0], kind, "to_reference").id, {}).get(row[1].group)
 
     def note(row: tuple[str, Group]) -> str:
         numbers = (row[1].metrics[row[0]], *(compared(row, kind) for kind in kinds))

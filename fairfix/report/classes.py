@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace as replace_fields
 
-from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
+from fairfix.auditing.comparisons import CLASS_GAPS, CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import NOT_CHECKED, ORDER, OTHERS, Stated, between_whom, judgement, statement
@@ -218,7 +218,7 @@ def _waivers(waivers: Waivers) -> Section:
     return Section("Waivers", (f"checked on {waivers.today}",), (grid,), "waivers")
 
 
-CLASS_GAPS: Columns = {
+GAPS: Columns = {
     "class": "of_class",
     "attribute": "attribute",
     "before": lambda one: interval(one.before),
@@ -235,7 +235,7 @@ def class_gaps(proof: Evaluation, title: str) -> Iterator[Section]:
         f"{interval(balanced.before)} before and {interval(balanced.after)} after"
     )
     gaps = sorted(proof.classes, key=lambda one: -(one.after.value or 0.0))
-    grid = Grid.of(CLASS_GAPS, gaps, 2, "Equal opportunity difference of each class")
+    grid = Grid.of(GAPS, gaps, 2, "Equal opportunity difference of each class")
     yield Section(f"{title}: class by class", (line,), (grid,), "class")
 
 
@@ -255,7 +255,7 @@ def _others(asked: Sequence[Sequence[Check]]) -> Iterator[str]:
 def _classes(block: Block, result: Audit, *, detail: bool) -> Section:
     """Return the class gaps of an attribute and the table of its classes."""
     attribute, metrics = block.attribute, gap_metrics(result)
-    means = [one for one in block.comparisons if Comparison.parse(one.id).of_classes]
+    means = [block.by_id[name] for name in CLASS_GAPS if name in block.by_id]
     gaps: Columns = {
         "over the classes": lambda one: titled(one.id),
         "value [interval]": interval,

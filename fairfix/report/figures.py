@@ -162,7 +162,7 @@ def _limit_in(block: Block, metric: str, result: Audit) -> tuple[float, str] | N
     """Return where a limit of the gap between groups lies: that far from the highest group, or from the lowest."""
     metrics = (metric, "equalized_odds") if metric in EQUALIZED_ODDS else (metric,)
     for check in result.checks:
-        of = Comparison.parse(check.comparison)
+        of = Comparison.of(check)
         here = check.attribute == block.attribute and check.of == "value"
         if not here or of.metric not in metrics or of.scope != "between_groups":
             continue

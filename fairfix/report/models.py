@@ -114,13 +114,13 @@ def answer(result: Models) -> Iterator[str]:
 
 def _points_or_number(one: Change) -> Callable[..., str]:
     """Return how a gap is written: in points where it is of shares, else in units of the scores."""
-    of = Comparison.parse(one.comparison)
+    of = Comparison.of(one)
     return points if of.metric == "ks" or (of.kind == "difference" and of.entry.percent) else show_signed
 
 
 def _furthest(result: Models, leading: Change) -> Iterator[str]:
     """Yield who gets least and most from either model, where the leading gap is between these two."""
-    of, groups = Comparison.parse(leading.comparison), _groups(result, leading.attribute or "")
+    of, groups = Comparison.of(leading), _groups(result, leading.attribute or "")
     groups = [one for one in groups if one.metric == of.metric]
     if len(groups) < 2 or (of.kind, of.scope) != ("difference", "between_groups"):
         return

@@ -94,7 +94,7 @@ class Outcome:
     @property
     def criterion(self) -> str:
         """Identifier of the audit comparison that the slack bounds on the training rows."""
-        return criterion_of(self.repairer, self.data_spec)
+        return criterion_of(self.repairer, self.data_spec).id
 
     @property
     def judged(self) -> BeforeAfter:

@@ -27,6 +27,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from fairfix.auditing.comparisons import Comparison
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
@@ -237,7 +238,7 @@ class GuaranteeProblem(GuaranteeStatistics):
             groups = f"the true groups behind {groups}"
         return GuaranteeResult(
             confidence=self.confidence,
-            criterion=self.criterion,
+            criterion=self.comparison.id,
             attribute=groups if len(self.attributes) == 1 else f"{groups}, each alone",
             title=self.comparison.title if losses is None else f"mean {losses.name}",
             way=way,
@@ -382,7 +383,7 @@ def guarantee_problem(
     repairer: Repairer,
     confidence: float,
     table: Table,
-    criterion: str,
+    comparison: Comparison,
     features: tuple[str, ...] | None,
     noise: Noise | None = None,
 ) -> GuaranteeProblem:
@@ -393,7 +394,7 @@ def guarantee_problem(
     require_plain(table)
     if why := adapter_of(repairer).refusal(table.data_spec, features):
         raise UsageError(f"`guarantee`: {why}")
-    problem = GuaranteeProblem(repairer, confidence, table, criterion, noise)
+    problem = GuaranteeProblem(repairer, confidence, table, comparison, noise)
     _ = problem.true_groups  # raises where too little is known about the noise
     finite, remedy = problem.gaps[np.isfinite(problem.gaps)], NAME_IT[problem.adapter.parameter]
     if not finite.size:

@@ -75,14 +75,9 @@ class GuaranteeStatistics:
     confidence: float
     table: Table
     """All rows that are used."""
-    criterion: str
+    comparison: Comparison
     noise: Noise | None = None
-    """Knowledge about the recorded groups, where the criterion is about true ones."""
-
-    @cached_property
-    def comparison(self) -> Comparison:
-        """The criterion, parsed."""
-        return Comparison.parse(self.criterion)
+    """Knowledge about the recorded groups, where the comparison is about true ones."""
 
     @property
     def adapter(self) -> GuaranteeAdapter:

@@ -45,11 +45,10 @@ from fairfix.tasks.warnings import (
 )
 
 
-def criterion_of(repairer: Repairer, data_spec: DataSpec) -> str:
+def criterion_of(repairer: Repairer, data_spec: DataSpec) -> Comparison:
     """Return what the slack bounds: within strata, where there are strata."""
-    if not data_spec.columns.strata:
-        return repairer.bounded_comparison(data_spec)
-    return Comparison.parse(repairer.bounded_comparison(data_spec)).to("within_strata").id
+    of = Comparison.parse(repairer.bounded_comparison(data_spec))
+    return of.to("within_strata") if data_spec.columns.strata else of
 
 
 class DrawnRule(NamedTuple):
@@ -65,10 +64,10 @@ def rounded_from(repairer: Repairer, held: RepairedRows, settings: Settings) -> 
     return None if drawn is None else _drawn(drawn, criterion_of(repairer, held.table.data_spec), settings)
 
 
-def _drawn(rows: RepairedRows, name: str, settings: Settings) -> DrawnRule:
+def _drawn(rows: RepairedRows, of: Comparison, settings: Settings) -> DrawnRule:
     """Return an audit of a comparison, and the accuracy."""
     repaired = rows.shipped.repaired
-    report = audit(repaired, repaired.data_spec, replace(settings, checks=(), only=(name,)))
+    report = audit(repaired, repaired.data_spec, replace(settings, checks=(), only=(of.id,)))
     return DrawnRule(report, _accuracy(rows.table, repaired))
 
 
@@ -79,13 +78,13 @@ def cost_of_rounding(
     if drawn is None:
         return
     data_spec = held.table.data_spec
-    name, asked = criterion_of(repairer, data_spec), targets_of(repairer, data_spec).values()
-    gap, rounded_gap = (_gap(report, name, asked) for report in (drawn.report, proof.after))
+    of, asked = criterion_of(repairer, data_spec), targets_of(repairer, data_spec).values()
+    gap, rounded_gap = (_gap(report, of, asked) for report in (drawn.report, proof.after))
     rounded = _accuracy(held.table, held.shipped.repaired)
     right = drawn.accuracy
     accuracy = "" if math.isnan(right) else f", accuracy {rounded:.4f} instead of {right:.4f}"
     yield Note(
-        f"without randomization, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}",
+        f"without randomization, on held-out rows: {of.id} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}",
         "rounded",
     )
 
@@ -101,10 +100,10 @@ def cost_of_blindness(
     if trace.aware is None or trace.base is None or held.table.rows.label is None:
         return
     aware = RepairedRows(held.table, trace.aware)
-    name = criterion_of(repairer, held.table.data_spec)
+    of = criterion_of(repairer, held.table.data_spec)
     if (lost := np.isnan(aware.predicted)).any():
         held, aware = (one.take(np.flatnonzero(~lost)) for one in (held, aware))
-        report = _drawn(held.drawn_rule or held, name, settings).report
+        report = _drawn(held.drawn_rule or held, of, settings).report
     table = held.table
     label, weight = table.labels, table.weight
     mean = float(np.average(label, weights=weight))
@@ -115,17 +114,17 @@ def cost_of_blindness(
     own, seeing, free, constant = (float(np.average(loss, weights=weight)) for loss in losses)
     more = mean_of_rows(losses[0] - losses[1], table, settings.confidence, ANY)
     asked = targets_of(repairer, table.data_spec).values()
-    seeing_report = _drawn(aware.drawn_rule or aware, name, settings).report  # rates of the probability
-    gap, aware_gap = (_gap(one, name, asked) for one in (report, seeing_report))
+    seeing_report = _drawn(aware.drawn_rule or aware, of, settings).report  # rates of the probability
+    gap, aware_gap = (_gap(one, of, asked) for one in (report, seeing_report))
     attribute = attribute_name(table.data_spec.columns.protected)
-    yield from of_blindness(Blindness(attribute, name, own, seeing, more, free, constant, gap, aware_gap))
+    yield from of_blindness(Blindness(attribute, of, own, seeing, more, free, constant, gap, aware_gap))
 
 
-def _gap(report: Audit, name: str, asked: Collection[ConstraintTarget]) -> float:
+def _gap(report: Audit, of: Comparison, asked: Collection[ConstraintTarget]) -> float:
     """Return the worst value of a comparison, of the attributes that are ``asked`` for by name, or of all."""
-    worst = min if Comparison.parse(name).worse == "smaller" else max
+    worst = min if of.worse == "smaller" else max
     every = (b.by_id for b in report.attributes if any(one.attribute in ("", b.attribute) for one in asked))
-    return worst(own[name].point for own in every if name in own)
+    return worst(own[of.id].point for own in every if of.id in own)
 
 
 def _accuracy(table: Table, repaired: Table) -> float:
@@ -145,8 +144,8 @@ def targets_of(repairer: Repairer, data_spec: DataSpec) -> dict[tuple[str, ...],
 
 def comparisons_of(repairer: Repairer, data_spec: DataSpec) -> tuple[str, ...]:
     """Return the comparisons that tell of what is bounded: of true groups too, where these are held."""
-    name = criterion_of(repairer, data_spec)
-    return (name, Comparison.parse(name).to(TRUE_GROUPS).id) if "noise" in repairer.uses else (name,)
+    of = criterion_of(repairer, data_spec)
+    return (of.id, of.to(TRUE_GROUPS).id) if "noise" in repairer.uses else (of.id,)
 
 
 def repair_warnings(
@@ -162,25 +161,23 @@ def repair_warnings(
     asked = targets_of(repairer, data_spec)
     if "noise" in repairer.uses:  # of true groups, as far as anything is known of them
         asked = {
-            columns: replace(one, comparison=Comparison.parse(one.comparison).to(TRUE_GROUPS).id)
-            for columns, one in asked.items()
+            columns: replace(one, comparison=one.comparison.to(TRUE_GROUPS)) for columns, one in asked.items()
         }
-    name = criterion_of(repairer, data_spec)
-    metric = Comparison.parse(name).metric
+    of = criterion_of(repairer, data_spec)
     on_fit, on_held = (
-        {columns: proof.pair_of(one.comparison, attribute_name(columns)) for columns, one in asked.items()}
+        {columns: proof.pair_of(one.comparison.id, attribute_name(columns)) for columns, one in asked.items()}
         for proof in shown
     )
     for columns, one in asked.items():
         fit, holdout = on_fit[columns], on_held[columns]
         if holdout is None or fit is None or drawn is None:
             continue
-        step = one_row(fitted.table, fitted.table.groups(columns), metric)
+        step = one_row(fitted.table, fitted.table.groups(columns), of.metric)
         if one.is_ratio:  # of rates up to the greatest, which a row moves as it does the least
             block = shown[0].after.block(attribute_name(columns))
-            rates = [group.metrics[metric].point for group in block.groups]
+            rates = [group.metrics[of.metric].point for group in block.groups]
             step *= 2 / max(rates) if max(rates) > 0 else math.inf
-        yield from of_rounding(one, fit[1], *holdout, step, _gap(drawn.report, name, [one]))
+        yield from of_rounding(one, fit[1], *holdout, step, _gap(drawn.report, of, [one]))
     parts = [rows.shipped[:2] for rows in (fitted, held)]
     own = [note for note in predictor.trace.notes if isinstance(note, Caution) and note.code == "selection"]
     same = list(of_constant(*parts, decides=False)) if predictor.gives == "value" else []
@@ -203,7 +200,7 @@ def repair_warnings(
                 yield from of_selection(row)
     if learn is not None:
         unit = "the decisions" if _decided(predictor, held.table) else "the square loss"
-        yield from of_small_groups(metric, fitted.table, held, learn, _cost, unit)
+        yield from of_small_groups(of.metric, fitted.table, held, learn, _cost, unit)
 
 
 def _decided(predictor: RepairedPredictor, held: Table) -> bool:

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.audit import More
-from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
-from fairfix.auditing.metrics import CLASS_METRICS
+from fairfix.auditing.comparisons import CLASS_GAPS, Comparison
 from fairfix.auditing.multiclass import CHANGES, audit_classes, require_measured
 from fairfix.auditing.results import Settings
 from fairfix.auditing.row_differences import SHARE, PairedDifference, between_limits
@@ -42,12 +41,7 @@ from fairfix.tasks.before_after import Assessment, BeforeAfter, changed, compari
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_slack
 
-GAPS = tuple(
-    Comparison(metric, "difference", scope).id
-    for metric in CLASS_METRICS
-    if metric != "false_positive_rate"
-    for scope in CLASS_SCOPES
-)
+GAPS = tuple(name for name in CLASS_GAPS if not name.startswith("false_positive_rate"))
 """Gaps over all classes that the table shows: of rates of a class among all, and among those who are of it."""
 
 SHOWN = (*GAPS, "accuracy.min", *CHANGES)
@@ -110,7 +104,9 @@ def assess_classes(
     of_what: Any = {"comparable": repairer.comparable_values, "copies": problem.copies}
     proof = evaluate_classes(kept, settings, **of_what)
     of_fit = evaluate_classes(fitted, replace(settings, checks=()), of_fit=True, **of_what)
-    asked = ConstraintTarget(repairer.bounded_comparison(held.data_spec), repairer.shared_slack)
+    asked = ConstraintTarget(
+        Comparison.parse(repairer.bounded_comparison(held.data_spec)), repairer.shared_slack
+    )
     notes = [*_doubts(asked, kept, of_fit, proof), *caught, *predictor.trace.notes]
     return Assessment(of_fit, proof, messages(notes), kept)
 
@@ -242,9 +238,9 @@ def _doubts(
     if len(constant) == 1:
         yield Caution(f"the repaired rule predicts {constant.pop()!r} for all held-out rows", "constant")
     attribute = proof.after.attributes[-1].attribute
-    if (judged := proof.pair_of(asked.comparison, attribute)) is not None:
+    if (judged := proof.pair_of(asked.comparison.id, attribute)) is not None:
         yield from of_gaps(asked, *judged)
-    if (fitted := fit.pair_of(asked.comparison, attribute)) is not None:
+    if (fitted := fit.pair_of(asked.comparison.id, attribute)) is not None:
         yield from of_slack(asked, fitted[1].point)
     labels = {*_labels(held.table)}
     if new := sorted(labels - {*predictor.classes}):

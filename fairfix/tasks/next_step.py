@@ -72,7 +72,7 @@ def _to_repair(request: AuditRequest, result: Audit, check: Check) -> NextStep |
         return None
     from fairfix.methods import available
 
-    of = Comparison.parse(check.comparison)
+    of = Comparison.of(check)
     condition = f"{of.metric}.{of.short_part}{check.operator}{check.limit:.12g}"
     for name in METHODS:
         method = available()[name]

@@ -125,14 +125,14 @@ def repair_counts(
     shown = table
     hidden_rows = list(_of_left_out(fit, held))
     if held is None:
-        more: Any = {"also": (criterion_of(repairer, data_spec),), "claim": repairer.claim(noise)}
+        more: Any = {"also": (criterion_of(repairer, data_spec).id,), "claim": repairer.claim(noise)}
         of_fit = evaluate(RepairedRows(table, rule), settings, **more, of_fit=True).without_passes(
             "fit_only", lambda check: f"{FIT_ONLY}, where {check.reason}"
         )
         first: list[Note] = [*of_directions(table, settings.confidence), _nothing_proven()]
         if rule.trace.randomized is None and "noise" not in repairer.uses:
             for columns, asked in targets_of(repairer, data_spec).items():
-                if (pair := of_fit.pair_of(asked.comparison, attribute_name(columns))) is not None:
+                if (pair := of_fit.pair_of(asked.comparison.id, attribute_name(columns))) is not None:
                     first += of_slack(asked, pair[1].point)
         notes = [*first, *hidden_rows, *warned(caught), *rule.trace.notes, *notes]
     else:

@@ -35,7 +35,7 @@ import numpy as np
 
 from fairfix.auditing.comparisons import ENDS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
-from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES
+from fairfix.auditing.metrics import EQUALIZED_ODDS, RATES
 from fairfix.auditing.results import first_of
 from fairfix.auditing.sufficient_statistics import confusion, proportions, rate_sums
 from fairfix.data.counts import Bools, Floats
@@ -82,12 +82,12 @@ ROWS = {None: "rows", 1: "positives", 0: "negatives"}
 
 @dataclass(frozen=True)
 class ConstraintTarget:
-    """A comparison, by its identifier, and the largest gap or least ratio that is allowed on the training rows.
+    """A comparison, and the largest gap or least ratio that is allowed on the training rows.
 
     ``slack`` and ``ratio`` are None where none is stated for all groups; ``attribute`` is empty where there is one.
     """
 
-    comparison: str
+    comparison: Comparison
     slack: float | None
     ratio: float | None = None
     attribute: str = ""
@@ -95,25 +95,25 @@ class ConstraintTarget:
     @property
     def name(self) -> str:
         """The comparison's title, with its attribute where there are several."""
-        title = Comparison.parse(self.comparison).title
+        title = self.comparison.title
         return f"{title} [{self.attribute}]" if self.attribute else title
 
     @property
     def is_ratio(self) -> bool:
         """Whether it is 1 where groups are alike, and worse where it is less."""
-        return Comparison.parse(self.comparison).kind == "ratio"
+        return self.comparison.kind == "ratio"
 
     @property
     def is_gap(self) -> bool:
         """Whether it tells how far groups, or people and their copies, are from alike."""
-        of = Comparison.parse(self.comparison)
+        of = self.comparison
         measured = of.metric == "ks" or of.kind in ("difference", "covariance", "ratio")
         return measured or of.scope in CHANGED or of.id == WITH_NUMBER
 
     @property
     def is_end(self) -> bool:
         """Whether it is the value of the group that is worst off."""
-        return Comparison.parse(self.comparison).kind in ENDS
+        return self.comparison.kind in ENDS
 
     @property
     def allowed(self) -> float | None:
@@ -176,8 +176,8 @@ def of_gaps(asked: ConstraintTarget, before: Estimate, after: Estimate) -> Itera
 
 def _of_worst(asked: ConstraintTarget, before: Estimate, after: Estimate) -> Iterator[Caution]:
     """Yield that the group that is worst off is no better off, on held-out rows."""
-    better = METRICS[Comparison.parse(asked.comparison).metric].better
-    if after.point <= before.point if better == "larger" else after.point >= before.point:
+    larger = asked.comparison.worse == "larger"
+    if after.point >= before.point if larger else after.point <= before.point:
         yield Caution(
             f"the worst group is no better off: {asked.name} was {show(before)} on held-out rows and is {show(after)}",
             "gap_after",
@@ -331,7 +331,7 @@ class Blindness:
     """
 
     attribute: str
-    comparison: str
+    comparison: Comparison
     loss: float
     aware_loss: float
     more: Estimate
@@ -343,7 +343,7 @@ class Blindness:
 
 def of_blindness(blind: Blindness) -> Iterator[Note]:
     """Yield the cost of not using the group: a caution where it is high, with remedies."""
-    group, title = repr(blind.attribute), Comparison.parse(blind.comparison).title
+    group, title = repr(blind.attribute), blind.comparison.title
     yield Note(
         f"without {group}, the log loss on held-out rows is {blind.loss:.4f} instead of {blind.aware_loss:.4f} "
         f"(difference {show(blind.more)}), and the {title} of randomized decisions is {blind.gap:.4f} "

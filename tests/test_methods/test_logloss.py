@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fairfix.auditing.comparisons import Comparison
 from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
@@ -469,7 +470,9 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_dear_rule_without_the_group_is_warned_of(loss: float, aware: float, warning: str | None) -> None:
     """From a quarter of what features tell on, with the way out that is the cheaper one."""
     more = estimate(loss - aware, 0.0, 0.1)
-    note, *cautions = of_blindness(Blindness("race", PARITY, loss, aware, more, 0.45, 0.65, 0.01, 0.02))
+    note, *cautions = of_blindness(
+        Blindness("race", Comparison.parse(PARITY), loss, aware, more, 0.45, 0.65, 0.01, 0.02)
+    )
 
     assert {f"{loss:.4f}", f"{aware:.4f}"} <= set(note.split())
     assert not isinstance(note, Caution)

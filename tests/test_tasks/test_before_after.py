@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.counts import Floats, Ints
@@ -250,11 +251,11 @@ def test_rounding_that_undoes_the_repair_is_told(
 
     The same of ratios, which lack as much of 1.
     """
-    before, asked = 0.2, ConstraintTarget("selection_rate.difference.between_groups", 0.05)
+    before, asked = 0.2, ConstraintTarget(Comparison("selection_rate", "difference", "between_groups"), 0.05)
     if ratio:
         fitted, before, after, drawn = 1 - fitted, 1 - before, 1 - after, 1 - drawn
         told = told and told.replace("slack 0.05", "smallest allowed ratio 0.95")
-        asked = ConstraintTarget("selection_rate.ratio.between_groups", None, 0.95)
+        asked = ConstraintTarget(Comparison("selection_rate", "ratio", "between_groups"), None, 0.95)
     values = (estimate(one, one, one) for one in (fitted, before, after))
     found = list(of_rounding(asked, *values, step=0.01, drawn=drawn))
 
@@ -276,7 +277,7 @@ def test_a_ratio_is_worse_where_it_is_less(
     before: tuple[float, float, float], after: float, code: list[str]
 ) -> None:
     """What is said of a gap is said of a ratio by what it lacks of 1."""
-    asked = ConstraintTarget("selection_rate.ratio.between_groups", None, 0.8)
+    asked = ConstraintTarget(Comparison("selection_rate", "ratio", "between_groups"), None, 0.8)
     told = list(of_gaps(asked, estimate(*before), estimate(after, after, after)))
 
     assert [n.code for n in told] == code
