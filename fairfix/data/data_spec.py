@@ -183,13 +183,20 @@ class DataSpec:
             raise UsageError(
                 "`task=regression` is about values, not decisions; name their column with `score`"
             )
-        low, high = self.range
         for cut in self.thresholds:
-            if not (math.isfinite(cut) and low <= cut <= high):
-                raise UsageError(
-                    f"`threshold={cut:g}` is not a score on the scale {self.score_scale!r}"
-                    + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
-                )
+            self._check_threshold(cut)
+
+    def _check_threshold(self, cut: float) -> None:
+        """Raise a UsageError where no score can be at a threshold."""
+        low, high = self.range
+        if math.isfinite(cut) and low <= cut <= high:
+            return
+        why = f"`threshold={cut:g}` is not a score on the scale {self.score_scale!r}"
+        if not (math.isfinite(cut) and math.isfinite(low)):
+            raise UsageError(why)
+        scale = "percent" if self.score_scale == "probability" and 0 <= cut <= 100 else "raw"
+        why += f", which goes from {low:g} to {high:g}; if scores go further, set `score_scale={scale}`"
+        raise UsageError(why).proposing(("", f"score_scale={scale}"))
 
     def policy(self, name: str) -> MissingGroup:
         """Return what happens to rows without an entry in a column."""

@@ -38,7 +38,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(5)
     group, score = rng.choice(["a", "b"], 400), rng.random(400).round(3)
     word = np.where(rng.random(400) < score, "good", "bad")
-    pd.DataFrame({"race": group, "class": word, "score": score}).to_csv(tmp_path / "x.csv", index=False)
+    scores = {"score": score, "points": (300 + 550 * score).round(), "mark": 100 * score}
+    pd.DataFrame({"race": group, "class": word, **scores}).to_csv(tmp_path / "x.csv", index=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -92,6 +93,11 @@ def test_the_tables_have_no_word_twice() -> None:
         ("repair x.csv --method sensei --protected race --label class=good --radius 1 --solver regularizer",
          ("repair x.csv --method sensei --protected race --label class=good --similar 'near(radius=1)' "
           "--solver regularizer")),
+        ("audit x.csv --protected race --label class=good --score points --threshold 600",
+         "audit x.csv --protected race --label class=good --score points --threshold 600 --score-scale raw"),
+        ("repair x.csv --method ramp --protected race --label class=good --score mark --threshold 40",
+         ("repair x.csv --method ramp --protected race --label class=good --score mark --threshold 40 "
+          "--score-scale percent")),
         ("repair x.csv --method ramp --protected race --label class=good -o report.html",
          "repair x.csv --method ramp --protected race --label class=good --out html=report.html"),
     ],
