@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,17 @@ class Survey:
         """The values with their numbers of rows, the most frequent first; none where they are many."""
         return sorted((self.counts or {}).items(), key=lambda one: (-one[1], one[0]))
 
+    def shown(self, write: Callable[[str], str] = repr, first: Sequence[tuple[str, int]] = ()) -> str:
+        """Return in words the values that are ``first``, or most frequent, or the ends of the numbers."""
+        if self.counts is None:
+            numbers = f"numbers from {self.low:g} to {self.high:g}"
+            text = numbers if math.isfinite(self.low) else f"more than {MANY} values"
+        else:
+            common = first or self.common
+            text = ", ".join(f"{write(value)} in {rows:,}" for value, rows in common[:SHOWN]) + " rows"
+            text += f" and {len(common) - SHOWN} values more" if len(common) > SHOWN else ""
+        return text + (f", {self.missing:,} missing" if self.missing else "")
+
 
 def survey(
     source: Source, names: Iterable[str], types: dict[str, pa.DataType] | None = None
@@ -118,7 +129,10 @@ def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tupl
     few = seen.common
     near = [one for value in wanted for one in nearest(value, [value for value, _ in few], SHOWN)]
     few = sorted(few, key=lambda one: near.index(one[0]) if one[0] in near else len(near))
-    text, choices = _held(seen, few), [{part: with_values(name, [value])} for value, _ in few[:SHOWN]]
+    text, choices = (
+        f"the column holds {seen.shown(first=few)}",
+        [{part: with_values(name, [value])} for value, _ in few[:SHOWN]],
+    )
     other = (
         "for a real-valued target set `task=regression`" if part == "label" else "name a score with `score`"
     )
@@ -140,16 +154,6 @@ def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tupl
         else f"{text}; name the positive ones, as in `{part}={several}`, and all others will be negative; {other}",
         choices,
     )
-
-
-def _held(seen: Survey, common: Sequence[tuple[str, int]]) -> str:
-    if seen.counts is None:
-        numbers = f"numbers from {seen.low:g} to {seen.high:g}"
-        held = numbers if math.isfinite(seen.low) else f"more than {MANY} values"
-    else:
-        held = ", ".join(f"{value!r} in {rows:,}" for value, rows in common[:SHOWN])
-        held += " rows" + (f" and {len(common) - SHOWN} values more" if len(common) > SHOWN else "")
-    return f"the column holds {held}" + (f", nothing in {seen.missing:,}" if seen.missing else "")
 
 
 def _scales(seen: Survey, data_spec: DataSpec) -> dict[str, str]:

@@ -72,7 +72,7 @@ class Domain:
         if listed and not (isinstance(value, (str, int, float)) or _is_iterable(value)):
             raise UsageError(f"{name}: {type(value).__name__} is neither text nor a list")
         return (
-            tuple(self.one_of(name, one) for one in _entries(value)) if listed else self.one_of(name, value)
+            tuple(self.one_of(name, one) for one in texts_of(value)) if listed else self.one_of(name, value)
         )
 
     def one_of(self, name: str, value: Any) -> Any:
@@ -92,7 +92,7 @@ class Domain:
                 raise UsageError(f"{name} must be True or False, got {value!r}")
             return bool(value)
         if self.kind is str:
-            value = ",".join(_entries(value)) if isinstance(value, Mapping) else str(value)
+            value = ",".join(texts_of(value)) if isinstance(value, Mapping) else str(value)
             return self._chosen(name, value) if self.choices else value
         return value if isinstance(value, str) and value in self.words else self._number(name, value)
 
@@ -139,7 +139,7 @@ def _is_iterable(value: Any) -> bool:
     return True
 
 
-def _entries(value: Any) -> list[Any]:
+def texts_of(value: Any) -> list[Any]:
     """Return the entries of a parameter with several values; those of a mapping as ``name=value`` or ``name=a,b``."""
     if isinstance(value, Mapping):
         return [f"{quoted_name(str(key), '=')}={_listed(own)}" for key, own in value.items()]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairfix.data.canonical import canonical_text
-from fairfix.data.names import key_and_rest, split_names
+from fairfix.data.names import keyed, split_names
 from fairfix.errors import UsageError
 
 MISSING = "(missing)"
@@ -36,16 +36,14 @@ UNKNOWN = frozenset(("?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"))
 def parse_merge(parts: Iterable[str]) -> dict[str, dict[str, str]]:
     """Read ``COLUMN=NAME,NAME`` of each part; a name with a comma or blanks at its ends is in double quotes."""
     out: dict[str, dict[str, str]] = {}
-    for part in parts:
-        column, sign, listed = key_and_rest(part)
-        if not sign or not column:
-            raise UsageError(
-                f"`merge={part}`: write COLUMN=NAME,NAME,... such as race=Black,African American"
-            )
+    form = "COLUMN=NAME,NAME,... such as race=Black,African American"
+    for column, listed in keyed("merge=", parts, form, again=True):
         names, own = [canonical_text(one) for one in split_names(listed)], out.setdefault(column, {})
         for one in names:
             if own.get(one, names[0]) != names[0]:
-                raise UsageError(f"`merge={part}`: {one!r} is already merged into {own[one]!r}; name it once")
+                raise UsageError(
+                    f"`merge={column}={listed}`: {one!r} is already merged into {own[one]!r}; name it once"
+                )
             own[one] = names[0]
     for column, own in out.items():
         for one, into in own.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fairfix.data.canonical import canonical_text
@@ -45,8 +45,8 @@ def joined_names(names: Iterable[str]) -> str:
 
 
 def quoted_name(name: str, signs: str = "") -> str:
-    """Return a name as one of a list: in double quotes if it has a comma, a quote or one of the ``signs``."""
-    plain = name == name.strip() and not set(name).intersection(f',"{signs}')
+    """Return a name as one of a list: in double quotes if empty or with a comma, a quote or one of the ``signs``."""
+    plain = name and name == name.strip() and not set(name).intersection(f',"{signs}')
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 
@@ -66,13 +66,43 @@ def unquoted(text: str) -> str:
     return name[1:-1].replace('""', '"') if re.fullmatch(QUOTED, name) else name
 
 
-def key_and_rest(text: str) -> tuple[str, str, str]:
-    """Return ``KEY``, ``=`` and the rest of ``KEY=REST``, as :meth:`str.partition` does; a key may be in quotes."""
+def key_and_rest(text: str, *, last: bool = False) -> tuple[str, str, str]:
+    """Return ``KEY``, ``=`` and the rest of ``KEY=REST``, as :meth:`str.partition` does; a key may be in quotes.
+
+    ``last``: a key without quotes ends at the last sign, since there is none in the rest.
+    """
     match = re.match(rf"\s*({QUOTED})\s*(=|$)", text)
     if match is None:
-        key, sign, rest = text.partition("=")
+        key, sign, rest = text.rpartition("=") if last else text.partition("=")
         return key.strip(), sign, rest
     return unquoted(match[1]), match[2], text[match.end() :]
+
+
+def keyed(
+    option: str,
+    texts: Iterable[str],
+    form: str,
+    *,
+    last: bool = False,
+    bare: bool = False,
+    again: bool = False,
+) -> Iterator[tuple[str, str]]:
+    """Yield key and value of each ``KEY=VALUE`` of an option, which begins like ``bands=``; ``last``: see above.
+
+    ``bare``: a text may be a value alone, with an empty key. ``again``: a key may come again. A UsageError names option
+    and text where a key or a value is missing, or a key comes twice; ``form`` is the remedy.
+    """
+    keys = set[str]()
+    for text in texts:
+        key, sign, value = key_and_rest(text, last=last)
+        if bare and not sign:
+            key, value = "", key or value
+        if not value.strip() or not (key or (bare and not sign)):
+            raise UsageError(f"`{option}{text}`: write {form}")
+        if key in keys and not again:
+            raise UsageError(f"`{option}{text}`: {key or 'it'} is given twice; give one value")
+        keys.add(key)
+        yield key, value.strip()
 
 
 class ValuedColumn(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any, get_args
 from fairfix.data.canonical import canonical_group
 from fairfix.data.choices import Keep
 from fairfix.data.domain import domain
-from fairfix.data.names import did_you_mean, joined_names, nearest, quoted_name, split_names
+from fairfix.data.names import did_you_mean, joined_names, keyed, nearest, quoted_name, split_names
 from fairfix.data.spec import Form, parse_spec
 from fairfix.errors import UsageError
 
@@ -236,33 +236,21 @@ def with_file(text: str, place: Callable[[str], str]) -> str:
 
 def parse_radii(parts: Sequence[str]) -> dict[str, float]:
     """Read ``GROUP=NUMBER`` of each part."""
+    form = "GROUP=NUMBER with a number from 0 to 1, such as `noise=radius:Black=0.05,White=0.02`"
     out: dict[str, float] = {}
-    for part in parts:
-        name, sign, number = part.rpartition("=")
-        name, value = canonical_group(name.strip()), _number(number)
-        if not sign or not name or value is None:
-            raise UsageError(
-                f"`noise=radius:...`: cannot read {part.strip()!r}; write GROUP=NUMBER with a number from 0 to 1, such "
-                "as `noise=radius:Black=0.05,White=0.02`"
-            )
-        if name in out:
-            raise UsageError(f"`noise=radius:...` names the group {name!r} twice; give one radius")
-        out[name] = value
+    for name, number in keyed("noise=radius:", parts, form, last=True):
+        if (value := _number(number)) is None:
+            raise UsageError(f"`noise=radius:{name}={number}`: write {form}")
+        out[canonical_group(name)] = value
     return out
 
 
 def parse_membership(parts: Sequence[str]) -> dict[str, str]:
     """Read ``COLUMN`` or ``GROUP=COLUMN`` of each part; return group -> column."""
     out: dict[str, str] = {}
-    for part in parts:
-        group, sign, column = (text.strip() for text in part.partition("="))
-        column = column if sign else group
-        if not group or not column:
-            raise UsageError(
-                f"`noise=membership:...`: cannot read {part!r}; write COLUMN or GROUP=COLUMN, such as "
-                "`noise=membership:Black=p_black,White=p_white`"
-            )
-        group = canonical_group(group) if sign else group
+    form = "COLUMN or GROUP=COLUMN, such as `noise=membership:Black=p_black,White=p_white`"
+    for name, column in keyed("noise=membership:", parts, form, bare=True, again=True):
+        group = canonical_group(name) if name else column
         if group in out or column in out.values():
             twice = f"group {group!r}" if group in out else f"column {column!r}"
             raise UsageError(f"`noise=membership:...` names the {twice} twice; each group has one column")

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.names import quoted_name, unquoted
+from fairfix.data.domain import texts_of
+from fairfix.data.names import keyed, quoted_name, unquoted
 from fairfix.errors import ColumnError, UsageError
 
 if TYPE_CHECKING:
@@ -67,18 +68,9 @@ def parse_bands(bands: str | Iterable[str] | Mapping[str, Any]) -> dict[str, Edg
     ``UsageError`` where it is neither.
     """
     out: dict[str, Edges | str] = {}
-    if isinstance(bands, Mapping):
-        bands = [
-            f"{quoted_name(name, '=')}={rule if isinstance(rule, (str, int, float)) else ','.join(map(str, rule))}"
-            for name, rule in bands.items()
-        ]
-    for text in [bands] if isinstance(bands, str) else bands:
-        name, sign, rule = (part.strip() for part in text.rpartition("="))
-        name, rule = unquoted(name), unquoted(rule).strip()
-        if not (sign and name and rule):
-            raise UsageError(f"`bands={text}`: write COLUMN=NUMBER,NUMBER,... or COLUMN=quartiles")
-        if name in out:
-            raise UsageError(f"`bands={text}`: {name!r} is cut twice; give its bands once")
+    form = "COLUMN=NUMBER,NUMBER,... or COLUMN=quartiles"
+    for name, text in keyed("bands=", texts_of(bands), form, last=True):
+        rule = unquoted(text).strip()
         out[name] = rule.lower() if rule.lower() in (*PARTS, EACH) else _edges(name, rule)
     return out
 

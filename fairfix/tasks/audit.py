@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from fairfix.auditing.baseline import Allowance, read_checks
 from fairfix.auditing.custom_metrics import added, own_metrics, own_struct
 from fairfix.auditing.results import Settings, with_data
 from fairfix.data.canonical import canonical_group
-from fairfix.data.names import key_and_rest, quoted_name, unquoted
+from fairfix.data.names import keyed, quoted_name, unquoted
 from fairfix.data.row_filter import LEFT_OUT
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
@@ -311,7 +311,7 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
     return Settings(
         confidence=request.confidence,
         intersect=request.intersect or (crossed and len(protected) > 1),
-        reference=dict(_reference(text, protected) for text in request.reference),
+        reference=references_of(request.reference, protected),
         exact=exact,
         checks=read_checks(request.check)[0],
         gate_on=request.gate_on,
@@ -320,14 +320,11 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
     )
 
 
-def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
+def references_of(texts: Iterable[str], protected: Sequence[str]) -> dict[str, str]:
     """Read ``race=White``; the attribute may be left out when there is only one."""
-    attribute, sign, group = key_and_rest(text)
-    if sign:
-        return attribute, canonical_group(unquoted(group))
-    if len(protected) != 1:
-        raise UsageError(f"`reference={text}`: name the attribute too, as ATTRIBUTE=GROUP")
-    return protected[0], canonical_group(attribute)
+    single = protected[0] if len(protected) == 1 else ""
+    given = keyed("reference=", texts, "ATTRIBUTE=GROUP, such as race=White", bare=bool(single))
+    return {attribute or single: canonical_group(unquoted(group)) for attribute, group in given}
 
 
 # ---------------------------------------------------------------------- data

@@ -19,10 +19,11 @@ from fairfix.data.choices import VALUED, MissingGroup, MissingRows
 from fairfix.data.classes import of_classes
 from fairfix.data.cutoffs import Capacity
 from fairfix.data.data_spec import ColumnRoles, DataSpec, infer_columns, of_predict
+from fairfix.data.domain import texts_of
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import ValuedColumn, did_you_mean, quoted_name, unquoted
+from fairfix.data.names import ValuedColumn, did_you_mean, keyed, quoted_name
 from fairfix.data.numeric_groups import EACH, PARTS, NumbersAsGroupsError, band_names, parse_bands
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.row_filter import absent_values, filtered, parse_condition
@@ -289,16 +290,16 @@ def cut_counts(counts: CountFile, request: Asked) -> tuple[CountFile, Asked, tup
 def missing_as(texts: Names | Mapping[str, str]) -> dict[str, Any]:
     """Return what ``missing`` says, by the names that a reading has for it."""
     out: dict[str, Any] = {"missing_group": "error", "missing_rows": "error", "missing_of": {}}
-    for text in (texts,) if isinstance(texts, str) else texts:
-        column, sign, policy = text.rpartition("=")
-        able = get_args(MissingGroup if sign else MissingRows)
+    form = "COLUMN=group, COLUMN=error or COLUMN=drop, or error or drop for all columns"
+    for column, policy in keyed("missing=", texts_of(texts), form, last=True, bare=True):
+        able = get_args(MissingGroup if column else MissingRows)
         if policy not in able:
+            text = f"{column}={policy}" if column else policy
             raise UsageError(
-                f"`missing={text}`: {policy!r} is none of {', '.join(able)}{did_you_mean(policy, able)}"
-                + ("; write COLUMN=group for a column" if policy == "group" else "")
+                f"`missing={text}`: {policy!r} is none of {', '.join(able)}{did_you_mean(policy, able)}; write {form}"
             )
-        if sign:
-            out["missing_of"][unquoted(column)] = policy
+        if column:
+            out["missing_of"][column] = policy
         else:
             out |= {"missing_group": policy, "missing_rows": policy}
     return out

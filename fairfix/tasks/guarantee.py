@@ -31,6 +31,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
+from fairfix.data.numeric_groups import EACH, parse_bands
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
@@ -429,13 +430,12 @@ def require_plain(table: Table) -> None:
             )
 
 
-def check_bands(bands: Iterable[object]) -> None:
+def check_bands(bands: Iterable[str]) -> None:
     """Raise where groups are cut at quantiles of the very rows; entries are ``COLUMN=EDGES``."""
-    for one in map(str, bands):
-        name, _, edges = one.rpartition("=")
-        if edges and edges.strip()[-1:].isalpha() and edges.strip() != "values":
+    for name, rule in parse_bands(bands).items():
+        if isinstance(rule, str) and rule != EACH:
             raise UsageError(
-                f"`guarantee`: `bands={one}` sets the edges of {name!r} from the {edges.strip()} of these rows, so "
+                f"`guarantee`: `bands={name}={rule}` sets the edges of {name!r} from the {rule} of these rows, so "
                 "the groups depend on the data; give the edges as numbers"
             )
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.column_summary import MANY, SHOWN, Survey, survey
+from fairfix.data.column_summary import SHOWN, Survey, survey
 from fairfix.data.data_spec import SCORE_RANGE, ColumnRoles, DataSpec, usual_name
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source
@@ -197,7 +197,7 @@ def _of_groups(draft: Draft) -> Iterator[str]:
     for title, names in (("By their names", draft.usual), ("Others with few values", draft.others)):
         if names:
             yield f"# {title}:"
-            yield from (f"#   {_plain(name)}: {_content(draft.seen[name])}" for name in names)
+            yield from (f"#   {_plain(name)}: {draft.seen[name].shown(_plain)}" for name in names)
     yield f"protected = [{', '.join(_toml(quoted_name(name)) for name in chosen)}]"
     if draft.count:
         yield f"\n# The number of people in a row.\ncount = {_toml(draft.count)}"
@@ -210,7 +210,7 @@ def _of_label(draft: Draft) -> Iterator[str]:
         yield "# No column has a usual label name, so only metrics without a label are computed."
         yield '# label = "COLUMN"   # the observed outcome, 0/1'
         return
-    yield f"# The observed outcome: {_content(draft.seen[label])}."
+    yield f"# The observed outcome: {draft.seen[label].shown(_plain)}."
     yield f"label = {_toml(str(ValuedColumn(label, data_spec.positive_label, data_spec.label_threshold)))}"
     if data_spec.task == "regression":
         yield 'task = "regression"   # the label is a number, not 0/1'
@@ -243,17 +243,6 @@ def _of_gaps(draft: Draft) -> Iterator[str]:
     if texts:
         yield "# Some entries are missing. Such rows are left out and counted (drop), or form a group of their own."
         yield f"missing = [{', '.join(map(_toml, texts))}]"
-
-
-def _content(survey: Survey) -> str:
-    """Return what a column holds: its most frequent values, or its ends."""
-    missing = f", {survey.missing:,} missing" if survey.missing else ""
-    if survey.counts is None:
-        numbers = f"numbers from {survey.low:g} to {survey.high:g}"
-        return (numbers if np.isfinite(survey.low) else f"more than {MANY} values") + missing
-    common = survey.common
-    shown = ", ".join(f"{_plain(text)} {many:,}" for text, many in common[:SHOWN])
-    return shown + (f" and {len(common) - SHOWN} more" if len(common) > SHOWN else "") + missing
 
 
 def _plain(text: str) -> str:

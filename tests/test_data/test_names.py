@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
-from fairfix.data.names import did_you_mean, joined_names, nearest, shell_line, split_names
+from fairfix.data.merging import parse_merge
+from fairfix.data.names import did_you_mean, joined_names, nearest, quoted_name, shell_line, split_names
+from fairfix.data.noise_spec import parse_membership, parse_radii
+from fairfix.data.numeric_groups import parse_bands
 from fairfix.errors import UsageError
+from fairfix.tasks.audit import references_of
+from fairfix.tasks.dataset import missing_as
 from fairfix.tasks.repair import chosen_method
 from hypothesis import given
 from hypothesis import strategies as st
+
+KEYED: dict[str, Callable[[list[str]], Mapping[str, Any]]] = {
+    "bands=": parse_bands,
+    "merge=": parse_merge,
+    "missing=": lambda texts: missing_as(texts)["missing_of"],
+    "reference=": lambda texts: references_of(texts, ["a", "b"]),
+    "noise=radius:": lambda texts: parse_radii(texts),
+    "noise=membership:": lambda texts: parse_membership([*texts, "other"]),
+}
+"""Option -> its reader of KEY=VALUE."""
+
+GIVEN = {"bands=": "3", "merge=": "x,y", "missing=": "drop", "noise=radius:": "0.1"}
+"""Option -> a value; any name does for the others."""
+
+
+@pytest.mark.parametrize("option", KEYED)
+def test_every_option_reads_keys_and_values_alike(option: str) -> None:
+    """A key in quotes may have any sign. A text without key or value, or with a key again, is named with a remedy."""
+    read, value = KEYED[option], GIVEN.get(option, "x")
+    for key in ("a", "b=c", 'd"e', "f,g"):
+        assert key in read([f" {quoted_name(key, '=')} = {value} "])
+    for text in ("a=", "=x", " = ", '"a=b"='):
+        with pytest.raises(UsageError, match=f"^`{option}{text}`: write [A-Z]+"):
+            read([text])
+    if option != "merge=":
+        with pytest.raises(UsageError, match="twice"):
+            read([f"a={value}", f"a={value}"])
 
 
 def test_the_nearest_name_is_told_whatever_its_capitals() -> None:

@@ -402,8 +402,8 @@ def test_without_labels_there_is_the_selection_rate() -> None:
         (["a"], "two or more"),
         (["a", "a=b"], "the group 'a' twice"),
         (["a", "b=a"], "the column 'a' twice"),
-        (["a", "=b"], "cannot read '=b'"),
-        (["a", "b="], "cannot read 'b='"),
+        (["a", "=b"], "`noise=membership:=b`: write COLUMN"),
+        (["a", "b="], "`noise=membership:b=`: write COLUMN"),
     ],
 )
 def test_columns_of_membership_are_read(parts: list[str], said: str) -> None:
