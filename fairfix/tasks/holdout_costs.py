@@ -197,7 +197,8 @@ def repair_warnings(
     if not same and not own:
         for row in shown[1].shown.table:
             if row.id == "selection_rate":
-                yield from of_selection(row)
+                at_a_rate = repairer.parameters.get("rho") == "joint" and of.metric == "selection_rate"
+                yield from of_selection(row, at_a_rate=at_a_rate)
     if learn is not None:
         unit = "the decisions" if _decided(predictor, held.table) else "the square loss"
         yield from of_small_groups(of.metric, fitted.table, held, learn, _cost, unit)

@@ -194,15 +194,19 @@ def of_slack(asked: ConstraintTarget, reached: float) -> Iterator[Caution]:
         )
 
 
-def of_selection(row: EvaluationRow) -> Iterator[Caution]:
-    """Yield that many more or fewer are selected, where all of the interval of the change is beyond :data:`MOVED`."""
+def of_selection(row: EvaluationRow, *, at_a_rate: bool = False) -> Iterator[Caution]:
+    """Yield that many more or fewer are selected, where all of the interval of the change is beyond :data:`MOVED`.
+
+    ``at_a_rate``: whether the method can be told the rate.
+    """
     before, after, change = row.before.value, row.after.value, row.change
     if before is None or after is None or change is None or change.low is None or change.high is None:
         return
     if change.low > MOVED or change.high < -MOVED:
         yield Caution(
             f"the selection rate changes from {before:.1%} to {after:.1%} on held-out rows. A "
-            "repair limits differences between groups or their losses, not the number of people selected",
+            "repair limits differences between groups or their losses, not the number of people selected"
+            + (f". To select as many as before, use `rho={before:.3g}`" if at_a_rate else ""),
             "selection_moved",
         )
 

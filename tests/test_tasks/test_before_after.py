@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -320,6 +322,18 @@ def test_a_share_selected_that_moves_much_is_told(rho: float, moves: bool) -> No
     assert row.after.value == pytest.approx(rho, abs=0.05)
     assert [n.severity for n in found] == ["warning"] * moves
     assert all(f"changes from {row.before.value:.1%} to {row.after.value:.1%}" in n for n in found)
+
+
+def test_the_rate_that_the_warning_names_selects_as_many_as_before() -> None:
+    """Where few are selected and the scores would select many, the advice ends the warning."""
+    rows = scored(0.0)
+    few = replace(rows, data_spec=replace(rows.data_spec, score_scale="raw", thresholds=(0.74,)))
+    (told,) = (n for n in repair_table(few, Ramp()).messages if n.code == "selection_moved")
+    rate = float(re.findall(r"`rho=([\d.]+)`", told)[0])
+    outcome = repair_table(few, Ramp(rho=rate))
+
+    assert not [n for n in outcome.messages if n.code == "selection_moved"]
+    assert 0.05 < rate < 0.2
 
 
 def test_a_slack_that_is_missed_on_the_rows_of_the_fit_is_named() -> None:
