@@ -36,7 +36,7 @@ import msgspec
 from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.grammar import read_one
-from fairfix.auditing.results import judged
+from fairfix.auditing.results import cut_words, judged
 from fairfix.data.choices import GateOn, Operator
 from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError, UsageError
@@ -392,8 +392,11 @@ def _other_question(old: Audit, new: Audit, of: Comparison) -> str:
     was, now = old.settings, new.settings
     if bool(old.data.columns.weight) != bool(new.data.columns.weight):
         return "only one of the two is weighted"
-    if of.entry.of == "decisions" and was.threshold != now.threshold:
-        then, today = ("none" if s.threshold is None else f"{s.threshold:g}" for s in (was, now))
+    if of.entry.of == "decisions" and (was.threshold, was.group_thresholds) != (
+        now.threshold,
+        now.group_thresholds,
+    ):
+        then, today = (cut_words(one) or "none" for one in (was, now))
         return f"the thresholds of decisions differ: {then} in the baseline, {today} now"
     definitions = [result.definitions.get(of.id) for result in (old, new)]
     if all(definitions) and definitions[0] != definitions[1]:

@@ -31,6 +31,7 @@ from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.codec import Array, Arrays, Json, State, need, plain
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Grid, SavedCounts, check_cells, groups_of_cells
+from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.data_spec import SCORE_RANGE, ColumnRoles, DataSpec
 from fairfix.data.files import open_source
 from fairfix.data.hash_split import Share
@@ -63,6 +64,17 @@ def _condition(value: Any) -> str:
     return text
 
 
+def _group_thresholds(value: Any) -> GroupThresholds | None:
+    """Return thresholds by group as they were saved, or raise a ValueError."""
+    text = codec.text(value)
+    try:
+        own = GroupThresholds.parse(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+    codec.need(str(own or "") == text, "its thresholds by group are not as they were written")
+    return own
+
+
 NAME = codec.or_none(codec.text)
 COLUMN_PARTS: Mapping[str, Json] = {
     "protected": codec.list_of(codec.text),
@@ -87,6 +99,7 @@ SPEC_PARTS: Mapping[str, Json] = {
     "bands": lambda value: rising(codec.map_of(codec.list_of(codec.real()))(value)),
     "merge": codec.map_of(codec.map_of(codec.text)),
     "where": _condition,
+    "group_thresholds": _group_thresholds,
 }
 PIECE_PARTS: Mapping[str, Json] = {
     "read": codec.whole(),
@@ -98,7 +111,7 @@ PIECE_PARTS: Mapping[str, Json] = {
     "entries": codec.whole(),
 }
 ADDED: Mapping[str, Any] = {
-    **dict.fromkeys(("where", "label_threshold"), ""),
+    **dict.fromkeys(("where", "label_threshold", "group_thresholds"), ""),
     "bands": {},
     "merge": {},
     "positive_prediction": [],
@@ -135,9 +148,7 @@ def arrays_of(data_spec: DataSpec, private: Fraction | None = None) -> dict[str,
     }
     if data_spec.columns.weight:
         arrays |= dict.fromkeys(("mass", "square_mass"), Array("<f8", ("entries",), 0.0))
-    if (
-        data_spec.columns.prediction or data_spec.columns.probability
-    ):  # else decisions follow from a threshold
+    if data_spec.decided:  # else decisions follow from a threshold
         arrays["decisions"] = Array("<f8", ("cells", labels, 4), 0.0 if private is None else -MAX_ROWS)
     # a loss may be infinite, and a sum of losses not a number
     powers = 4 if data_spec.columns.weight else 2
@@ -433,7 +444,8 @@ def _spec_state(data_spec: DataSpec) -> dict[str, Any]:
     columns = {key: getattr(data_spec.columns, key) for key in COLUMN_PARTS}
     if columns["count"] is None:  # as files from before it
         del columns["count"]
-    return dict(plain(columns | {key: getattr(data_spec, key) for key in SPEC_PARTS}))
+    by_group = {"group_thresholds": str(data_spec.group_thresholds or "")}
+    return dict(plain(columns | {key: getattr(data_spec, key) for key in SPEC_PARTS} | by_group))
 
 
 def packed(content: CountFile) -> Artifact:

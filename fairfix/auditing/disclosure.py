@@ -104,11 +104,12 @@ def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None
     private = Counts(
         counts.keys, cells, None, rows, decisions=decisions, read=int(rows.sum()), private=float(epsilon)
     )
-    named = columns.prediction or f"{columns.score}>={content.data_spec.threshold:g}"
+    cut = content.data_spec.group_thresholds or f"{content.data_spec.threshold:g}"
+    named = columns.prediction or f"{columns.score}>={cut}"
     columns = replace(columns, score=None, prediction=named)
     used = (*columns.counted, *columns.cell_keys)
     data_spec = replace(
-        content.data_spec,
+        content.data_spec.of_one_threshold,
         columns=columns,
         thresholds=(),
         score_scale="probability",

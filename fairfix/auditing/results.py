@@ -152,12 +152,22 @@ def columns_struct(data_spec: DataSpec, id_: str | None = None) -> common.Column
     )
 
 
+def cut_words(settings: common.Settings) -> str:
+    """Return the decision threshold, or that of each group; empty where decisions do not follow from a score."""
+    if settings.threshold is not None:
+        return f"{settings.threshold:g}"
+    own = (cuts.items() for cuts in settings.group_thresholds.values())
+    return ", ".join(f"{cut:g} for {group}" for cuts in own for group, cut in cuts)
+
+
 def spec_fields(data_spec: DataSpec) -> dict[str, Any]:
     """Return how labels and scores are read, as the settings of a result have it."""
+    own = data_spec.group_thresholds
     return {
         "task": data_spec.task,
         "score_scale": data_spec.score_scale,
         "threshold": data_spec.threshold,
+        "group_thresholds": {} if own is None else {own.attribute: dict(own.cuts)},
         "positive_label": data_spec.positive_label,
         "positive_prediction": data_spec.positive_prediction,
         "label_threshold": data_spec.label_threshold or None,

@@ -224,6 +224,17 @@ class Conditions(click.types.StringParamType):
         return re.findall(rf"{subject}\s*[<>]=?\s*[^\s<>=]+|\S+", rv)
 
 
+class NumberOrText(click.types.StringParamType):
+    """A number, or a text that the request reads."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or the text."""
+        try:
+            return float(value)
+        except ValueError:
+            return super().convert(value, param, ctx)
+
+
 class Specification(click.types.StringParamType):
     """A text that an environment variable has once, blanks and colons included."""
 
@@ -238,6 +249,8 @@ def _type(domain: Domain) -> Any:
         return Conditions()
     if domain.choices:
         return Choice(domain.choices)
+    if domain.metavar == "SCORE":
+        return NumberOrText()
     if domain.kind is object:
         if domain.many:
             return Specification()

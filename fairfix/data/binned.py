@@ -64,11 +64,32 @@ def of_columns(counts: Counts, keys: tuple[str, ...]) -> Counts:
     return replace(counts.fold(group, len(levels)), keys=keys, cells=levels)
 
 
+def bins_of_groups(counts: Counts, data_spec: DataSpec) -> Ints:
+    """Return the first bin of each cell whose rows are selected, by the threshold of its group, (C,)."""
+    from fairfix.data.encoder import group_cuts
+
+    cuts = group_cuts(data_spec, counts.cells, np.arange(len(counts.cells)))
+    return np.array([counts.bins.start(cut) for cut in cuts.tolist()], dtype=np.int64)
+
+
+def decided_by_bins(counts: Counts, data_spec: DataSpec) -> Counts:
+    """Return counts with the decisions that follow from the threshold of each group, an edge of the score bins."""
+    if counts.grid is None:
+        return counts
+    yes = np.arange(counts.grid.size) >= bins_of_groups(counts, data_spec)[:, None]
+    tables = (counts.weights, counts.square_weights)
+    parts = [(table * side[:, None]).sum(axis=-1) for table in tables for side in (yes, ~yes)]
+    return replace(counts, decisions=np.stack(parts, axis=-1))
+
+
 def entries_of(counts: Counts, data_spec: DataSpec) -> EntryRows:
     """Return the rows that stand for counts, which have a score and rows, in the order of the table."""
     from fairfix.data.encoder import EntryRows
 
     cell, label, place = np.nonzero(counts.rows)
+    decision = None
+    if data_spec.group_thresholds is not None:
+        decision = (place >= bins_of_groups(counts, data_spec)[cell]).astype(np.float64)
     at = cell, label, place
     entries = Entries(
         counts.bins, place, counts.rows[at], counts.square_weights[at], counts.weighted, counts.sums
@@ -78,7 +99,7 @@ def entries_of(counts: Counts, data_spec: DataSpec) -> EntryRows:
         counts.cells,
         label.astype(np.uint8) if counts.has_labels else None,
         middles(counts.bins, data_spec)[place],
-        None,
+        decision,
         counts.weights[at],
         counts.read,
         dict(counts.excluded),

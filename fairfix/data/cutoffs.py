@@ -1,11 +1,19 @@
-"""Cutoffs as users write them: the number of rows to select."""
+"""Cutoffs as users write them: a threshold, one for each group, or the number of rows to select.
+
+This module imports no numpy, since every request is checked by it.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairfix.data.canonical import canonical, canonical_group
+from fairfix.data.domain import Domain
+from fairfix.data.names import QUOTED, quoted_name, split_names, unquoted
 from fairfix.errors import UsageError
 
 
@@ -40,3 +48,104 @@ class Capacity:
 
     def __str__(self) -> str:
         return f"{self.number:.15g}{'%' * self.percent}"
+
+
+ATTRIBUTE = re.compile(rf"\s*({QUOTED}|[^:\"]+?)\s*:(.*)", re.DOTALL)
+"""A column, a colon and the rest."""
+
+
+@dataclass(frozen=True)
+class GroupThresholds:
+    """Decision thresholds of a model in use that differ by the groups of one column."""
+
+    attribute: str
+    cuts: Mapping[str, float]
+    """Group -> the score at and above which its rows are selected."""
+
+    @classmethod
+    def parse(cls, text: str) -> GroupThresholds | None:
+        """Read ``race:Black=0.4,White=0.5``; None where no column is named before a colon."""
+        if (match := ATTRIBUTE.fullmatch(text)) is None:
+            return None
+        return cls.of(
+            unquoted(match[1]), [part.rpartition("=") for part in split_names(match[2]) if part], text
+        )
+
+    @classmethod
+    def of(cls, attribute: str, parts: Any, text: object) -> GroupThresholds:
+        """Return the thresholds of (group, sign, number); a UsageError where one is none, or a group is there twice."""
+        cuts: dict[str, float] = {}
+        for group, sign, number in parts:
+            name = canonical_group(group.strip()) if isinstance(group, str) else canonical(group)
+            if not (sign and name):
+                raise UsageError(
+                    f"`threshold={text}`: write COLUMN:GROUP=SCORE,..., such as `threshold=race:Black=0.4,White=0.5`"
+                )
+            if name in cuts:
+                raise UsageError(f"`threshold={text}` names the group {name!r} twice; give one threshold")
+            cuts[name] = _number(number)
+        if not cuts:
+            raise UsageError(
+                f"`threshold={text}` names no group of {attribute!r}; give each group a threshold"
+            )
+        return cls(attribute, cuts)
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Distinct thresholds, which rise."""
+        return tuple(sorted(set(self.cuts.values())))
+
+    def mapped(self, change: Callable[[float], float]) -> GroupThresholds:
+        """Return the thresholds, each changed."""
+        return GroupThresholds(self.attribute, {group: change(cut) for group, cut in self.cuts.items()})
+
+    def is_close(self, other: GroupThresholds | None) -> bool:
+        """Tell whether others are the same but for the type of the scores, to which they were rounded."""
+        return (
+            other is not None
+            and (self.attribute, self.cuts.keys()) == (other.attribute, other.cuts.keys())
+            and all(is_close(cut, other.cuts[group]) for group, cut in self.cuts.items())
+        )
+
+    def require(self, groups: Any) -> None:
+        """Raise a UsageError that names the groups that have no threshold."""
+        if lacking := sorted(set(groups) - self.cuts.keys()):
+            raise UsageError(
+                f"`threshold={self}`: {', '.join(map(repr, lacking))} of {self.attribute!r} "
+                f"{'has' if len(lacking) == 1 else 'have'} no threshold; give each group one"
+            )
+
+    def __str__(self) -> str:
+        name = quoted_name(self.attribute, ":")
+        return f"{name}:{','.join(quoted_name(f'{group}={cut!r}') for group, cut in self.cuts.items())}"
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+
+def is_close(cut: float, other: float) -> bool:
+    """Tell whether two thresholds are the same but for the type of the scores."""
+    return math.isclose(cut, other, rel_tol=1e-3, abs_tol=1e-7)
+
+
+def threshold_of(value: Any) -> float | GroupThresholds | None:
+    """Return the threshold that a number, a text or a mapping is: one, or one for each group of a column."""
+    if value is None or isinstance(value, GroupThresholds):
+        return value
+    if isinstance(value, Mapping):
+        if len(value) != 1 or not isinstance(own := next(iter(value.values())), Mapping):
+            raise UsageError(
+                "`threshold` takes a number, or a mapping of one column to its groups, such as "
+                "{'race': {'Black': 0.4, 'White': 0.5}}"
+            )
+        attribute = next(iter(value))
+        return GroupThresholds.of(
+            str(attribute), [(group, "=", cut) for group, cut in own.items()], attribute
+        )
+    return (GroupThresholds.parse(value) if isinstance(value, str) else None) or _number(value)
+
+
+def _number(value: Any) -> float:
+    """Return a finite number; a UsageError where it is none."""
+    number: float = Domain("", kind=float).one_of("`threshold`", value)
+    return number

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fairfix.data.choices import ROLES, MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
+from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.merging import Merges
 from fairfix.data.names import threshold_sign
 from fairfix.data.numeric_groups import Edges
@@ -141,6 +142,8 @@ class DataSpec:
     """Column of a cell -> edges of the bands that its numbers are cut into; without any, each number is a group."""
     where: str = ""
     """Condition that the rows meet, as :func:`fairfix.data.row_filter.parse_condition` reads it; empty for all rows."""
+    group_thresholds: GroupThresholds | None = None
+    """Decision thresholds by group, which are among ``thresholds``; None where all rows have the same, or none."""
     merge: Merges = field(default_factory=dict)
     """Column of a cell, of labels or of decisions -> name -> the name that it is taken for."""
 
@@ -172,6 +175,11 @@ class DataSpec:
                 raise UsageError(
                     f"`missing={name}={policy}`: {name!r} is not {what}; these are {', '.join(able) or 'none'}"
                 )
+        if (own := self.group_thresholds) is not None and own.attribute not in columns.cell_keys:
+            raise UsageError(
+                f"`threshold={own}`: {own.attribute!r} is not a group column; name it with `protected`, or correct it "
+                f"to one of {', '.join(columns.cell_keys) or 'none'}"
+            )
         if self.label_threshold and self.task == "regression":
             raise UsageError(
                 f"`label={columns.label}{self.label_threshold}` turns a number into yes or no, and `task=regression` "
@@ -230,7 +238,7 @@ class DataSpec:
         cut = NATURAL_THRESHOLD.get(self.score_scale)
         if not columns.score:
             cut = 0.5 if learned else None
-        elif columns.prediction or columns.probability:
+        elif self.decided:
             cut = None
         if self.thresholds or self.task == "regression" or cut is None:
             return self
@@ -250,7 +258,11 @@ class DataSpec:
             return self
         with np.errstate(over="ignore"):  # above all scores of that type lies infinity
             rounded = np.array(self.thresholds).astype(kind.to_pandas_dtype())
-        return replace(self, thresholds=tuple(float(cut) for cut in rounded))
+        own = self.group_thresholds
+        if own is not None:
+            into = dict(zip(self.thresholds, rounded.tolist(), strict=True))
+            own = own.mapped(into.__getitem__)
+        return replace(self, thresholds=tuple(float(cut) for cut in rounded), group_thresholds=own)
 
     @property
     def binary(self) -> bool:
@@ -260,8 +272,23 @@ class DataSpec:
     @property
     def threshold(self) -> float | None:
         """The score at and above which a decision is positive; None when decisions are read or undefined."""
-        decided = self.columns.prediction or self.columns.probability
-        return None if decided or not self.thresholds else self.thresholds[0]
+        return None if self.decided or not self.thresholds else self.thresholds[0]
+
+    @property
+    def decided(self) -> bool:
+        """Whether each row has a decision of its own, which does not follow from one threshold for all."""
+        return bool(self.columns.prediction or self.columns.probability or self.group_thresholds)
+
+    def with_group_thresholds(self, own: GroupThresholds) -> DataSpec:
+        """Return the reading with a threshold for each group; the first of all is that of the scale, if it has one."""
+        first = NATURAL_THRESHOLD.get(self.score_scale, own.edges[0])
+        cuts = tuple(dict.fromkeys((first, *own.edges)))
+        return replace(self, thresholds=cuts, group_thresholds=own)
+
+    @property
+    def of_one_threshold(self) -> DataSpec:
+        """The reading without thresholds by group."""
+        return self if self.group_thresholds is None else replace(self, group_thresholds=None)
 
     @property
     def cut(self) -> float:

@@ -136,7 +136,14 @@ class Encoder:
         self._row += batch.num_rows
         read = batch.num_rows if times is None else int(times.sum())
         rows = Rows(cell, self.cells, label, score, decision, weight, read)
-        return _without(rows, drop, times) if drop else rows
+        rows = _without(rows, drop, times) if drop else rows
+        return rows if self.data_spec.group_thresholds is None else self._decided(rows)
+
+    def _decided(self, rows: Rows) -> Rows:
+        """Return the rows with decisions by the threshold of their group."""
+        assert rows.score is not None
+        cuts = group_cuts(self.data_spec, rows.cells, np.unique(rows.cell))
+        return replace(rows, decision=(rows.score >= cuts[rows.cell]).astype(np.float64))
 
     def _cell_codes(self, batch: pa.RecordBatch, drop: dict[str, Bools]) -> Ints:
         """Return the cell of each row, registering new cells."""
@@ -316,6 +323,15 @@ class Encoder:
         if self._counted:
             return f"some row of {self.where}"
         return row_name(self.where, self._row, row)
+
+
+def group_cuts(data_spec: DataSpec, cells: Sequence[tuple[str, ...]], used: Ints) -> Floats:
+    """Return the threshold of each cell, (C,); a UsageError where a group of the ``used`` cells has none."""
+    own = data_spec.group_thresholds
+    assert own is not None
+    at = data_spec.columns.cell_keys.index(own.attribute)
+    own.require(cells[k][at] for k in used.tolist())
+    return np.array([own.cuts.get(cell[at], math.inf) for cell in cells])
 
 
 def shown(number: float, low: float, high: float) -> str:

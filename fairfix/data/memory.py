@@ -52,7 +52,7 @@ def _text(path: str) -> str:
 def bytes_of_row(data_spec: DataSpec, schema: pa.Schema, columns: Sequence[str]) -> int:
     """Return the least number of bytes per row, for the parts that a reading keeps and for further columns."""
     parts = data_spec.columns
-    numbers = [parts.score, parts.weight, parts.prediction or parts.probability]
+    numbers = [parts.score, parts.weight, data_spec.decided or None]
     label = (8 if data_spec.task == "regression" else 1) if parts.label else 0
     return (
         CELL

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.binned import decided_by_bins
 from fairfix.data.count_queries import CountQueries, Frame, real_of, whole_of
 from fairfix.data.counts import Counts, Floats, Grid, Ints, Slice, code_of, groups_of_cells
 from fairfix.data.data_spec import DataSpec
@@ -82,7 +83,8 @@ class Summary:
 
 def summarised(ask: Batches, queries: CountQueries, where: str) -> Summary:
     """Run the first statement; a DataError where an entry is none that its column may hold, or must not be missing."""
-    data_spec, encoder = queries.data_spec, Encoder(queries.data_spec, where)
+    data_spec = queries.data_spec
+    encoder = Encoder(data_spec.of_one_threshold, where)
     pieces: list[tuple[Ints, Floats | None, dict[str, npt.NDArray[Any]]]] = []
     read, excluded, labels = 0, Counter[str](), 2 if data_spec.binary else 1
     for answer in ask(queries.summary()):
@@ -130,7 +132,8 @@ def counts_of(ask: Batches, queries: CountQueries, summary: Summary, where: str,
         if not np.array_equal(tables["rows"].sum(axis=1), rows_of):
             raise changed(where)
     sums = summary.sums_of(data_spec, losses=queries.losses)
-    return tabulated(data_spec, summary.cells, grid, tables, sums, summary.read, summary.excluded)
+    counts = tabulated(data_spec, summary.cells, grid, tables, sums, summary.read, summary.excluded)
+    return counts if data_spec.group_thresholds is None else decided_by_bins(counts, data_spec)
 
 
 def grid_of(summary: Summary, data_spec: DataSpec, bins: int) -> Grid:
@@ -157,6 +160,7 @@ def counted_answers(
 def without_reals(data_spec: DataSpec) -> DataSpec:
     """Return the reading of what has been counted: groups, labels and decisions that are values, not amounts."""
     columns = replace(data_spec.columns, score=None, weight=None, probability=None)
+    data_spec = data_spec.of_one_threshold
     return replace(
         data_spec, columns=columns if data_spec.task == "classification" else replace(columns, label=None)
     )
@@ -176,7 +180,7 @@ def rows_of_bins(
     if not any(counts.excluded.values()):  # the scores alone say which rows to look at
         own = replace(data_spec.columns, label=None, prediction=None, probability=None)
         own = own if columns is None else replace(own, strata=(), protected=columns)
-        data_spec = replace(data_spec, columns=own)
+        data_spec = replace(data_spec.of_one_threshold, columns=own)
         queries = replace(queries, data_spec=data_spec, complete=True)
     levels, level = groups_of_cells(counts.keys, counts.cells, data_spec.columns.cell_keys)
     first = np.unique(level, return_index=True)[1].astype(np.int32)

@@ -42,7 +42,7 @@ def collect(
     if complete:
         own = replace(data_spec.columns, label=None, prediction=None, probability=None)
         own = own if columns is None else replace(own, strata=(), protected=columns)
-        data_spec = replace(data_spec, columns=own)
+        data_spec = replace(data_spec.of_one_threshold, columns=own)
 
     def held(score: Floats) -> Bools:
         inside: Bools = np.logical_or.reduce([one.holds(score) for one in slices])

@@ -216,7 +216,7 @@ class Table:
         columns = replace(self.data_spec.columns, prediction=None, probability="p_positive")
         return replace(
             self,
-            data_spec=replace(self.data_spec, columns=columns),
+            data_spec=replace(self.data_spec.of_one_threshold, columns=columns),
             rows=replace(self.rows, decision=_own(decision)),
         )
 
@@ -228,7 +228,9 @@ class Table:
             self.data_spec.columns, score="prediction", prediction=None, probability=None, label=label
         )
         cuts = (self.data_spec.cuts or (0.5,)) if self.data_spec.task == "classification" else ()
-        data_spec = replace(self.data_spec, columns=columns, score_scale="probability", thresholds=cuts)
+        data_spec = replace(
+            self.data_spec.of_one_threshold, columns=columns, score_scale="probability", thresholds=cuts
+        )
         own = self.rows.entries
         entries = None if own is None else replace(own, sums={}, exact=True)
         return replace(

@@ -217,9 +217,8 @@ def judge_of_model(data_spec: DataSpec, model: ScoringModel) -> Judge:
 
 def judge_of_scores(data_spec: DataSpec) -> Judge:
     """Return the scores or decisions that rows come with as a judge of them."""
-    columns = data_spec.columns
-    decided = columns.prediction or columns.probability
-    plain = data_spec.task == "regression" or data_spec.score_scale == "raw" or not columns.score
+    decided = data_spec.decided
+    plain = data_spec.task == "regression" or data_spec.score_scale == "raw" or not data_spec.columns.score
 
     cut = data_spec.threshold if plain else data_spec.cut
     by = attrgetter("decisions") if decided else None

@@ -5,7 +5,10 @@
 
 const content = JSON.parse(document.getElementById("content").textContent);
 const at = (id) => document.getElementById(id);
-const ORIGINAL = content.edges.indexOf(content.start);
+/** The thresholds of the original decisions of an attribute's groups, as places among the edges. */
+const placesOf = ({ names, starts }) => names.map((_, k) => content.edges.indexOf(starts ? starts[k] : content.start));
+const STARTS = content.attributes.flatMap(placesOf);
+const MODE = STARTS.every((one) => one === STARTS[0]) ? "one" : "each";
 const NO_LIMIT = 61;
 const MOST_SHOWN = 60;
 const SIGNS = { pass: "✔", fail: "✖", undecided: "?" };
@@ -13,7 +16,7 @@ const { ink, quiet, faint, cut, mark } = content.colours;
 const GAP_STEPS = 20;
 const MANY = 200; // groups for which a browser computes equalized odds, and frontiers, in seconds
 
-const state = { attribute: 0, metric: "selection_rate", mode: "one", places: [], gap: NO_LIMIT, fp: 1, fn: 1 };
+const state = { attribute: 0, metric: "selection_rate", mode: MODE, places: [], gap: NO_LIMIT, fp: 1, fn: 1 };
 let counts = []; // of the groups of the attribute
 let shown = []; // places of the groups that have a row
 let line = null; // the frontier of the last attribute, metric and costs
@@ -44,7 +47,7 @@ function made(tag, attributes = {}, ...inside) {
 
 // ---------------------------------------------------------------------- the rule
 
-const original = () => counts.map(() => above(content, ORIGINAL));
+const original = () => placesOf(attribute()).map((one) => above(content, one));
 
 /** The rule that the controls name; null where there is none. */
 function rule() {
@@ -52,7 +55,7 @@ function rule() {
   return counts.map((_, k) => above(content, state.places[state.mode === "one" ? 0 : k]));
 }
 
-const isMoved = (chances) => chances.some((own) => own.some((one, b) => one !== (b >= ORIGINAL ? 1 : 0)));
+const isMoved = (chances) => original().some((own, k) => own.some((one, b) => one !== chances[k][b]));
 
 /** Whether thresholds can be set to the best for the allowed gap in the metric. */
 const isAble = () =>
@@ -96,8 +99,8 @@ const inside = (share) => 4 + Math.min(Math.max(share, 0), 1) * (WIDTH - 8);
 /** The thresholds worth a step of a slider, from the first to the last, and the axis of the scores that rows have. */
 function reach() {
   const there = content.edges.flatMap((_, b) => (content.rows.some((cell) => cell.some((bins) => bins[b])) ? [b] : []));
-  const first = Math.min(there[0], ORIGINAL);
-  const last = Math.max(Math.min(there.at(-1) + 1, content.edges.length - 1), ORIGINAL);
+  const first = Math.min(there[0], ...STARTS);
+  const last = Math.max(Math.min(there.at(-1) + 1, content.edges.length - 1), ...STARTS);
   const long = content.edges[last] - content.edges[first];
   const more = there.at(-1) === last ? long / Math.max(last - first, 1) || 1 : 0; // the last bin has no end
   return { first, last, low: content.edges[first], long: long + more };
@@ -185,7 +188,7 @@ function drawFrontier(here, there) {
 /** Make the rows of the attribute's groups; what changes in them is filled in later. */
 function buildGroups() {
   counts = grouped(content, attribute());
-  state.places = counts.map(() => ORIGINAL);
+  state.places = placesOf(attribute());
   const names = attribute().names;
   const first = audit(content, counts, original(), false, ["selection_rate"]).rates.selection_rate.values;
   const order = names.map((_, k) => k).sort((a, b) => first[a] - first[b]);
@@ -346,6 +349,8 @@ const option = (name, value) => {
   return name === "output" ? ` -o ${value}` : ` --${name} ${value}`;
 };
 
+const FIXED = "Its rates and gaps equal those shown. Its intervals assume that thresholds were set before anyone saw the data.";
+
 /** The command for what is shown, and a note on it. */
 function command() {
   const end = content.call ? ")" : "";
@@ -354,7 +359,13 @@ function command() {
   if (state.mode === "one" || (state.mode === "each" && same)) {
     const [before, after] = own.checks[state.metric];
     const check = limit() === Infinity ? "" : `${before}${limit()}${after}`;
-    return [`${content.audit}${option("threshold", content.edges[state.places[0]])}${check}${end}`, "Its rates and gaps equal those shown. Its intervals assume that the threshold was set before anyone saw the data."];
+    return [`${content.audit}${option("threshold", content.edges[state.places[0]])}${check}${end}`, FIXED];
+  }
+  if (state.mode === "each" && own.cuts.length) {
+    const [before, after] = own.checks[state.metric];
+    const check = limit() === Infinity ? "" : `${before}${limit()}${after}`;
+    const cuts = own.cuts.map((text, k) => (k ? content.edges[state.places[k - 1]] : "") + text).join("");
+    return [`${content.audit}${cuts}${check}${end}`, FIXED];
   }
   if (!isAble()) return ["", "No command sets group thresholds for this metric and these groups. Choose selection rate, TPR, FPR or equalized odds, and groups for which it is defined."];
   if (own.no_repair) return ["", own.no_repair];
@@ -365,7 +376,7 @@ function command() {
   const wanted = state.mode === "best" ? limit() : gapOf(rule());
   const slack = Number.isFinite(wanted) ? Math.min(Math.ceil(wanted * 1e6) / 1e6, 1) : 1;
   const line = own.repair + option("constraint", constraint()) + option("slack", slack) + option("threshold", threshold) + option("output", "repaired.fairfix") + end;
-  const other = state.mode === "best" ? "It finds the best thresholds" : "An audit takes one threshold for all groups. This repair finds the best thresholds for the gap shown";
+  const other = state.mode === "best" ? "It finds the best thresholds" : "This repair finds the best thresholds for the gap shown";
   const how = content.exponent === null
     ? " on its training rows and evaluates them on the others. So its numbers differ from those here, which use all rows."
     : " on all of these counts, without an evaluation. To evaluate them, give counts of other rows as holdout.";
@@ -433,7 +444,9 @@ function about() {
   const label = content.labelled ? ` Filled bars are rows with ${content.label} 1, empty bars are rows with ${content.label} 0.` : "";
   const parts = [
     `Scores at or above a threshold are selected. Thresholds are the ${content.edges.length} edges of the score bins, from ${content.edges[0]} to ${content.edges.at(-1)}. Rates at these are exact.`,
-    `The original decisions use the threshold ${content.start} of ${content.score}. At this threshold, rates and intervals equal those of the audit.${label}`,
+    MODE === "each"
+      ? `The original decisions use a threshold of ${content.score} for each group. At these thresholds, rates and intervals equal those of the audit.${label}`
+      : `The original decisions use the threshold ${content.start} of ${content.score}. At this threshold, rates and intervals equal those of the audit.${label}`,
   ];
   if (content.labelled)
     parts.push("The best thresholds have the lowest cost on these rows. If thresholds alone cannot meet the allowed gap, scores between two thresholds are selected with a probability.");
@@ -444,7 +457,13 @@ function about() {
   at("looked").textContent = "Exploration: these thresholds were chosen after looking at the data. So intervals hold for all thresholds and groups at once (Dvoretzky-Kiefer-Wolfowitz inequality). Confirm your choice on other rows.";
 }
 
+/** Check the mode of the original decisions. */
+function startMode() {
+  document.querySelector(`input[name="mode"][value="${MODE}"]`).checked = true;
+}
+
 function begin() {
+  startMode();
   at("attribute").replaceChildren(...content.attributes.map(({ name }, k) => made("option", { value: k }, name)));
   const metrics = [...content.rates.filter(({ needs }) => needs.includes("decision")), ...(content.labelled ? [{ name: "equalized_odds", title: content.odds_title }] : [])];
   at("metric").replaceChildren(...metrics.map((one) => made("option", { value: one.name }, one.title)));
@@ -485,7 +504,8 @@ function begin() {
   at("restore").addEventListener("click", (event) => {
     event.preventDefault();
     at("controls").reset();
-    Object.assign(state, { attribute: 0, metric: "selection_rate", mode: "one", gap: NO_LIMIT, fp: 1, fn: 1 });
+    startMode();
+    Object.assign(state, { attribute: 0, metric: "selection_rate", mode: MODE, gap: NO_LIMIT, fp: 1, fn: 1 });
     buildGroups();
     update();
   });

@@ -65,7 +65,7 @@ def content_of(counts: Counts, data_spec: DataSpec, attributes: Sequence[tuple[s
     columns = data_spec.columns
     groups = [groups_of_cells(counts.keys, counts.cells, own, bands=data_spec.bands) for own in attributes]
     fixed = {
-        "start": data_spec.threshold,
+        "start": data_spec.thresholds[0] if data_spec.thresholds else None,
         "labelled": counts.has_labels,
         "rates": [
             {
@@ -86,6 +86,7 @@ def content_of(counts: Counts, data_spec: DataSpec, attributes: Sequence[tuple[s
                 "name": plain(attribute_name(own)),
                 "names": [named(group_name(level)) for level in levels],
                 "cells": cells.tolist(),
+                **_starts(data_spec, own, levels),
             }
             for own, (levels, cells) in zip(attributes, groups, strict=True)
         ],
@@ -111,6 +112,17 @@ def content_of(counts: Counts, data_spec: DataSpec, attributes: Sequence[tuple[s
     )
 
 
+def _starts(
+    data_spec: DataSpec, columns: tuple[str, ...], levels: Sequence[tuple[str, ...]]
+) -> dict[str, list[float]]:
+    """Return the threshold of the original decisions of each group, where it differs by group."""
+    own = data_spec.group_thresholds
+    if own is None:
+        return {}
+    at = columns.index(own.attribute)
+    return {"starts": [own.cuts[level[at]] for level in levels]}
+
+
 def _tables(counts: Counts, places: Ints) -> dict[str, Any]:
     """Return the counts of the bins between thresholds, by cell and label."""
 
@@ -132,7 +144,8 @@ def _places(counts: Counts, data_spec: DataSpec, every: int) -> Ints:
     """
     grid, rows = counts.bins, counts.rows.sum(axis=(0, 1))
     cuts = {cut: grid.start(cut) for cut in grid.thresholds}
-    start = [0] if data_spec.threshold is None else [0, cuts[data_spec.threshold]]
+    by_group = data_spec.group_thresholds
+    start = [0, *(cuts[cut] for cut in (by_group.edges if by_group else data_spec.thresholds[:1]))]
     there = np.flatnonzero(rows)
     if there.size <= FEW and every == 1:
         return np.unique([*start, *there])
@@ -148,12 +161,15 @@ def _places(counts: Counts, data_spec: DataSpec, every: int) -> Ints:
     return np.unique(np.concatenate(out))
 
 
-def attributes_of(protected: tuple[str, ...], counts: Counts) -> list[tuple[str, ...]]:
-    """Return the columns of the attributes that have something to compare, the intersections of all of them last."""
+def attributes_of(protected: tuple[str, ...], counts: Counts, apart: str = "") -> list[tuple[str, ...]]:
+    """Return the columns of the attributes that have something to compare, the intersections of all of them last.
+
+    Only those with the column ``apart``, if decisions depend on it.
+    """
     shown = [
         own
         for own in each_and_crossed(protected)
-        if len(groups_of_cells(counts.keys, counts.cells, own)[0]) > 1
+        if len(groups_of_cells(counts.keys, counts.cells, own)[0]) > 1 and (not apart or apart in own)
     ]
     if not shown:
         raise DataError(

@@ -535,7 +535,7 @@ def at_predict_time(data_spec: DataSpec, predictor: RepairedPredictor) -> DataSp
     score = data_spec.columns.score if predictor.needs_score else None
     columns = ColumnRoles(protected, score=score, strata=strata, id=data_spec.columns.id)
     return replace(
-        data_spec,
+        data_spec.of_one_threshold,
         columns=columns,
         thresholds=data_spec.thresholds[:1],
         missing_group="group",

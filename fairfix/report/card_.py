@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fairfix.auditing.results import cut_words
 from fairfix.report.layout import WORDS, Section, layout, named_columns, read_and_used
 from fairfix.report.markdown_ import unrun, written
 from fairfix.report.words import readable
@@ -59,8 +60,8 @@ def _model(result: SavedResult, record: Record) -> Iterator[str]:
     if isinstance(result, Repair):
         yield f"repaired by {result.method}; needed for predictions: {', '.join(result.requires.columns)}"
         when = " before the repair"
-    if (cut := result.settings.threshold) is not None:
-        yield f"a score of at least {cut:g} is a positive decision{when}"
+    if cut := cut_words(result.settings):
+        yield f"a score of at least {cut} is a positive decision{when}"
 
 
 def _data(result: SavedResult, record: Record) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS, Catalogue
+from fairfix.auditing.results import cut_words
 from fairfix.schema.audit import Noise, State
 from fairfix.schema.common import (
     Block,
@@ -423,8 +424,8 @@ def data_lines(result: SavedResult, split: str = "") -> Iterator[str]:
         yield f"rows where {where}"
     if text := merged_names(settings.merge):
         yield f"merged names of {text}"
-    if settings.threshold is not None:
-        yield f"a decision is positive at score >= {settings.threshold:g} (scale: {settings.score_scale})"
+    if cut := cut_words(settings):
+        yield f"a decision is positive at score >= {cut} (scale: {settings.score_scale})"
 
 
 def pairs(parameters: Mapping[str, Any]) -> str:

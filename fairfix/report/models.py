@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
-from fairfix.auditing.results import in_percent
+from fairfix.auditing.results import cut_words, in_percent
 from fairfix.report.comparisons import LEADING
 from fairfix.report.layout import (
     CHANGES_MOST,
@@ -170,6 +170,5 @@ def _facts(result: Models) -> Iterator[str]:
         )
         left = ", ".join(f"{rows:,} {why}" for rows, why in aside if rows)
         yield f"matched by {match.id}; rows left out: {left or 'none'}"
-    cut = result.settings.threshold
-    if cut is not None:
-        yield f"a score of at least {cut:g} is a positive decision, for both models"
+    if cut := cut_words(result.settings):
+        yield f"a score of at least {cut} is a positive decision, for both models"

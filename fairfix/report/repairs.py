@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.grammar import Condition, read
 from fairfix.auditing.metrics import METRICS
-from fairfix.auditing.results import in_percent
+from fairfix.auditing.results import cut_words, in_percent
 from fairfix.report.answer import judged
 from fairfix.report.classes import OF_A_CLASS, class_gaps, of_class_checks
 from fairfix.report.layout import (
@@ -455,8 +455,8 @@ def _both(name: str) -> Callable[[GroupChange], str]:
 
 def _rule(result: Repair, rank: Callable[[Grouped], float]) -> Section:
     """Return the rule of every group in words."""
-    cut = result.settings.threshold
-    lines = () if cut is None else (f"before the repair: yes from a score of {cut:g}, in every group",)
+    cut, where = cut_words(result.settings), "" if result.settings.group_thresholds else ", in every group"
+    lines = (f"before the repair: yes from a score of {cut}{where}",) if cut else ()
     rules, more = first_groups(result.rule, rank, CHANGES_MOST)
     grid = Grid.of({"group": "group", "decision": in_words}, rules, 2, "Decision rule of each group")
     return Section("Decision rule by group", (*more, *lines), (grid,), "rule", result.rule)

@@ -199,6 +199,8 @@ class Settings(Part, frozen=True, kw_only=True):
     task: Asked
     score_scale: ScoreScale
     threshold: float | None
+    group_thresholds: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Column -> group -> its decision threshold, where the thresholds of the original decisions differ by group."""
     confidence: float
     bands: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Column of numbers -> the edges of its groups."""

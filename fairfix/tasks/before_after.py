@@ -308,7 +308,9 @@ def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, f
     decided = chance.copy()
     decided[drawn] = table.draw(drawn) < chance[drawn]
     done = repaired.with_decision(decided)
-    bare = replace(done.data_spec, columns=replace(done.data_spec.columns, score=None), thresholds=())
+    bare = replace(
+        done.data_spec.of_one_threshold, columns=replace(done.data_spec.columns, score=None), thresholds=()
+    )
     done = replace(done, data_spec=bare, rows=replace(done.rows, score=None))  # rates need no score
     report = audit(done, bare, settings)
     metrics = report.overall.metrics

@@ -6,7 +6,6 @@ is made of their rows together.
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from dataclasses import replace
@@ -19,6 +18,7 @@ from fairfix.auditing.suppression import withholding
 from fairfix.data.choices import VALUED
 from fairfix.data.container import NAME, kind_of
 from fairfix.data.counts import SavedCounts
+from fairfix.data.cutoffs import GroupThresholds, is_close
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.hash_split import Share
 from fairfix.data.merging import parse_merge
@@ -252,9 +252,13 @@ def _of_counts(place: FileLocation, path: str | None = None) -> bool:
 
 def check_agreement(request: DataRequest, data_spec: DataSpec) -> None:
     """Raise where a parameter says something else than the counts were taken with."""
-    cuts, cut = data_spec.thresholds, request.threshold
+    cuts: Any = data_spec.group_thresholds or data_spec.thresholds
+    cut = request.threshold
     # that of the counts was rounded to the type of the scores
-    same = cut is not None and bool(cuts) and math.isclose(cuts[0], cut, rel_tol=1e-3, abs_tol=1e-7)
+    if data_spec.group_thresholds or isinstance(cut, GroupThresholds):
+        same = isinstance(cut, GroupThresholds) and cut.is_close(data_spec.group_thresholds)
+    else:
+        same = cut is not None and bool(cuts) and is_close(cuts[0], cut)
     held = {name: getattr(data_spec.columns, name) for name in (*COLUMNS, "probability")}
     held |= {name: getattr(data_spec, name) for name in READ_AS}
     for part in VALUED:

@@ -17,7 +17,7 @@ from fairfix.auditing.results import with_checks
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.data.choices import VALUED, MissingGroup, MissingRows
 from fairfix.data.classes import of_classes
-from fairfix.data.cutoffs import Capacity
+from fairfix.data.cutoffs import Capacity, GroupThresholds
 from fairfix.data.data_spec import ColumnRoles, DataSpec, infer_columns, of_predict
 from fairfix.data.domain import texts_of
 from fairfix.data.encoder import truth
@@ -210,8 +210,12 @@ def open_data(
         options["task"] = "classification"  # of each class and the rest
     if model is not None:
         options["score_scale"] = _scale_of(model, request)
-    cuts = () if request.threshold is None else (request.threshold,)
+    by_group = request.threshold if isinstance(request.threshold, GroupThresholds) else None
+    cuts = () if request.threshold is None or by_group else (request.threshold,)
     decided = columns.prediction or columns.probability
+    if by_group and (decided or not columns.score):
+        others = f"{decided!r} has decisions" if decided else "there is none"
+        raise UsageError(f"`threshold={by_group}` applies to a score, and {others}; leave it out")
     if cuts and decided and not columns.score and "threshold" not in request.configured:
         raise UsageError(
             f"`threshold={request.threshold:g}` applies to a score, and {decided!r} has decisions; leave it out, "
@@ -234,6 +238,8 @@ def open_data(
         where="" if request.where is None else str(parse_condition(request.where)),
         **options,
     )
+    if by_group:
+        data_spec = data_spec.with_group_thresholds(by_group)
     data_spec.check(protected=protected_needed)
     source.require(list(rules))
     bands = settled_bands(rules, source)

@@ -11,8 +11,9 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import RATES
 from fairfix.auditing.suppression import withholding
 from fairfix.data.binned import of_columns
+from fairfix.data.counts import Counts, groups_of_cells
 from fairfix.data.data_spec import SCORE_RANGE, DataSpec
-from fairfix.data.names import attribute_name, key_and_rest, shell_line
+from fairfix.data.names import attribute_name, key_and_rest, quoted_name, shell_line
 from fairfix.data.scan import check_whole
 from fairfix.errors import UsageError
 from fairfix.report.words import plain
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 CUTS = (*(k / 10_000 for k in range(1, 100)), *(k / 100 for k in range(1, 100)))
 """Thresholds of a page as fractions of the score range: hundredths, and finer ones for rare outcomes."""
+
+NUMBER = "\N{CURRENCY SIGN}"
+"""Sign that stands for a number in the text of an option."""
 
 CONSTRAINTS = {
     "selection_rate": "demographic_parity",
@@ -96,9 +100,10 @@ def run_explore(request: ExploreRequest) -> Explored:
         protected = tuple(request.protected) or data_spec.columns.protected
         counts = of_columns(file.counts(), protected)
         check_whole(counts, data_spec, file.name)
-        attributes = attributes_of(protected, counts)
+        by_group = data_spec.group_thresholds
+        attributes = attributes_of(protected, counts, by_group.attribute if by_group else "")
         content = content_of(counts, data_spec, attributes)
-    audit, called, commands = _commands(request, attributes)
+    audit, called, commands = _commands(request, attributes, counts)
     content["attributes"] = [one | own for one, own in zip(content["attributes"], commands, strict=True)]
     content |= {
         "source": plain(file.name),
@@ -119,7 +124,7 @@ def _checked(data_spec: DataSpec) -> DataSpec:
         raise UsageError(f"{decided!r} has decisions, but the page needs a score; name it with `score`")
     if not columns.score:
         raise UsageError("the page needs a score; name it with `score`, or name a model file with `model`")
-    if data_spec.threshold is None:
+    if not data_spec.thresholds:
         raise UsageError(
             "a raw score has no default threshold; give one with `threshold`, or set `score_scale`"
         )
@@ -134,7 +139,8 @@ def _counted(request: ExploreRequest) -> tuple[CountFile, ExploreRequest]:
     data_spec = _checked(data.data_spec)
     low, high = SCORE_RANGE.get(data_spec.score_scale, (0.0, 0.0))
     cuts = [float(f"{low + (high - low) * part:.12g}") for part in CUTS] if high > low else []
-    data_spec = replace(data_spec, thresholds=(*data_spec.thresholds[:1], *cuts))
+    kept = data_spec.thresholds if data_spec.group_thresholds else data_spec.thresholds[:1]
+    data_spec = replace(data_spec, thresholds=(*kept, *cuts))
     return counted(replace(data, data_spec=data_spec), request.suppress_below), data.settled(request)
 
 
@@ -160,11 +166,14 @@ def _shown(request: ExploreRequest, counts: CountFile) -> tuple[CountFile, Explo
 # ---------------------------------------------------------------------- commands
 
 
-def _commands(request: ExploreRequest, attributes: Sequence[tuple[str, ...]]) -> tuple[str, bool, list[Any]]:
+def _commands(
+    request: ExploreRequest, attributes: Sequence[tuple[str, ...]], counts: Counts
+) -> tuple[str, bool, list[Any]]:
     """Return the command of the audit, whether it is a call of the library, and the texts of each attribute.
 
     The page appends options with numbers, and the bracket that ends a call. Each attribute has the texts before and
-    after the limit of the check of each metric, and the command of a repair or the reason why there is none.
+    after the limit of the check of each metric, those between the thresholds of its groups, and the command of a repair
+    or the reason why there is none.
     """
     audited = settings_for(AuditRequest, request, ("data", "threshold"))
     if len(attributes[-1]) > 1:
@@ -179,8 +188,20 @@ def _commands(request: ExploreRequest, attributes: Sequence[tuple[str, ...]]) ->
             text = f", check={f'{of}<=0'!r}" if called else f" {shell_line(('--check', f'{of}<=0'))}"
             before, sign, after = text.rpartition("<=0")
             checks[metric] = [plain(before + sign[:-1]), plain(after)]
-        own.append({"checks": checks, **_repair(request, columns)})
+        cuts = [] if request.suppress_below else _between_cuts(columns, counts, called=called)
+        own.append({"checks": checks, "cuts": cuts, **_repair(request, columns)})
     return plain(audit.removesuffix(")") if called else audit), called, own
+
+
+def _between_cuts(columns: tuple[str, ...], counts: Counts, *, called: bool) -> list[str]:
+    """Return the texts before, between and after the thresholds of groups; none where no option can name these."""
+    levels = [level[0] for level in groups_of_cells(counts.keys, counts.cells, columns)[0]]
+    if len(columns) > 1 or any(NUMBER in level for level in levels):
+        return []
+    listed = ",".join(quoted_name(f"{level}={NUMBER}") for level in levels)
+    text = f"{quoted_name(columns[0], ':')}:{listed}"
+    written = f", threshold={text!r}" if called else f" {shell_line(('--threshold', text))}"
+    return [plain(part) for part in written.split(NUMBER)]
 
 
 def _repair(request: ExploreRequest, columns: tuple[str, ...]) -> dict[str, str]:

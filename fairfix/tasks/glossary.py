@@ -36,7 +36,10 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         "score": (
             "the output of a model, one number per row; in [0, 1] it is read as the probability of label 1"
         ),
-        "threshold": "the decision threshold: a score at or above it is a positive decision",
+        "threshold": (
+            "the decision threshold: a score at or above it is a positive decision; a model may have one for each "
+            "group (`threshold`), or the one that selects a number of rows (`top`)"
+        ),
         "decision": "0 or 1; positive is the outcome that people want",
         "label": "the observed outcome: 1 or 0, or a number in regression",
         "class": (

@@ -15,6 +15,7 @@ from fairfix.auditing.checks import worst
 from fairfix.auditing.results import Settings, rows_struct, spec_fields
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
+from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.names import did_you_mean, nearest
 from fairfix.data.noise_spec import membership_text
 from fairfix.data.scan import read_table
@@ -127,6 +128,11 @@ def run_repair(request: RepairRequest) -> RepairResult:
     request = request if counts is None else of_counts(request)
     similar = Similar.parse(request.similar)
     repairer, choices = chosen_method(request.method, _parameters(request, similar))
+    if isinstance(request.threshold, GroupThresholds) and repairer.criterion.startswith("decision_flips"):
+        raise UsageError(
+            f"`threshold={request.threshold}`: {repairer.name} compares people of different groups at one threshold; "
+            "give one number"
+        )
     many = request.task == MULTICLASS
     if many:
         check_knows_classes(repairer)

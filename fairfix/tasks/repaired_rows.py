@@ -107,7 +107,7 @@ class RepairedRows:
         table, rule = self.table, self.rule
         if decides:
             base = self.original if plain is None else self.base(plain)
-            if base.data_spec.threshold is None:
+            if base.chance is None:
                 raise DataError(
                     "the original decisions need a threshold on the score; set one with `threshold`"
                 )

@@ -32,7 +32,7 @@ from fairfix.data.choices import (
     Task,
     Unseen,
 )
-from fairfix.data.cutoffs import Capacity
+from fairfix.data.cutoffs import Capacity, GroupThresholds, threshold_of
 from fairfix.data.domain import parameter, parameters_of
 from fairfix.data.names import did_you_mean, with_values
 from fairfix.data.noise_spec import NoiseSpec
@@ -238,11 +238,12 @@ class DataRequest(FilesRequest):
         "single name confirms that it is a group.",
         "COLUMN=NAME,...",
     )
-    threshold: float | None = parameter(
+    threshold: Any = parameter(
         None,
-        "Decision threshold: scores at or above it are positive.  [default: a probability of 0.5]",
+        "Decision threshold: scores at or above it are positive. If it differs by group, give each group of a column "
+        "one: 'race:Black=0.4,White=0.5'.  [default: a probability of 0.5]",
         "SCORE",
-        kind=float,
+        living=True,
     )
     top: str | None = parameter(
         None,
@@ -270,7 +271,12 @@ class DataRequest(FilesRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "threshold", threshold_of(self.threshold))
         _ = self.capacity  # checked before any data is read
+        if isinstance(self.threshold, GroupThresholds):
+            for name, why in OF_ONE_THRESHOLD.items():
+                if self.has(name):
+                    raise UsageError(f"`threshold={self.threshold}`: leave out `{name}`; {why}")
 
     @cached_property
     def capacity(self) -> Capacity | None:
@@ -595,6 +601,11 @@ class CompareRequest(ReportRequest):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.chosen_quality  # checked before any data is read
+        if isinstance(self.threshold, GroupThresholds):
+            raise UsageError(
+                f"`threshold={self.threshold}`: a comparison takes one threshold for all groups; repair from the "
+                "thresholds by group instead, with one of the methods"
+            )
 
     @cached_property
     def chosen_quality(self) -> Quality | None:
@@ -665,6 +676,14 @@ OF_TWO = (
     "unlabelled",
 )
 """Parameters for two classes only."""
+
+OF_ONE_THRESHOLD: Mapping[str, str] = {
+    "similar": "people in other groups would have another threshold",
+    "noise": "decisions follow from the recorded group, so they depend on the noise",
+    "task=regression": "it turns a score into decisions",
+    "unseen=original": "a group that the training rows lack has no threshold",
+}
+"""Parameters that do not go with a threshold for each group, and why."""
 
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("model", ("score", "prediction"), "the model computes the scores"),

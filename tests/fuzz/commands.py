@@ -451,7 +451,12 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "bands": _bands,
     "merge": _merge,
     "where": lambda d: f"`{d.column('group')}` != '{d.entry(d.column('group'))}'",
-    "threshold": lambda d: d.number(0.5, 0.3, 0.7, 0.0),
+    "threshold": lambda d: d.draw.choice(
+        (
+            *(d.number(0.5, 0.3, 0.7, 0.0) for _ in range(3)),
+            f"{d.column('group')}:{d.entry(d.column('group'))}=0.4,{d.entry(d.column('group'))}=0.5",
+        )
+    ),
     "top": lambda d: d.draw.choice(
         ("5", "10%", "2.5 %", *(("0", "101%", "x", "1e9", "0.1") if d.wild() else ()))
     ),

@@ -476,6 +476,7 @@ NEEDING: dict[str, Any] = {
     "validation": 0.1,
     "guarantee": 0.95,
     "id": "id",
+    "top": 5,
     "protected": "race",
     "noise": "n.csv",
     "slices": "all",

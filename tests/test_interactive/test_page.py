@@ -31,7 +31,7 @@ def tables_of(page: str) -> dict[str, Any]:
     """Return what a page holds but for the commands and the name of the data."""
     content = content_of(page)
     for own in content["attributes"]:
-        for name in ("checks", "repair"):
+        for name in ("checks", "cuts", "repair"):
             own.pop(name, None)
     return {name: one for name, one in content.items() if name not in ("source", "audit", "call", "exponent")}
 
@@ -249,6 +249,13 @@ def test_the_best_thresholds_have_a_command_that_finds_them(
         assert row["after"]["value"] == pytest.approx(0.02, abs=1e-6)
     page.check('input[value="each"]')
     assert page.inner_text("#command").startswith("fairfix audit")
+    page.focus("#groups tbody tr:nth-child(2) input")
+    page.keyboard.press("ArrowLeft")
+    audited = made_by(page.inner_text("#command"), capfd)
+    (own,) = audited["settings"]["group_thresholds"].values()
+    assert len({*own.values()}) == 2
+    assert f"{100 * audited['checks'][0]['value']:.1f} points apart" in page.inner_text("#answer")
+    page.select_option("#attribute", "2")
     page.focus("#groups tbody tr:nth-child(2) input")
     page.keyboard.press("ArrowLeft")
     assert page.inner_text("#command").startswith("fairfix repair")
