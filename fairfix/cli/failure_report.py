@@ -3,7 +3,8 @@
 A report of an earlier run must not be taken for that of a run that failed. A file that is not there is written; one
 that is there is replaced if it is a report of fairfix, and left alone else, since a line that cannot be read may name
 anything. So is a file that the line, the environment or the configuration also name elsewhere, such as the baseline.
-Before the work begins, every report that is there already says that its run did not finish, for a run that is killed.
+Before the work begins, every report that is there already says that its run did not finish, for a run that is killed;
+one in a store does so only once the run has failed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import click
 
 from fairfix import __version__
 from fairfix.data.urls import scheme_of, shown_argument
-from fairfix.errors import FairfixError
+from fairfix.errors import DataError, FairfixError
 
 if TYPE_CHECKING:
     from fairfix.schema.unrun import Unrun
@@ -159,9 +160,26 @@ def _replace(files: Sequence[tuple[str, str]], problem: Unrun) -> None:
     from fairfix.report import FORMATS, unrun
 
     for name, path in files:
-        if name in FORMATS and not scheme_of(path) and _is_replaceable(Path(path)):
+        if name in FORMATS and (
+            _is_replaceable_there(path) if scheme_of(path) else _is_replaceable(Path(path))
+        ):
             with suppress(FairfixError, OSError):
                 write_text(path, unrun(name, problem))
+
+
+def _is_replaceable_there(url: str) -> bool:
+    """Return whether a store has nothing by that name, or a file of fairfix; not if it does not let us look."""
+    from fairfix.data.storage import find
+    from fairfix.data.targets import is_own_content
+
+    try:
+        (place,) = find(url, lambda _: True)
+        with place.opened() as file:
+            return is_own_content(file)
+    except DataError as error:
+        return str(error).endswith(" does not exist")
+    except (ValueError, OSError):  # a pattern or a folder
+        return False
 
 
 def _is_replaceable(path: Path) -> bool:

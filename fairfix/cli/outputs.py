@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from fairfix.cli.config import READ, WRITTEN, files_named
 from fairfix.cli.failure_report import append_summary, reports_of
-from fairfix.data.urls import scheme_of, shown_argument
+from fairfix.data.urls import scheme_of
 from fairfix.errors import DataError, UsageError
 from fairfix.report.words import as_options
 
@@ -43,7 +43,7 @@ def publishing() -> Iterator[None]:
         yield
 
 
-def write_reports(result: SavedResult, given: Mapping[str, Any]) -> str:
+def write_reports(result: SavedResult, given: Mapping[str, Any]) -> str | bytes:
     """Write the result to its files, while :func:`publishing`; return what is to be printed when they stand."""
     from fairfix.data.files import write_text
 
@@ -55,11 +55,11 @@ def write_reports(result: SavedResult, given: Mapping[str, Any]) -> str:
     return printed
 
 
-def print_report(result: SavedResult, given: Mapping[str, Any], printed: str) -> None:
+def print_report(result: SavedResult, given: Mapping[str, Any], printed: str | bytes) -> None:
     """Print what :func:`write_reports` returned, and append to the step summary of a GitHub workflow."""
     click.echo(printed, nl=False)
     if "github" in _formats(given):
-        append_summary(render("markdown", result, detail=given["detail"], terminal=False))
+        append_summary(str(render("markdown", result, detail=given["detail"], terminal=False)))
 
 
 def _formats(given: Mapping[str, Any]) -> list[str]:
@@ -86,7 +86,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     seen = {Path(one).resolve(): as_options(f"`{name}`") for name, one in read}
     for text, path in written:
         if scheme_of(path):
-            _check_url(shown_argument(text), path, report=text.startswith("--out "))
+            _check_url(path)
             continue
         check_links(Path(path))
         _check_streams(text, Path(path), prints="format_" in given)
@@ -120,12 +120,10 @@ def _is_among(place: Path, read: str) -> bool:
         return False
 
 
-def _check_url(text: str, path: str, *, report: bool) -> None:
+def _check_url(path: str) -> None:
     """Raise where nothing can be written to a URL."""
     from fairfix.data.storage import check_target
 
-    if report:  # a run that does not happen replaces its report by word of that, if it is one: nobody has looked there
-        raise UsageError(f"{text}: reports are written to this machine; name a file here, and copy it")
     check_target(path)
 
 
@@ -190,11 +188,11 @@ def _width(*, terminal: bool, shown: bool) -> int:
     return int(asked) if asked.isdecimal() and int(asked) > 0 else PIPED
 
 
-def render(name: str, result: SavedResult, *, detail: bool, terminal: bool) -> str:
+def render(name: str, result: SavedResult, *, detail: bool, terminal: bool) -> str | bytes:
     """Render a result, to the width and colours of the terminal where it goes to one."""
     from fairfix.report import renderer
 
-    make: Callable[..., str] = renderer(name)
+    make: Callable[..., str | bytes] = renderer(name)
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "") if terminal else "utf8"
     ascii_only = not encoding.startswith("utf")
     shown = terminal and sys.stdout.isatty()
@@ -206,6 +204,12 @@ def render(name: str, result: SavedResult, *, detail: bool, terminal: bool) -> s
     }
     taken = signature(make).parameters
     text = make(result, **{setting: value for setting, value in settings.items() if setting in taken})
+    if isinstance(text, bytes):
+        if shown:
+            raise UsageError(
+                f"--format {name} is not for a terminal; write it to a file with --out {name}=FILE"
+            )
+        return text
     if ascii_only and text.startswith(
         "<"
     ):  # in HTML and XML a character reference reads alike in any encoding

@@ -8,12 +8,16 @@ The limits hold where the system has them, which Windows has not.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -71,6 +75,38 @@ def read_confined(place: FileLocation, kind: str, reader: str, **given: Any) -> 
         why = "it needs more memory or time than allowed, or is damaged"
         raise DataError(f"{_unreadable(place, kind, why)}; save it as Parquet or CSV")
     return table
+
+
+def program_of(names: Iterable[str]) -> str:
+    """Return the full path of the first program that the search path of the system has; empty without one.
+
+    Relative folders of the search path are left out: a stranger may have filled the working folder.
+    """
+    folders = [Path(one) for one in os.get_exec_path() if Path(one).is_absolute()]
+    places = (folder / f"{name}{ending}" for name in names for folder in folders for ending in ("", ".exe"))
+    return next((str(one) for one in places if one.is_file() and os.access(one, os.X_OK)), "")
+
+
+def made_by_program(command: Sequence[str], content: bytes, names: tuple[str, str], seconds: float) -> bytes:
+    """Return the file that a program of this machine makes of another, in a folder that is gone afterwards.
+
+    Parameters
+    ----------
+    command
+        Full path of the program, and its arguments; ``{folder}`` stands for the folder.
+    names
+        Names of the file with the content and of the one that is made, which is empty if the program fails.
+    """
+    with TemporaryDirectory(prefix="fairfix-", ignore_cleanup_errors=True) as folder:
+        (Path(folder) / names[0]).write_bytes(content)
+        line = [one.replace("{folder}", folder) for one in command]
+        nothing: Any = subprocess.DEVNULL
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603  a program of the system, found by its full path
+                line, stdin=nothing, stdout=nothing, stderr=nothing, cwd=folder, timeout=seconds, check=False
+            )
+        made = Path(folder) / names[1]
+        return made.read_bytes() if made.is_file() else b""
 
 
 def _unreadable(place: FileLocation, kind: str, why: str) -> str:

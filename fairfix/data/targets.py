@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fairfix.errors import DataError
 
@@ -26,6 +27,9 @@ ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 HEAD = 2048
 """Bytes at the beginning of a file that tell whose it is; SVG has its metadata within the first 1,000."""
 
+TAIL = 16
+"""Bytes at the end of a file that tell it of a PDF."""
+
 OWN = re.compile(
     rb"""\s*(?:
         (?:\#\ )?fairfix\ (?:audit|repair|compare|comparison|report)\ (?:of|on|did|was)\b  # text, Markdown
@@ -38,10 +42,12 @@ OWN = re.compile(
       | <\?xml[^>]*>\s*<testsuites\ name="fairfix"                                       # JUnit
       | <!DOCTYPE\ html>.*<meta\ name="generator"\ content="fairfix                      # HTML
       | PK\x03\x04.{26}manifest\.json                                                    # repairs and counts
+      | PK\x03\x04.{26}\[Content_Types\]\.xml<\?xml[^>]*>\s*<!--\ fairfix\ -->              # Excel
+      | %PDF-.*\n%fairfix\n\Z                                                            # PDF
     )""",
     re.VERBOSE | re.DOTALL,
 )
-"""First bytes of files of fairfix, except tables of predictions."""
+"""First and last bytes of files of fairfix, except tables of predictions."""
 
 MADE = "randomized"
 """Last column of a table of predictions."""
@@ -101,6 +107,13 @@ def refused_below(folder: Path, target: Path, endings: Sequence[str]) -> str:
     return ""
 
 
+def is_own_content(file: Any) -> bool:
+    """Return whether fairfix has written an open file, by its first and last bytes; not if it is a table."""
+    head = file.read(HEAD)
+    file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+    return OWN.match(head + file.read(TAIL)) is not None
+
+
 def is_own(path: Path) -> bool:
     """Return whether fairfix has written a file, by how its content begins; of a table, by its last column."""
     from fairfix.data.files import open_source
@@ -109,7 +122,7 @@ def is_own(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        if OWN.match(file.read(HEAD)):
+        if is_own_content(file):
             return True
     if not path.name.lower().endswith(table_endings()):
         return False

@@ -1,11 +1,11 @@
 """Reports: one module per format, all rendered from the struct of a result.
 
 Every format reads the struct only, so a saved one can be rendered again later. The format ``NAME`` is
-the module ``NAME_`` here, with ``render(result, ...) -> str``; it is found by its name. The command line gives the
-settings that ``render`` has a parameter for: ``detail``, ``width``, ``color``, ``ascii_only``. A module with
-``GATED = True`` tells of checks only; ``ENDING`` is that of its files, by default ``.NAME``. A run that did not happen
-has no result; ``unrun(problem)`` of a module says so in its format, and a module without it is served by a line of
-text.
+the module ``NAME_`` here, with ``render(result, ...)``, which returns a text or bytes; it is found by its name. The
+command line gives the settings that ``render`` has a parameter for: ``detail``, ``width``, ``color``,
+``ascii_only``. A module with ``GATED = True`` tells of checks only; ``ENDING`` is that of its files, by default
+``.NAME``. A run that did not happen has no result; ``unrun(problem)`` of a module says so in its format, and a module
+without it is served by a line of text.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def format_of(file: str) -> str:
     return OTHER_ENDINGS.get(suffix, own)
 
 
-def renderer(name: str) -> Callable[..., str]:
+def renderer(name: str) -> Callable[..., Any]:
     """Return the function that renders a result; all but JSON write parameters as options."""
-    render: Callable[..., str] = import_module(f"fairfix.report.{name}_").render
+    render: Callable[..., Any] = import_module(f"fairfix.report.{name}_").render
     if name == "json":
         return render
 
-    def rendered(result: SavedResult, **settings: Any) -> str:
+    def rendered(result: SavedResult, **settings: Any) -> Any:
         from fairfix.auditing.custom_metrics import added
 
         with added(getattr(result, "own_metrics", ())):
@@ -74,15 +74,12 @@ def renderer(name: str) -> Callable[..., str]:
     return wraps(render)(rendered)
 
 
-def unrun(name: str, problem: Unrun) -> str:
+def unrun(name: str, problem: Unrun) -> Any:
     """Return what a format says of a run that did not happen."""
     module = import_module(f"fairfix.report.{name}_")
-    made: str = (
-        module.unrun(problem)
-        if hasattr(module, "unrun")
-        else f"{headline(problem)}: {plain(problem.message)}\n"
-    )
-    return made
+    if hasattr(module, "unrun"):
+        return module.unrun(problem)
+    return f"{headline(problem)}: {plain(problem.message)}\n"
 
 
 def headline(problem: Unrun) -> str:

@@ -68,7 +68,7 @@ class Result:
 
     def __str__(self) -> str:
         """Return the report as text."""
-        return self.render("text")
+        return str(self.render("text"))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(verdict={self.verdict!r})"
@@ -81,15 +81,15 @@ class Result:
 
     def to_json(self) -> str:
         """Return the text that the format ``json`` prints."""
-        return self.render("json")
+        return str(self.render("json"))
 
     def to_html(self, *, detail: bool = False) -> str:
         """Return the report as one HTML page; with ``detail``, with every comparison."""
-        return self.render("html", detail=detail)
+        return str(self.render("html", detail=detail))
 
     def to_markdown(self, *, detail: bool = False) -> str:
         """Return the report as Markdown; with ``detail``, with every comparison."""
-        return self.render("markdown", detail=detail)
+        return str(self.render("markdown", detail=detail))
 
     def to_frame(self, of: str | None = None) -> pd.DataFrame:
         """Return the numbers as a data frame, a row for each.
@@ -128,19 +128,20 @@ class Result:
         return overall(self.content)
 
     def save(self, path: str | os.PathLike[str], *, detail: bool = False) -> None:
-        """Write the report to a file, in the format of its ending: ``.html``, ``.json``, ``.md`` or ``.txt``."""
-        from fairfix.data.files import atomic_output
+        """Write the report to a file, or to a store by its URL, in the format of its ending.
+
+        Endings are ``.html``, ``.pdf``, ``.xlsx``, ``.csv``, ``.json``, ``.md`` and ``.txt``, among others.
+        """
+        from fairfix.data.files import write_text
         from fairfix.report import format_of, renderer
 
         format_ = format_of(os.fspath(path))
         if not format_:
             raise UsageError(
-                f"`path={path}`: name a file that ends in .html, .json, .md, .txt, .xml or .sarif"
+                f"`path={path}`: name a file that ends in .html, .pdf, .xlsx, .csv, .json, .md, .txt, .xml or .sarif"
             )
         settings = {"detail": detail} if "detail" in signature(renderer(format_)).parameters else {}
-        text = self.render(format_, **settings)
-        with atomic_output(path) as file:
-            file.write(text.encode("utf-8"))
+        write_text(path, self.render(format_, **settings))
 
     def plot(self, about: str = "") -> Picture:
         """Return the pictures of the report as one SVG, which a notebook shows.
@@ -156,8 +157,11 @@ class Result:
         """Return the report for a notebook: a page in a frame, so that neither one's styles reach the other."""
         return framed(self.to_html(), "fairfix report")
 
-    def render(self, format: str, **settings: Any) -> str:  # noqa: A002  the option's word
-        """Return the result in a format of :data:`fairfix.report.FORMATS`; settings are those of the format."""
+    def render(self, format: str, **settings: Any) -> Any:  # noqa: A002  the option's word
+        """Return the result in a format of :data:`fairfix.report.FORMATS`; settings are those of the format.
+
+        PDF and Excel are bytes, all others are texts.
+        """
         from fairfix.report import renderer
 
         return renderer(format)(self.content, **settings)

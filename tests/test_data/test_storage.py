@@ -849,3 +849,44 @@ def test_google_cloud_storage_is_read_and_written(tmp_path: Path, call: Call) ->
         status, _, err = call("audit", f"gs://anonymous@bank/in/x.parquet{more}", *asked)
         assert (status, "does not exist" in err) == (2, True)
         server.kill()
+
+
+@pytest.mark.parametrize("fault", ["", "503", "cut", "403"])
+def test_reports_are_written_to_a_store_whole_or_not_at_all(
+    fault: str, store: Server, tmp_path: Path, call: Call
+) -> None:
+    """The bytes of a file here; an object that cannot be written is not there; no message has a secret."""
+    make_frame(300).to_parquet(tmp_path / "d.parquet")
+    line = ("audit", str(tmp_path / "d.parquet"), *AUDIT, "--score", "score", "--quiet")
+    formats = ("html", "json", "csv", "xlsx", "markdown") if not fault else ("html",)
+    store.fits = lambda asked: asked.method in ("PUT", "POST") and "a.html" in asked.path
+    store.faults += [fault] * 30 if fault else []
+    outs = [one for name in formats for one in ("--out", f"{name}=s3://loans/r/a.{name}")]
+    local = [one for name in formats for one in ("--out", f"{name}={tmp_path / f'a.{name}'}")]
+    status, out, err = call(*line, *outs, *local)
+    assert SECRET not in out + err
+    if not fault:
+        assert status == 0
+        assert {Path(name).name: content for name, content in stored().items()} == {
+            f"a.{name}": (tmp_path / f"a.{name}").read_bytes() for name in formats
+        }
+        return
+    assert status == 2
+    assert "s3://loans/r/a.html" in err
+    assert stored() == {}
+    assert "did not run" in (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
+def test_a_report_in_a_store_does_not_outlive_a_failed_run(store: Server, tmp_path: Path, call: Call) -> None:
+    """One of fairfix says that the run failed; what is not of fairfix stays."""
+    make_frame(300).to_parquet(tmp_path / "d.parquet")
+    outs = [one for name in ("html", "json") for one in ("--out", f"{name}=s3://loans/a.{name}")]
+    line = ("audit", str(tmp_path / "d.parquet"), *AUDIT, "--score", "score", "--quiet")
+    assert call(*line, *outs)[0] == 0
+    put("b.html", b"<!DOCTYPE html>mine")
+    assert call("audit", "absent.parquet", *line[2:], *outs, "--out", "html=s3://loans/b.html")[0] == 2
+
+    left = {Path(name).name: content for name, content in stored().items()}
+    assert b"did not run" in left["a.html"]
+    assert b"fairfix.unrun" in left["a.json"]
+    assert left["b.html"] == b"<!DOCTYPE html>mine"
