@@ -36,7 +36,7 @@ ESCAPED = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 """The sign that would make a character of what follows it."""
 
 NO_CHARACTERS = re.compile("[\ufffe\uffff]")
-"""What XML cannot hold, besides what :func:`fairfix.report.words.plain` writes out."""
+"""Characters that XML cannot hold, besides what :func:`fairfix.report.words.plain` writes out."""
 
 
 def render(result: SavedResult) -> bytes:
