@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
-from fairfix.report import renderer
+from fairfix.report import FORMATS, renderer
 from fairfix.schema import checked
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import SavedResult
@@ -18,9 +20,26 @@ def struct(result: Any) -> SavedResult:
     return made
 
 
+FILES = tuple(name for name in FORMATS if name != "pdf")
+"""Formats that need no browser."""
+
+TEXTS = tuple(name for name in FORMATS if name not in ("pdf", "xlsx"))
+"""Formats that are printed as text."""
+
+
+def text_of(made: str | bytes) -> str:
+    """The texts of a report in any format: of a workbook its parts, of a PDF what is not packed."""
+    if isinstance(made, str):
+        return made
+    if not made.startswith(b"PK"):
+        return made.decode("latin-1" if made.startswith(b"%PDF") else "utf-8")
+    with ZipFile(BytesIO(made)) as file:
+        return "".join(file.read(name).decode("utf-8") for name in file.namelist())
+
+
 def rendered(name: str, result: Any, **settings: Any) -> str:
     """A report of a result, also of one given as a dictionary."""
-    return renderer(name)(struct(result), **settings)
+    return text_of(renderer(name)(struct(result), **settings))
 
 
 def audit_dict(result: Audit) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     settle(ctx)
     check_outputs(given)
-    from fairfix.data.files import atomic_output, write_text
+    from fairfix.data.files import atomic_output, write_content
     from fairfix.tasks.export import export_of
 
     if given["to"] == "onnx" and not given["output"]:
@@ -45,7 +45,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         click.echo(content, nl=False)
         return 0
     if isinstance(content, str):
-        write_text(path, content)
+        write_content(path, content)
     else:
         with atomic_output(path) as file:
             file.write(content)

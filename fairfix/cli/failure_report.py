@@ -156,7 +156,7 @@ def reports_of(ctx: click.Context) -> RequestedReports:
 
 def _replace(files: Sequence[tuple[str, str]], problem: Unrun) -> None:
     """Write that the run has no result to files that may be replaced."""
-    from fairfix.data.files import write_text
+    from fairfix.data.files import write_content
     from fairfix.report import FORMATS, unrun
 
     for name, path in files:
@@ -164,7 +164,7 @@ def _replace(files: Sequence[tuple[str, str]], problem: Unrun) -> None:
             _is_replaceable_there(path) if scheme_of(path) else _is_replaceable(Path(path))
         ):
             with suppress(FairfixError, OSError):
-                write_text(path, unrun(name, problem))
+                write_content(path, unrun(name, problem))
 
 
 def _is_replaceable_there(url: str) -> bool:

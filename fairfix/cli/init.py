@@ -48,7 +48,7 @@ def command(data: str, **given: Any) -> int:
     fairfix init loans.parquet
     fairfix init loans.csv --protected race --label repaid=yes
     """
-    from fairfix.data.files import write_text
+    from fairfix.data.files import write_content
     from fairfix.data.streams import is_stream
     from fairfix.tasks.init_config import InitRequest, first_configuration
 
@@ -67,7 +67,7 @@ def command(data: str, **given: Any) -> int:
         name: given[name] for name in ("protected", "label", "score", "prediction", "count") if given[name]
     }
     text = first_configuration(InitRequest(data=data, **roles, explicit=frozenset(roles)), named, line)
-    write_text(target, harmless(text, as_escape))
+    write_content(target, harmless(text, as_escape))
     if not streamed:
         talk(f"wrote {target}: read it, correct it, then run '{line}'")
     return 0

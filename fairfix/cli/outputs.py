@@ -45,13 +45,13 @@ def publishing() -> Iterator[None]:
 
 def write_reports(result: SavedResult, given: Mapping[str, Any]) -> str | bytes:
     """Write the result to its files, while :func:`publishing`; return what is to be printed when they stand."""
-    from fairfix.data.files import write_text
+    from fairfix.data.files import write_content
 
     detail, files = given["detail"], [_format_and_file(text) for text in given["out"]]
     contents = [(path, render(name, result, detail=detail, terminal=False)) for name, path in files]
     printed = render(given["format_"], result, detail=detail, terminal=True)
     for path, content in contents:
-        write_text(path, content)
+        write_content(path, content)
     return printed
 
 

@@ -486,7 +486,7 @@ def file_hash(path: str | Path) -> str:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def write_text(path: str | os.PathLike[str], text: str | bytes) -> None:
+def write_content(path: str | os.PathLike[str], text: str | bytes) -> None:
     """Write text as UTF-8, or bytes, whole or not at all."""
     with atomic_output(path) as file:
         file.write(text.encode("utf-8") if isinstance(text, str) else text)

@@ -132,7 +132,7 @@ class Result:
 
         Endings are ``.html``, ``.pdf``, ``.xlsx``, ``.csv``, ``.json``, ``.md`` and ``.txt``, among others.
         """
-        from fairfix.data.files import write_text
+        from fairfix.data.files import write_content
         from fairfix.report import format_of, renderer
 
         format_ = format_of(os.fspath(path))
@@ -141,7 +141,7 @@ class Result:
                 f"`path={path}`: name a file that ends in .html, .pdf, .xlsx, .csv, .json, .md, .txt, .xml or .sarif"
             )
         settings = {"detail": detail} if "detail" in signature(renderer(format_)).parameters else {}
-        write_text(path, self.render(format_, **settings))
+        write_content(path, self.render(format_, **settings))
 
     def plot(self, about: str = "") -> Picture:
         """Return the pictures of the report as one SVG, which a notebook shows.

@@ -30,13 +30,13 @@ from fairfix.data.names import quoted_name
 from fairfix.data.noise_spec import NEEDS
 from fairfix.methods import available as found_methods
 from fairfix.methods.learned import LearnerDomain
-from fairfix.report import FORMATS
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.quality import FORMS as QUALITIES
 from fairfix.tasks.request import EXCLUDES, MULTICLASS, REQUIRES
 
 from tests.fuzz import files
 from tests.fuzz.frames import NAMES, Frame, frame
+from tests.results import FILES
 
 available = cache(found_methods)
 """The methods, searched for once."""
@@ -544,7 +544,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
         if d.wild()
         else d.draw.choice(("made", "made.csv", "made.parquet"))
     ),
-    "out": lambda d: f"{d.draw.choice(FORMATS)}={_report_file(d)}",
+    "out": lambda d: f"{d.draw.choice(FILES)}={_report_file(d)}",
     "config": lambda d: d.file("config", lambda table, folder, draw: _config(folder, "")),
     "name": lambda d: d.draw.choice(("all", *NAMES)),
     "artifact": lambda d: "made",

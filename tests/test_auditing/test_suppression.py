@@ -20,13 +20,12 @@ from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.typed import rebatched
 from fairfix.errors import DataError, UsageError
-from fairfix.report import FORMATS
 from fairfix.schema.common import comparison, estimate
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from tests.results import audit_dict, rendered
+from tests.results import FILES, audit_dict, rendered
 from tests.strategies import examples
 from tests.test_auditing.test_gates import SCHEMA
 
@@ -276,7 +275,7 @@ def names_in(node: Any) -> Iterator[str]:
             yield from names_in(value)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", FILES)
 def test_no_format_names_a_small_group(name: str) -> None:
     """A small race is nowhere: in no table, comparison, curve or check."""
     checks = tuple(Check.parse(text) for text in ("dp.difference<=0.5", "ks<=0.01"))
@@ -404,7 +403,7 @@ def test_no_message_and_no_report_quotes_a_value(
     read = {path.name for path in tmp_path.iterdir()}
     asked = ["--protected", "race", "--label", "label", "--score", "score", "--config", "none"]
     asked += {"weight": ["--weight", "weight"], "vote": ["--prediction", "vote"]}.get(where, [])
-    outs = [f"--out={name}=r.{name}" for name in FORMATS if name != "text"]
+    outs = [f"--out={name}=r.{name}" for name in FILES if name != "text"]
     line = ["audit", f"d.{ending}", *more, *outs]
     line = ["count", f"d.{ending}", "-o", "x.counts"] if more == ("count",) else line
     status = run([*line, *asked, "--suppress-below", "10"])

@@ -14,9 +14,10 @@ import pytest
 from fairfix.cli import run
 from fairfix.data.targets import is_own
 from fairfix.models.user_file import file_hash
-from fairfix.report import FORMATS, endings
+from fairfix.report import endings
 
 from tests.conftest import Call, Frames
+from tests.results import FILES
 
 PLAIN = 'protected = "race"\n'
 
@@ -280,7 +281,7 @@ def test_no_key_of_a_method_is_a_way_around(trapped: Path, call: Call) -> None:
 
 
 WRITES: dict[str, tuple[str, str]] = {
-    **{f"audit {name}": ("out", f"{name}=new{endings(name)[0]}") for name in FORMATS},
+    **{f"audit {name}": ("out", f"{name}=new{endings(name)[0]}") for name in FILES},
     "count": ("output", "new.counts"),
     "repair": ("output", "new.fairfix"),
     "compare html": ("out", "html=new.html"),

@@ -17,7 +17,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from fairfix.data import files as io
-from fairfix.data.files import Source, atomic_output, open_source, table_writer, write_text
+from fairfix.data.files import Source, atomic_output, open_source, table_writer, write_content
 from fairfix.errors import ColumnError, DataError
 
 from tests.conftest import Frames
@@ -410,7 +410,7 @@ def test_an_unknown_output_kind_is_refused(tmp_path: Path) -> None:
 def test_a_failed_output_leaves_the_old_one(error: type[BaseException], tmp_path: Path) -> None:
     """The file appears whole or stays as it was; nothing temporary remains."""
     path = tmp_path / "o.json"
-    write_text(path, "old")
+    write_content(path, "old")
 
     def fail() -> None:
         with atomic_output(path) as file:
@@ -426,7 +426,7 @@ def test_a_failed_output_leaves_the_old_one(error: type[BaseException], tmp_path
 
 def test_outputs_have_the_usual_mode_and_coding(tmp_path: Path) -> None:
     """UTF-8, and readable as any new file is."""
-    write_text(tmp_path / "o.txt", "größe ≤ 1")
+    write_content(tmp_path / "o.txt", "größe ≤ 1")
     plain = tmp_path / "plain"
     plain.touch()
 
@@ -438,5 +438,5 @@ def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     """A folder in place of a file, and a folder that is not there."""
     for path, words in ((tmp_path, "is a folder"), (tmp_path / "no" / "o.txt", "cannot write")):
         with pytest.raises(DataError, match=words) as error:
-            write_text(path, "x")
+            write_content(path, "x")
         assert str(path) in str(error.value)
