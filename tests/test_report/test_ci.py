@@ -387,6 +387,8 @@ def test_formats_are_the_modules_of_their_names() -> None:
         "html",
         "junit",
         "markdown",
+        "pdf",
         "sarif",
+        "xlsx",
     )
     assert GATED == ("comment", "github", "junit", "sarif")
