@@ -430,7 +430,6 @@ def areas(counts: Counts, view: View, kept: KeptRows | None) -> tuple[Floats, Fl
 
 def _exact_areas(view: View, kept: KeptRows) -> Floats:
     """Sort by group (the scores stay in order), merge ties, and count the negatives below each positive."""
-    assert kept.label is not None
     kept = kept.take(view.group_of_cell[kept.cell] >= 0)
     group = view.group_of_cell[kept.cell]
     small = group.astype(np.int16 if view.size < 30_000 else np.int64)  # few bytes: a radix sort
@@ -438,8 +437,8 @@ def _exact_areas(view: View, kept: KeptRows) -> Floats:
     group, kept = group[order], kept.take(order)
     score, weight = kept.score, kept.mass
     first = np.flatnonzero(np.concatenate([[True], (score[1:] != score[:-1]) | (group[1:] != group[:-1])]))
-    positive = np.add.reduceat(np.where(kept.label == 1, weight, 0.0), first)
-    negative = np.add.reduceat(np.where(kept.label == 1, 0.0, weight), first)
+    positive = np.add.reduceat(np.where(kept.labels == 1, weight, 0.0), first)
+    negative = np.add.reduceat(np.where(kept.labels == 1, 0.0, weight), first)
     owner = group[first]
     positives, negatives = (np.bincount(owner, part, view.size) for part in (positive, negative))
     below = np.cumsum(negative) - negative

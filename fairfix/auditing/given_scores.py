@@ -52,7 +52,6 @@ class GivenScores:
         """The losses of the rows by group; a group with a score of 0 or 1 has none, since one may be infinite."""
         rows, scale = self.measured.evidence.labelled, self.measured.evidence.data_spec.score_scale
         assert rows is not None
-        assert rows.label is not None
         group = self.measured.view.group_of_cell[rows.cell]
         with np.errstate(divide="ignore"):
             if scale == "logit":
@@ -62,7 +61,7 @@ class GivenScores:
                 of_1, of_0 = np.abs(np.log(chance)), np.abs(np.log(1.0 - chance))
         endless = np.isinf(of_1) | np.isinf(of_0)
         group = np.where(np.isin(group, group[endless]), -1, group)
-        larger = np.where(rows.label == 1, of_1 >= of_0, of_0 > of_1).astype(np.float64)
+        larger = np.where(rows.labels == 1, of_1 >= of_0, of_0 > of_1).astype(np.float64)
         ends = np.minimum(of_1, of_0), np.where(endless, 0.0, np.maximum(of_1, of_0))
         return TwoValued.of_rows(group, self.measured.view.size, *ends, larger, rows.weight)
 

@@ -87,9 +87,7 @@ def _label_codes(old: Table, new: Table, labels: int) -> Ints | int:
     """Return both labels of each row as one number, shape (n,); 0 where there are none."""
     if labels == 1:
         return 0
-    assert old.rows.label is not None
-    assert new.rows.label is not None
-    return np.asarray(old.rows.label.astype(np.int64) * 2 + new.rows.label)
+    return np.asarray(old.labels.astype(np.int64) * 2 + new.labels)
 
 
 @dataclass(frozen=True, eq=False)

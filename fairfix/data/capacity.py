@@ -53,7 +53,6 @@ def capacity_cut(source: Source, data_spec: DataSpec, capacity: Capacity) -> Cap
     counts = scanned.counts
     if scanned.kept is not None:
         return _cut(scanned.kept.score, scanned.kept.mass, 0.0, _size(counts), capacity, _unit(counts))
-    assert counts.grid is not None
     mass = counts.held_weights.sum(axis=(0, 1))
     below_top = np.cumsum(mass[::-1])[::-1]
     most = capacity.most(_size(counts))
@@ -62,7 +61,7 @@ def capacity_cut(source: Source, data_spec: DataSpec, capacity: Capacity) -> Cap
     bins = there[max(last, 0) : last + 2]
     rows = int(counts.rows[..., bins].sum())
     ask = source.collected if source.answers else partial(collect, source)
-    kept = ask(scanned.data_spec, counts, [Slice(counts.grid, bins, rows)])
+    kept = ask(scanned.data_spec, counts, [Slice(counts.bins, bins, rows)])
     above = float(mass[int(bins[-1]) + 1 :].sum())
     return _cut(kept.score, kept.mass, above, _size(counts), capacity, _unit(counts))
 
@@ -107,8 +106,7 @@ def binned_cut(counts: Counts, capacity: Capacity, name: str) -> CapacityCut:
     DataError
         The capacity ends inside a bin, so the counts do not show the threshold.
     """
-    assert counts.grid is not None
-    mass, edges = counts.held_weights.sum(axis=(0, 1)), counts.grid.edges
+    mass, edges = counts.held_weights.sum(axis=(0, 1)), counts.bins.edges
     there = np.flatnonzero(counts.rows.sum(axis=(0, 1)))[::-1]
     selected = np.cumsum(mass[there], dtype=np.float64)
     total, unit = _size(counts), _unit(counts)

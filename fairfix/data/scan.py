@@ -95,6 +95,13 @@ class KeptRows:
     """Number of rows that each stands for, in an answer of a database."""
 
     @property
+    def labels(self) -> npt.NDArray[np.uint8]:
+        """The label of each, shape (n,); a ValueError where there are none."""
+        if self.label is None:
+            raise ValueError("the rows have no labels")
+        return self.label
+
+    @property
     def mass(self) -> Floats:
         """The weight of each, shape (n,): that of as many rows as it stands for where rows have none."""
         if self.weight is not None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.arrow_normalize import entries_of, widened_batch
-from fairfix.data.binned import divided
+from fairfix.data.binned import Entries, divided
 from fairfix.data.counts import (
     Bools,
     Floats,
@@ -205,6 +205,13 @@ class Table:
     def used(self) -> int:
         """Number of rows, those that entries of counts stand for."""
         return len(self) if self.rows.entries is None else int(self.rows.entries.rows.sum())
+
+    @property
+    def entries(self) -> Entries:
+        """The entries of counts that the rows stand for; a ValueError for plain rows."""
+        if self.rows.entries is None:
+            raise ValueError("the rows are not entries of counts")
+        return self.rows.entries
 
     def divided(self, entry: Ints, chance: Floats) -> Table:
         """Return entries of counts in parts: each part's entry and its fraction of it, (m,); see :mod:`.binned`."""

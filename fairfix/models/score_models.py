@@ -297,8 +297,12 @@ class GroupTube(GroupedScore):
 
     def _of_atoms(self, program: Program, k: int, score: int) -> tuple[int, int]:
         """Write the value in group ``k``, and whether it is drawn."""
-        one, ends, outputs, steps = self.tube.levels[k], self.tube.ends[k], self.tube.outputs, self.tube.steps
-        assert outputs is not None
+        one, ends, outputs, steps = (
+            self.tube.levels[k],
+            self.tube.ends[k],
+            self.tube.new_scores,
+            self.tube.steps,
+        )
         place = program.search(one.first, score, right=True)  # 0 and 1 both mean the first atom
 
         def of_atom(numbers: Floats) -> int:

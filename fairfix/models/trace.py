@@ -134,6 +134,13 @@ class FitTrace:
     quantities: tuple[Quantity, ...] = ()
     """Further results of the solver, in the order of display."""
 
+    @property
+    def known_base(self) -> RepairedPredictor:
+        """The same model without the repair; a ValueError where the method learned none."""
+        if self.base is None:
+            raise ValueError("the method learned no model without the repair")
+        return self.base
+
     def without_rows(self) -> FitTrace:
         """Return the trace without the values for its evaluation on training rows, which it would keep in memory."""
         gone: dict[str, Any] = dict.fromkeys(

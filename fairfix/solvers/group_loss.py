@@ -161,7 +161,7 @@ class _Search:
             if self.holds(v):
                 return self._solution(v, multipliers, dual, free)
         elif self.into is not None:
-            moved = self._moved(free, inside)
+            moved = self._moved(free, inside, self.into)
             if isinstance(moved, GroupLossSolution):
                 return moved
             return replace(proof, losses=self.shipped(moved))
@@ -211,14 +211,13 @@ class _Search:
 
     # ------------------------------------------------------------------ values moved into a range
 
-    def _moved(self, free: At, inside: Floats) -> GroupLossSolution | Floats:
+    def _moved(self, free: At, inside: Floats, into: tuple[float, float]) -> GroupLossSolution | Floats:
         """Return a model that holds the bounds once its values are moved, or the best that was found."""
-        assert self.into is not None
         rows, best = self.model.rows, inside
-        hinge = HingeLosses(rows, self.into)
-        search = _Search(hinge, self.bounds, self.into)
+        hinge = HingeLosses(rows, into)
+        search = _Search(hinge, self.bounds, into)
         none = np.zeros(self.bounds.size)
-        for _ in range(TRIMS if np.isin(rows.y, self.into).all() else 0):
+        for _ in range(TRIMS if np.isin(rows.y, into).all() else 0):
             v, proof = search.least_excess(best, free)
             if self.holds(v) and not proof.excess:
                 multipliers, at, dual = _multipliers(
@@ -228,7 +227,7 @@ class _Search:
                 near = self._value(better, hinge.at(better)) - dual <= NEAR * float(free.losses.max())
                 return replace(self._solution(better, multipliers, math.nan, free), converged=near)
             best = min(v, best, key=lambda u: float((self.shipped(u) - self.zeta)[self.asked].max()))
-            low, high = self.into
+            low, high = into
             form = rows.A @ v
             beyond = np.where(rows.y == low, form > high, form < low)
             if self.holds(best) or (beyond == hinge.given_up).all():

@@ -98,6 +98,13 @@ class Tube:
     steps: Floats
     """Share of each group with a value of ``outputs[i]`` or less, shape (K, P), nondecreasing, the last 1."""
 
+    @property
+    def new_scores(self) -> Floats:
+        """The outputs, shape (P,); a ValueError where scores are left as they are."""
+        if self.outputs is None:
+            raise ValueError("the tube leaves scores as they are")
+        return self.outputs
+
     @cached_property
     def drawn(self) -> bool:
         """Whether some rows get a value that is drawn."""
@@ -140,7 +147,6 @@ class Tube:
 
         A number of the score, a value and its chance for each, shape (m,); by score, values increasing.
         """
-        assert self.outputs is not None
         one = self.levels[group]
         at, part = one.place(score)
         low, wide = one.low[at], (one.high - one.low)[at]
@@ -151,7 +157,7 @@ class Tube:
         span = np.where(wide > 0, wide, 1.0)[number]
         upto = np.where(piece < last[number], (self.steps[group][piece] - low[number]) / span, 1.0)
         chance = upto - np.where(piece > first[number], np.append(0.0, upto[:-1]), 0.0)
-        value = self.outputs[piece]
+        value = self.new_scores[piece]
         if (between := np.flatnonzero(part > 0)).size:  # one value each, in place of those of the atom before
             first_of = np.cumsum(many) - many
             chance = np.where(part[number] > 0, 0.0, chance)
@@ -161,13 +167,11 @@ class Tube:
         return number[there], value[there], chance[there]
 
     def _value(self, group: int, level: Floats) -> Floats:
-        assert self.outputs is not None
-        return self.outputs[self._piece(group, level)]
+        return self.new_scores[self._piece(group, level)]
 
     def _piece(self, group: int, level: Floats) -> Ints:
-        assert self.outputs is not None
         piece = np.searchsorted(self.steps[group], level, side="right")
-        return np.minimum(piece, self.outputs.size - 1)
+        return np.minimum(piece, self.new_scores.size - 1)
 
 
 EDGE = 1e-6
@@ -503,10 +507,9 @@ def with_outputs(tube: Tube, scores: Scores) -> Tube:
 
 def side_by_side(tubes: Sequence[Tube]) -> Tube:
     """Return the tube of the groups of all tubes, one after the other; each takes only its own values."""
-    outputs = np.unique(np.concatenate([tube.outputs for tube in tubes if tube.outputs is not None]))
+    outputs = np.unique(np.concatenate([tube.new_scores for tube in tubes]))
     steps = []
     for tube in tubes:
-        assert tube.outputs is not None
-        upto = np.searchsorted(tube.outputs, outputs, side="right")
+        upto = np.searchsorted(tube.new_scores, outputs, side="right")
         steps.append(np.pad(tube.steps, ((0, 0), (1, 0)))[:, upto])
     return Tube(tuple(one for tube in tubes for one in tube.levels), outputs, np.concatenate(steps))

@@ -198,14 +198,12 @@ def _run(request: AuditRequest) -> AuditResult:
     if both is not None:
         content = with_paired_changes(content, settings, allowances, request, both)
     elif base is not None:
-        if base.result is None:
-            assert data is not None
+        if base.result is None and data is not None:
             base = replace(base, result=_old(request, data, base))
         content = with_changes(content, base, allowances, request, settings, data)
-    if asked is not None:
+    if asked is not None and data is not None:
         from fairfix.tasks.slices import with_slices
 
-        assert data is not None
         content = with_slices(content, asked, data)
     shown = settings.always_valid and not settings.suppress_below
     if counts is not None and counts.batches and shown:

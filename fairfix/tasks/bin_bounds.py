@@ -131,9 +131,7 @@ def _loss_of_real_labels(valued: Table, counts: Counts) -> tuple[float, float]:
     means of both are known, so is ``E r^2``, and ``E d^2`` up to the bins; of their covariance there is the inequality
     of Cauchy and Schwarz.
     """
-    own, value, weight = valued.rows.entries, valued.rows.score, valued.weight
-    assert own is not None
-    assert value is not None
+    own, value, weight = valued.entries, valued.scores, valued.weight
 
     def by_cell(each: Floats) -> Floats:
         return np.asarray(np.bincount(valued.rows.cell, each, len(valued.rows.cells)), dtype=np.float64)

@@ -141,8 +141,7 @@ def evaluate_classes(
     """
     table, predictor = rows.table, rows.rule
     own = table.data_spec.columns.classes
-    plain = predictor.trace.base
-    assert plain is not None
+    plain = predictor.trace.known_base
     labels, after = _labels(table), _named(predictor, rows.predicted)
     came = len(own) > 1
     column = own[1] if came else "prediction"

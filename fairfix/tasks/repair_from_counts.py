@@ -349,8 +349,7 @@ def fit_to_bins(
     """
     table, fitted = problem.table, repairer.fit(problem, rng=rng)
     assert isinstance(fitted, OfGroups)
-    assert table.rows.entries is not None
-    grid = table.rows.entries.grid
+    grid = table.entries.grid
     unknown = Optimum(reason="there is no bound on how much better a rule of exact scores could be")
     if isinstance(fitted, GroupTube):
         trace = replace(fitted.trace, fitted=None, redrawn=None)
@@ -424,8 +423,7 @@ def _reach(table: Table, grid: Grid) -> Floats | None:
         to_probability(middles(grid, data_spec), data_spec.score_scale),
     )
     reach = 2.0 * np.maximum(at - p[:-1], p[1:] - at)
-    assert table.rows.entries is not None
-    return np.asarray(reach[table.rows.entries.place])
+    return np.asarray(reach[table.entries.place])
 
 
 # ---------------------------------------------------------------------- what is to be said

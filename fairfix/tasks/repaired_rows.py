@@ -41,8 +41,7 @@ class RepairedRows:
     @cached_property
     def plain(self) -> Floats:
         """Output of the same model without the repair, shape (n,); only of a rule that has that model."""
-        assert self.rule.trace.base is not None
-        return self.rule.trace.base.predict(self.table)
+        return self.rule.trace.known_base.predict(self.table)
 
     @cached_property
     def drawn(self) -> Bools:
@@ -78,8 +77,7 @@ class RepairedRows:
 
     def predict_plain(self, table: Table) -> Floats:
         """Return the same of the model without the repair."""
-        assert self.rule.trace.base is not None
-        return self.plain if table is self.table else self.rule.trace.base.predict(table)
+        return self.plain if table is self.table else self.rule.trace.known_base.predict(table)
 
     @cached_property
     def drawn_rule(self) -> RepairedRows | None:

@@ -88,7 +88,7 @@ class ClosedForm(Solver):
         method, groups = self.method, problem.groups
         recipe, slack = method.recipe(problem, rng), method.slacks(groups)
         if problem.strata is not None:
-            return self._within_strata(problem, mean_of(problem, *recipe), recipe[1])
+            return self._within_strata(problem, problem.strata, mean_of(problem, *recipe), recipe[1])
         base, loss = mean_of(problem, *recipe), recipe[1]
         scores = _scores_of(problem, *recipe, self._rows_of_bins(problem)[0])
         drawn = fit = fit_tube(scores, slack)
@@ -109,10 +109,11 @@ class ClosedForm(Solver):
             return 1, None
         return self.method.bin_rows, None if entries is None else entries.rows
 
-    def _within_strata(self, problem: RepairProblem, base: OutOfFoldScores, loss: str) -> RepairedPredictor:
+    def _within_strata(
+        self, problem: RepairProblem, strata: Groups, base: OutOfFoldScores, loss: str
+    ) -> RepairedPredictor:
         """Fit a tube to each stratum: groups of different strata have nothing to do with one another."""
-        strata, table = problem.strata, problem.table
-        assert strata is not None
+        table = problem.table
         cells = table.groups((*strata.columns, *problem.groups.columns))
         rows = np.flatnonzero(table.weight > 0)
         levels, tubes, value, spread = [], [], 0.0, 0.0

@@ -139,8 +139,7 @@ class Dro(TrainedRule):
 
     def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[Note]:
         """Yield whose radius is no less than the share of its rows that a rate is about."""
-        balls = noise.balls
-        assert balls is not None
+        balls = noise.known_balls
         cells = rows.cells[balls.home]
         for rate, sign in DEMANDS[self.method.parity]:
             share = np.add(*RATIOS[rate].masses(cells)) / cells.sum(1)

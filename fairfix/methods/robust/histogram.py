@@ -165,6 +165,13 @@ class RowNoise:
         return cls(tuple(tables), recording, table.conditional(masses)[..., here], given)
 
     @property
+    def known_balls(self) -> Balls:
+        """The balls; a ValueError where probabilities of membership describe the noise."""
+        if self.balls is None:
+            raise ValueError("nothing is known of distances to recorded groups")
+        return self.balls
+
+    @property
     def by_label(self) -> bool:
         """Whether the table is by label."""
         return bool(self.tables) and self.tables[0].ndim == 3
@@ -205,8 +212,7 @@ class RowNoise:
     def adversary(self, assumed: Assumption) -> Adversary:
         """Return the balls, or any noise that fits one of the tables, by label or not."""
         if isinstance(assumed, TotalVariation):
-            assert self.balls is not None
-            return TotalVariationBalls(self.balls.radii, self.balls.home)
+            return TotalVariationBalls(self.known_balls.radii, self.known_balls.home)
         each = tuple(self._within(one) for one in self.of_assumption(assumed))
         return each[0] if len(each) == 1 else AnyTable(each)
 

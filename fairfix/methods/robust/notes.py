@@ -126,8 +126,7 @@ def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed
     if isinstance(assumed, ClassConditional):
         return f"N4: noise that depends on the true group{label} alone, with a margin of {_errors(method.z)}"
     each = ""
-    balls, names = behind.balls, problem.groups.names
-    assert balls is not None
+    balls, names = behind.known_balls, problem.groups.names
     homes = balls.recorded(names)
     elsewhere = homes != balls.true
     if method.solver == "dro" or elsewhere:
