@@ -34,6 +34,7 @@ from fairfix.auditing.sufficient_statistics import (
     entry_sums,
     means,
     proportions,
+    rate_sums,
 )
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Bools, Floats, Ints
@@ -330,39 +331,19 @@ def _of_entries(metric: Rate | EntryMean, table: Table) -> tuple[Floats, Floats]
 
     A metric of one's own with two values is a rate of the larger one.
     """
+    entries = _entries(metric, table, *[np.ones(len(table))] * 2)
+    if entries is None:
+        return None
     if isinstance(metric, EntryMean):
-        entries = _entries(metric, table, *[np.ones(len(table))] * 2)
-        if entries is None:
-            return None
         sums = entry_sums(metric, entries)
         base, above = entry_size(metric, sums), sums[:, 0 if metric.has_two_values else 1]
     else:
-        parts = _of_rate(metric, table)
-        if parts is None:
-            return None
-        above, base = parts[0], parts[0] + parts[1]
+        above, below = (part[:, 0] for part in rate_sums(metric, entries))
+        base = above + below
     return np.divide(above, base, out=np.zeros_like(base), where=base > 0), base
 
 
-def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
-    """Return (success, failure) of each row, as a rate sums those of groups, with a weight of 1."""
-    label = table.rows.label if table.data_spec.binary else None
-    chance = table.chance if "decision" in rate.needs else np.zeros(len(table))
-    if chance is None or ("label" in rate.needs and label is None):
-        return None
-    decided = 1 - chance, chance
-    if label is None or "label" not in rate.needs:
-        decision = rate.success[0][1]
-        return decided[decision], decided[1 - decision]
-    has = [label == one for one in (0, 1)]
-    success, failure = (
-        sum((has[of] * decided[decision] for of, decision in entries), np.zeros(len(table)))
-        for entries in (rate.success, rate.failure)
-    )
-    return success, failure
-
-
-def _entries(metric: EntryMean, table: Table, weight: Floats, square: Floats) -> Floats | None:
+def _entries(metric: Rate | EntryMean, table: Table, weight: Floats, square: Floats) -> Floats | None:
     """Return a confusion table per row, shape (n, L, 2, 2), as of groups; None where something is missing."""
     label = table.rows.label if table.data_spec.binary else None
     chance = table.chance if "decision" in metric.needs else np.zeros(len(table))

@@ -60,17 +60,15 @@ CELLS: dict[str, Callable[[Any], str]] = {
 
 def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of an audit's JSON form."""
-    if result.classes:
-        from fairfix.report import classes  # which has parts of this module
+    from fairfix.report import classes  # which has parts of this module
 
-        yield from classes.sections(result, detail=detail)
-        return
-    yield Section(
-        f"fairfix audit of {result.data.source}",
-        (*message_lines(result.messages), *answer(result)),
-        kind="answer",
-    )
-    if len({check.attribute for check in result.checks}) > 1:
+    many = bool(result.classes)
+    if many:
+        yield classes.heading(result)
+    else:
+        lines = (*message_lines(result.messages), *answer(result))
+        yield Section(f"fairfix audit of {result.data.source}", lines, kind="answer")
+    if len({check.attribute for check in result.checks}) > 1 and not many:
         yield Section("Verdicts by attribute", (), (_matrix(result.checks),), "matrix")
     yield from judgements(result)
     if result.baseline is not None:
@@ -85,13 +83,15 @@ def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
         from fairfix.report.history import section as history_section
 
         yield history_section(result, result.state, detail=detail)
-    for block in result.attributes:
+    if many:
+        yield from classes.tables(result, detail=detail)
+    for block in () if many else result.attributes:
         if block.groups:  # else the attribute is known by probabilities alone
             yield attribute_section(block, result, detail=detail)
         yield from individual_sections(block, result)
         if result.noise is not None and result.noise.attribute == block.attribute:
             yield true_groups(result.noise, detail=detail)
-    for block in result.strata:
+    for block in () if many else result.strata:
         yield attribute_section(block, result)
     if result.not_computed:
         lines = tuple(f"{item.metric}: {item.reason}" for item in result.not_computed)
@@ -125,9 +125,14 @@ def _facts(result: Audit) -> Iterator[str]:
         yield f"scores from the model {data.model['file']} ({data.model['sha256']})"
     if settings.threshold is None and data.columns.probability:
         yield "decisions are randomized; every rate is its expectation over the randomization"
+    among, further = (
+        ("classes and over the groups", ". Intervals of accuracy are simultaneous over the groups")
+        if result.classes
+        else ("groups", "")
+    )
     yield (
-        f"{in_percent(settings.confidence)} intervals, simultaneous over the groups compared; "
-        "an undefined value is never counted as 0"
+        f"{in_percent(settings.confidence)} intervals, simultaneous over the {among} compared; an undefined value is "
+        f"never counted as 0{further}"
     )
     if settings.always_valid:
         yield (

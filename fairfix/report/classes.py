@@ -15,19 +15,15 @@ from fairfix.report.answer import NOT_CHECKED, ORDER, OTHERS, Stated, between_wh
 from fairfix.report.audits import (
     GROUP,
     attribute_section,
-    changes_section,
     individual_sections,
-    suppression_lines,
 )
 from fairfix.report.layout import (
     MARKS,
-    WAIVERS,
     Columns,
     Grid,
     Section,
     Verdict,
     class_of,
-    data_lines,
     failing,
     interval,
     message_lines,
@@ -36,7 +32,7 @@ from fairfix.report.layout import (
 )
 from fairfix.report.verdicts import WORDS
 from fairfix.schema.audit import Audit, OneClass
-from fairfix.schema.common import Block, Check, CheckedResult, Waivers
+from fairfix.schema.common import Block, Check, CheckedResult
 from fairfix.schema.common import Comparison as SavedComparison
 from fairfix.schema.repair import Evaluation
 
@@ -79,28 +75,24 @@ def by_gap(result: Audit, attribute: str, metric: str) -> Sequence[OneClass]:
     return sorted(result.classes, key=rank)
 
 
-def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
-    """Yield the sections of an audit of many classes."""
+def heading(result: Audit) -> Section:
+    """Return the answer of an audit of many classes."""
     title = f"fairfix audit of {result.data.source}: {len(result.classes)} classes"
     read_as = f"{OF_A_CLASS}, and label 1 is the class" if result.data.columns.label else OF_A_CLASS
-    yield Section(title, (*message_lines(result.messages), *_answer(result), read_as + "."), kind="answer")
-    if result.checks:
-        yield _checks(result)
-    if result.waivers is not None:
-        yield _waivers(result.waivers)
-    if result.baseline is not None:
-        yield changes_section(result.baseline)
+    return Section(title, (*message_lines(result.messages), *_answer(result), read_as + "."), kind="answer")
+
+
+def tables(result: Audit, *, detail: bool) -> Iterator[Section]:
+    """Yield the tables of an audit of many classes."""
     for block in result.attributes:
         yield _classes(block, result, detail=detail)
         yield from individual_sections(block, result)
     if "accuracy" in result.overall.metrics:
         yield from (_accuracy(block, result) for block in result.attributes)
-    if detail:
-        yield from _each(result)
-    if result.not_computed:
-        lines = tuple(f"{item.metric}: {item.reason}" for item in result.not_computed)
-        yield Section("Not computed", lines, kind="not computed")
-    yield Section("Data and settings", tuple(_facts(result)), kind="facts")
+    for one in result.classes if detail else ():
+        for block in (*one.attributes, *one.strata):
+            section = attribute_section(block, result.part(one.of_class))
+            yield replace(section, title=f"Class {one.of_class}: {section.title}", kind="class")
 
 
 # ---------------------------------------------------------------------- the answer and the checks
@@ -195,7 +187,7 @@ CHECKS: Columns = {
 }
 
 
-def _checks(result: CheckedResult) -> Section:
+def checks_by_class(result: CheckedResult) -> Section:
     """Return the checks, each by its worst class, and the classes that fail or are undecided besides."""
     asked = _asked(result)
     grid = Grid.of(CHECKS, asked, 8, "Checks", 1)
@@ -203,19 +195,6 @@ def _checks(result: CheckedResult) -> Section:
     return Section(
         f"Checks: {MARKS[result.verdict or 'pass']}", tuple(_others(asked)), (grid,), "checks", about
     )
-
-
-def of_class_checks(result: CheckedResult) -> Iterator[Section]:
-    """Yield the sections of checks, also of single classes, and of waivers."""
-    yield _checks(result)
-    if result.waivers is not None:
-        yield _waivers(result.waivers)
-
-
-def _waivers(waivers: Waivers) -> Section:
-    """Return the waivers and what they do."""
-    grid = Grid.of(WAIVERS, waivers.waivers, 4, "Waivers")
-    return Section("Waivers", (f"checked on {waivers.today}",), (grid,), "waivers")
 
 
 GAPS: Columns = {
@@ -323,21 +302,3 @@ def _accuracy(block: Block, result: Audit) -> Section:
         (f"balanced accuracy (mean of the classes' TPR), overall:  {interval(balanced)}",) if balanced else ()
     )
     return Section(f"Accuracy in all classes, by {attribute}", lines, grids, "gap", block)
-
-
-def _each(result: Audit) -> Iterator[Section]:
-    """Yield the tables of each class against the rest."""
-    for one in result.classes:
-        for block in (*one.attributes, *one.strata):
-            section = attribute_section(block, result.part(one.of_class))
-            yield replace(section, title=f"Class {one.of_class}: {section.title}", kind="class")
-
-
-def _facts(result: Audit) -> Iterator[str]:
-    settings = result.settings
-    yield from data_lines(result)
-    yield (
-        f"{in_percent(settings.confidence)} intervals, simultaneous over the classes and over the groups compared; "
-        "an undefined value is never counted as 0. Intervals of accuracy are simultaneous over the groups"
-    )
-    yield from suppression_lines(result)

@@ -371,9 +371,13 @@ WAIVERS: Columns = {
 
 
 def judgements(result: CheckedResult) -> Iterator[Section]:
-    """Yield the sections of checks and of waivers."""
+    """Yield the sections of checks, with many classes by the worst class of each, and of waivers."""
     checks = result.checks
-    if checks:
+    if any(one.of_class for one in checks):
+        from fairfix.report.classes import checks_by_class  # which has parts of this module
+
+        yield checks_by_class(result)
+    elif checks:
         title = f"Checks: {MARKS[result.verdict or 'pass']}"
         yield Section(title, (), (Grid.of(CHECKS, checks, 6, "Checks", 1),), "checks", checks)
     if result.waivers is not None:

@@ -14,7 +14,7 @@ from fairfix.auditing.grammar import Condition, read
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import cut_words, in_percent
 from fairfix.report.answer import judged
-from fairfix.report.classes import OF_A_CLASS, class_gaps, of_class_checks
+from fairfix.report.classes import OF_A_CLASS, class_gaps
 from fairfix.report.layout import (
     CHANGES_MOST,
     Columns,
@@ -77,7 +77,7 @@ def sections(result: Repair, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of a repair."""
     title = f"fairfix repair of {result.data.source} by {result.method}"
     yield Section(title, tuple(answer(result)), kind="answer")
-    yield from (of_class_checks(result) if any(one.of_class for one in result.checks) else judgements(result))
+    yield from judgements(result)
     held, fit = result.proof.holdout, result.proof.fit
     rows = "training rows" if held is None else "held-out rows"
     people = (held or fit).people
