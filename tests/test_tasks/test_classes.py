@@ -15,12 +15,11 @@ import pandas as pd
 import pytest
 from fairfix.data.encoder import MOST_CLASSES
 from fairfix.errors import DataError, FairfixError, UsageError
-from fairfix.report import FORMATS
 from fairfix.schema import json_schema
 
 from tests.conftest import Call
 from tests.databases import differences, without_source
-from tests.results import rendered
+from tests.results import TEXTS, rendered
 
 JOBS = ("nurse", "poet", "surgeon", "teacher")
 TPR, DP = "true_positive_rate", "selection_rate"
@@ -230,7 +229,7 @@ def test_the_result_fits_its_schema_and_every_format(
     schema = json_schema("audit")
     jsonschema.validate(json.loads(result.to_json()), schema)
     (tmp_path / "classes.json").write_text(result.to_json())
-    for name in FORMATS:
+    for name in TEXTS:
         status, out, err = call("report", str(tmp_path / "classes.json"), "--format", name)
         assert (status, err) == (0, ""), name
         assert out == result.render(name, **({"width": 80} if name == "text" else {})), name

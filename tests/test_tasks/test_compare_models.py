@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.cli import run
-from fairfix.report import FORMATS, is_gated
+from fairfix.report import is_gated
 from fairfix.schema import json_schema
 from fairfix.tasks.compare import compare
 
-from tests.results import rendered
+from tests.results import TEXTS, rendered
 
 GAP = "selection_rate.difference.between_groups"
 
@@ -149,5 +149,5 @@ def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) 
 
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
-    for name in FORMATS:
+    for name in TEXTS:
         assert run(["report", str(tmp_path / "m.json"), "--format", name]) == (2 if is_gated(name) else 0)
