@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS
@@ -19,6 +22,7 @@ from fairfix.report.layout import (
     Grid,
     Section,
     between,
+    first_groups,
     interval,
     show,
     titled,
@@ -32,7 +36,10 @@ from fairfix.schema.repair import Evaluation, EvaluationRow
 from fairfix.schema.slices import SliceSearch
 
 MOST_ROWS = 30
-"""Groups in a picture of dots; its table has all, or many more."""
+"""Rows of a picture of dots; its table has all, or many more."""
+
+MOST_GROUPS = 12
+"""Groups in each picture of a rate."""
 
 FEW_ROWS = 10
 """A calibration bin with fewer rows of a group is left to the table."""
@@ -57,7 +64,8 @@ class Figure:
     heading: str
     drawing: Drawing
     description: str
-    grid: Grid
+    grid: Grid | None = None
+    """Table of its numbers, if it is not among those of its part."""
     captioned: bool = False
     """Whether the description is also printed next to the picture."""
     note: str = ""
@@ -99,59 +107,61 @@ def _numbers(value: Number) -> tuple[str, ...]:
 
 
 def attribute(block: Block, result: Audit, drawn: Sequence[Grid] = ()) -> Iterator[Part]:
-    """Yield the pictures of an attribute: rates with intervals, score distributions, calibration.
+    """Yield the pictures of an attribute and the tables of its groups: rates, score distributions, calibration.
 
-    The tables of the last part leave out those of ``drawn``, which its section has.
+    The tables leave out those of ``drawn``, which its section has, but for the first: that one has no intervals.
     """
     groups, name = block.groups, block.attribute
     ordered, which = worst_first(block, result)
-    shown = [group for group in groups if group in ordered[:MOST_ROWS]]
-    figures = tuple(
-        _rate(block, shown, result.overall, metric, f"{title} by {name}", title)
+    shown = [group for group in groups if group in ordered[:MOST_GROUPS]]
+    drawable = [
+        (metric, _rate(block, shown, result, metric, title))
         for metric, title in group_metrics(result)
         if any(_value(group.metrics, metric) is not None for group in shown)
-    )
-    text = f"The charts show {len(shown)} of {len(groups)} groups: {which}. The tables have all."
-    few = (text,) if len(shown) < len(groups) else ()
-    first = [_rates(block, result)] if len(groups) > 1 else []
-    if block.distribution:
-        first.append(_distribution(block, block.distribution, result))
+    ]
+    rates = tuple(figure for metric, figure in drawable if METRICS[metric].percent and len(groups) > 1)
+    few = f"Charts show {len(shown)} of {len(groups)} groups: {which}. The tables have all."
+    text = "Worst-off group first. The grey dashed line is the value of all rows."
+    if any(_limit_in(block, metric, result) for metric, _ in drawable):
+        text += (
+            " The red one is a limit: groups beyond it are further from the best group than the limit allows."
+        )
+    if rates:
+        yield Part(text=(text, *((few,) if len(shown) < len(groups) else ())), figures=rates)
+    curves = [_distribution(block, block.distribution, result)] if block.distribution else []
     if any(group.calibration for group in groups):
-        first.append(_calibration(block, result))
-    if pictures := tuple(filter(None, first)):
-        yield Part(figures=pictures)
-    tables = (_decisions(block), *(one for one in to_reference(block, result) if one not in drawn))
-    yield Part(f"Groups of {name}, with intervals", few, tables, figures, folded=True)
+        curves.append(_calibration(block, result))
+    if curves:
+        yield Part(figures=tuple(curves), size="large")
+    rest = tuple(figure for _, figure in drawable if figure not in rates)
+    tables = (*_with_intervals(block, result, drawn), _decisions(block))
+    tables += tuple(one for one in to_reference(block, result) if one not in drawn)
+    yield Part(f"Groups of {name}, with intervals", (), tables, rest, folded=True)
 
 
-def _rates(block: Block, result: Audit) -> Figure | None:
-    """Return all rates of an attribute in percent on one axis, worst-off group first in each."""
-    names = _with_curves(block, result)
-    groups = [group for group in block.groups if group.group in names]
-    shown = [name for name, _ in group_metrics(result) if METRICS[name].percent]
-    panels, described, table = [], [], []
-    for metric in shown:
-        rows = [_dot(g.group, g.metrics[metric], _percent(g.metrics[metric])) for g in groups]
-        defined = [row for row in rows if row.value is not None]
-        if not defined:
-            continue
-        sign = -1 if METRICS[metric].better == "smaller" else 1
-        ordered = sorted(defined, key=lambda row: sign * (row.value or 0.0))
-        ordered += [row for row in rows if row.value is None]
-        title = METRICS[metric].title
-        panels.append(svg.Panel(title, tuple(ordered), _limit_in(block, metric, result)))
-        described.append(f"{title}: " + ", ".join(f"{row.name} {row.text}" for row in ordered))
-        table += [(title, row.name, show(row.value), show(row.low), show(row.high)) for row in ordered]
-    if not panels:
-        return None
-    heading = f"Rates by {block.attribute}"
-    text = "Each rate of each group with its interval, on one axis; worst-off group first."
-    if any(panel.mark for panel in panels):
-        text += " A dashed line is a limit: groups beyond it are further from the best group than the limit allows."
-    if len(names) < len(block.groups):
-        text += f" {len(names)} of {len(block.groups)} groups are shown; the tables have all."
-    grid = Grid(("rate", "group", *NUMBERS[:3]), tuple(table), 2, heading)
-    return Figure(heading, svg.family(panels, (0.0, 1.0)), "; ".join(described) + ".", grid, note=text)
+SIDE_BY_SIDE = 5
+"""Metrics in a table of groups with intervals: as many as fit on a sheet of paper."""
+
+
+def _with_intervals(block: Block, result: Audit, drawn: Sequence[Grid]) -> Iterator[Grid]:
+    """Yield the metrics of all groups with their intervals, some in each table."""
+    shown = {heading for grid in drawn[:1] for heading in grid.headings}
+    metrics = [
+        (name, title) for name, title in group_metrics(result, detail=True) if title in shown or not shown
+    ]
+    for i in range(0, len(metrics), SIDE_BY_SIDE):
+        columns: Columns = {
+            **GROUP,
+            **{title: _cell_of(name) for name, title in metrics[i : i + SIDE_BY_SIDE]},
+        }
+        everybody = replace(result.overall, group="overall")
+        yield Grid.of(
+            columns, [*first_groups(block.groups, id, "")[0], everybody], 1, f"Groups of {block.attribute}"
+        )
+
+
+def _cell_of(metric: str) -> Callable[[Group], str]:
+    return lambda group: interval(group.metrics[metric])
 
 
 def _percent(value: Number) -> str:
@@ -178,29 +188,22 @@ def _limit_in(block: Block, metric: str, result: Audit) -> tuple[float, str] | N
     return None
 
 
-def _rate(
-    block: Block, groups: Sequence[Group], overall: Group, metric: str, heading: str, title: str
-) -> Figure:
-    """Return a metric of every group with its interval."""
-    rows = [_dot(group.group, group.metrics[metric]) for group in groups]
-    whole = overall.metrics[metric]
-    everybody = _dot("overall", whole, show(whole.value) if whole.value is not None else "")
-    scale = METRICS[metric].scale
+def _rate(block: Block, groups: Sequence[Group], result: Audit, metric: str, title: str) -> Figure:
+    """Return a metric of every group with its interval, the worst-off group first, and a limit of its gap."""
+    of, whole = METRICS[metric], result.overall.metrics[metric]
+    write = _percent if of.percent else interval
+    rows = [_dot(group.group, group.metrics[metric], write(group.metrics[metric])) for group in groups]
+    plain = "" if whole.value is None else _percent(whole) if of.percent else show(whole.value)
+    everybody, mark = _dot("overall", whole, plain), _limit_in(block, metric, result)
+    sign = -1 if of.better == "smaller" else 1
+    rows.sort(key=lambda row: math.inf if row.value is None else sign * row.value)
+    most = 1.0 if of.scale == "share" else None
     span = svg.span_of(
-        _ends([*rows, everybody]), zero=scale != "data", most=1.0 if scale == "share" else None
+        [*_ends([*rows, everybody]), *(mark[:1] if mark else ())], zero=of.scale != "data", most=most
     )
-    ordered = sorted((dot.value, dot.name) for dot in rows if dot.value is not None)
-    (low, lowest), (high, highest) = ordered[0], ordered[-1]
-    description = (
-        f"{title} of each group of {block.attribute} with its interval: from {show(low)} ({lowest}) to "
-        f"{show(high)} ({highest}); overall {everybody.text}."
-    )
-    table = tuple(
-        (group.group, GROUP["rows"](group), *_numbers(group.metrics[metric]))
-        for group in (*block.groups, overall)
-    )
-    grid = Grid(("group", "rows", *NUMBERS), table, 1, heading)
-    return Figure(heading, svg.dots(rows, span, everybody), description, grid, captioned=True)
+    heading = f"{title} by {block.attribute}"
+    described = ", ".join(f"{row.name} {row.text}" for row in rows)
+    return Figure(heading, svg.dots(rows, span, everybody, mark), f"{described}; overall {everybody.text}.")
 
 
 def _decisions(block: Block) -> Grid:
@@ -267,7 +270,9 @@ def _distribution(block: Block, shares: Distribution, result: Audit) -> Figure:
         )
         mark = Gap(gap.score, min(a, b), max(a, b), f"KS {abs(a - b):.3f}{about}")
     columns = [scores, shares.everybody, *(below[name] for name in names)]
-    rows = tuple(tuple(map(show, row)) for row in zip(*columns, strict=True))
+    near = min(range(len(scores)), key=lambda i: abs(scores[i] - gap.score)) if gap else 0
+    every = zip(range(len(scores)), zip(*columns, strict=True), strict=True)
+    rows = tuple(tuple(map(show, row)) for i, row in every if i % FIFTH == 0 or i in (near, len(scores) - 1))
     title = f"Score distributions by {block.attribute}"
     grid = Grid(("score", "overall", *names), rows, 0, "Fraction below the score")
     threshold = result.settings.threshold
@@ -276,6 +281,10 @@ def _distribution(block: Block, shares: Distribution, result: Audit) -> Figure:
         text += " The dashed vertical line is the decision threshold."
     drawing = svg.lines(curves, ("score", "fraction below"), _middle(scores), mark, cut)
     return Figure(title, drawing, text, grid, captioned=True)
+
+
+FIFTH = 5
+"""Every how many scores of a distribution are in its table; the JSON form has all."""
 
 
 def _middle(scores: Sequence[float]) -> tuple[float, float]:

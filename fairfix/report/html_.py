@@ -73,6 +73,9 @@ WORDED = re.compile(r"[A-Za-z][A-Za-z -]*[A-Za-z]$")
 NARROW = 4
 """A table with more columns is wider than a telephone."""
 
+HALF = 5
+"""A table of a picture with no more columns takes half the width of a sheet of paper."""
+
 SIGNS = {"pass": "✔", "fail": "✖", "undecided": "?", "waived": "~"}
 TERM = re.compile(rf"\b(?:{'|'.join(TERMS)})\b")
 DEFINED = "Definitions of the numbers shown"
@@ -181,7 +184,11 @@ def _template() -> Template:
         verdict=lambda cell: isinstance(cell, Verdict), interval=lambda cell: isinstance(cell, Interval)
     )
     environment.globals.update(
-        SIGNS=SIGNS, VERDICTS={MARKS[code]: Verdict(code) for code in MARKS}, NARROW=NARROW, DEFINED=DEFINED
+        SIGNS=SIGNS,
+        VERDICTS={MARKS[code]: Verdict(code) for code in MARKS},
+        NARROW=NARROW,
+        HALF=HALF,
+        DEFINED=DEFINED,
     )
     return environment.get_template("report.html")
 
@@ -289,7 +296,8 @@ def _section(section: Section, ident: str, result: SavedResult) -> Shown:
     )
     if section.kind == "facts":
         drawn = (Part(grids=(_rows(result),)),)
-    tables = Part(grids=section.grids, folded=section.kind in WITH_PICTURES)
+    first = 1 if section.kind == "attribute" else 0  # the table of groups has intervals here
+    tables = Part(grids=section.grids[first:], folded=section.kind in WITH_PICTURES)
     folded = section.kind in FOLDED
     verdict, gap = None, ("", "", "")
     if isinstance(result, Audit) and isinstance(about := section.about, Block):

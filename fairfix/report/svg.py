@@ -7,6 +7,7 @@ and after by shape. Every text is escaped where it is written, in ``_text``.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -99,77 +100,68 @@ class _Style:
     shape: str = ""
 
 
-def dots(rows: Sequence[Dot], span: tuple[float, float], line: Dot | None = None) -> Drawing:
-    """Return a row per dot on a common axis; ``line`` is drawn across all, dashed."""
-    start, step = (28 if line else 10), 34
+def dots(
+    rows: Sequence[Dot],
+    span: tuple[float, float],
+    line: Dot | None = None,
+    mark: tuple[float, str] | None = None,
+) -> Drawing:
+    """Return a row per dot on a common axis, its name and text beside its interval if both are short, else above it.
+
+    ``line`` is drawn across all, dashed; so is ``mark``, a limit with its name.
+    """
+    named = max((width_of(row.name) for row in rows), default=0.0)
+    said = max((width_of(row.text) for row in rows), default=0.0)
+    beside, start, whole = named <= 140 and said <= 70, (28 if line or mark else 10), RIGHT - LEFT
+    stacked = not beside and whole - said < 100
+    step = 18 if beside else 48 if stacked else 34
     bottom = start + step * len(rows) + 4
-    scale = _Scale(span, (LEFT, RIGHT))
+    scale = _Scale(span, (LEFT + named + 8, RIGHT - said - 12) if beside else (LEFT, RIGHT))
     out = [_axis(scale, bottom, start - 4)]
+    uprights = [(line.value, QUIET, "4 3")] if line and line.value is not None else []
+    for value, colour, dash in [*uprights, *([(mark[0], CUT, "5 3")] if mark else [])]:
+        x, low = scale(value), 0 if beside else step - 18  # broken where the texts are
+        out += [
+            _line(x, start + step * i + low, x, start + step * (i + 1) + 1, colour, 1.4, dash)
+            for i in range(len(rows))
+        ]
     if line and line.value is not None:
-        x = scale(line.value)
-        tops = [start + step * i for i in range(len(rows))]  # broken where the texts are
-        out += [_line(x, top + 16, x, top + step + 1, QUIET, 1.2, "4 3") for top in tops]
         out.append(_line(LEFT, 12, LEFT + 22, 12, QUIET, 1.2, "4 3"))
-        out.append(_text(LEFT + 28, 16, f"{_elided(line.name, 24, 8)} {line.text}", QUIET))
-    names = shortened((row.name for row in rows), 26)
+        out.append(
+            _text(LEFT + 28, 16, f"{_elided(line.name, 24, 8)} {line.text}", QUIET, most=whole / 2 - 30)
+        )
+    if mark:
+        out.append(_text(RIGHT, 16, mark[1], CUT, "end", most=whole / 2 - 10))
+    room = named if beside else whole if stacked else whole - said - 10
+    names = fitted((row.name for row in rows), room)
     for i, row in enumerate(rows):
         top = start + step * i
-        out.append(_text(LEFT, top + 12, names[row.name], INK))
-        out.append(_text(RIGHT, top + 12, row.text, INK, "end"))
-        out.append(_interval(row, scale, top + 22, "circle", solid=True))
+        out.append(_text(LEFT, top + 13, names[row.name], INK, most=room))
+        out.append(_text(RIGHT, top + (27 if stacked else 13), row.text, INK, "end", most=whole))
+        out.append(
+            _interval(row, scale, top + (9 if beside else step - 12), "circle", solid=True, small=beside)
+        )
     return Drawing(NARROW, bottom + 24, "".join(out))
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Values of several groups in the order in which they are drawn, with a mark that some lie beyond."""
-
-    title: str
-    rows: tuple[Dot, ...]
-    mark: tuple[float, str] | None = None
-    """Where a limit lies, as seen from the best group, and how it reads."""
-
-
-def family(panels: Sequence[Panel], span: tuple[float, float]) -> Drawing:
-    """Return panels one above the other on one common axis, a row for each group, with limits as upright lines."""
-    scale, step, y, out = _Scale(span, (112, RIGHT - 52)), 15, 12.0, []
-    titles = shortened((panel.title for panel in panels), 40)
-    names = shortened((row.name for panel in panels for row in panel.rows), 14)
-    for panel in panels:
-        out.append(_text(LEFT, y + 4, titles[panel.title], INK, bold=True))
-        if panel.mark:
-            out.append(_text(RIGHT, y + 4, panel.mark[1], CUT, "end"))
-        top, y = y + 10, y + 18
-        for row in panel.rows:
-            out.append(_text(106, y + 4, names[row.name], INK, "end"))
-            out.append(_interval(row, scale, y, "circle", solid=True, small=True))
-            out.append(_text(RIGHT, y + 4, row.text, INK, "end"))
-            y += step
-        if panel.mark:
-            x = scale(panel.mark[0])
-            out.append(_line(x, top, x, y - 6, CUT, 2, "5 3"))
-        y += 12
-    bottom = y - 10
-    return Drawing(NARROW, bottom + 24, _axis(scale, bottom, 0, count=5) + "".join(out))
 
 
 def pairs(rows: Sequence[tuple[str, Dot, Dot]], span: tuple[float, float]) -> Drawing:
     """Return two lines per (name, before, after): before hollow and dashed, after filled and solid."""
     start, step = 30, 56
     bottom = start + step * len(rows)
-    scale = _Scale(span, (LEFT, 205))
+    said = min(max((width_of(dot.text) for _, *both in rows for dot in both), default=0.0), 200.0)
+    scale = _Scale(span, (LEFT, RIGHT - said - 12))
     out = [_axis(scale, bottom, start - 6, count=3)]
     for word, shape, solid, x in (("before", "circle", False, LEFT), ("after", "square", True, LEFT + 110)):
         sample = Dot(word, 0.5, 0.0, 1.0, "")
         out.append(_interval(sample, _Scale((0, 1), (x, x + 36)), 12, shape, solid=solid))
         out.append(_text(x + 44, 16, word, INK))
-    names = shortened((name for name, *_ in rows), 46)
+    names = fitted((name for name, *_ in rows), RIGHT - LEFT)
     for i, (name, before, after) in enumerate(rows):
         top = start + step * i
-        out.append(_text(LEFT, top + 12, names[name], INK))
+        out.append(_text(LEFT, top + 12, names[name], INK, most=RIGHT - LEFT))
         for dot, shape, solid, y in ((before, "circle", False, top + 24), (after, "square", True, top + 40)):
             out.append(_interval(dot, scale, y, shape, solid=solid))
-            out.append(_text(214, y + 4, dot.text, INK))
+            out.append(_text(RIGHT, y + 4, dot.text, INK, "end", most=said))
     return Drawing(NARROW, bottom + 26, "".join(out))
 
 
@@ -184,19 +176,24 @@ def lines(
 
     ``cut`` is an x with its name, drawn as an upright dashed line.
     """
-    across, up = _Scale(x_span, (44, WIDE - 12)), _Scale((0.0, 1.0), (270, 26))
-    out = [_frame(across, up, axes)]
+    across, up = _Scale(x_span, (44, WIDE - 12)), _Scale((0.0, 1.0), (270, 44))
+    out, labels = [_frame(across, up, axes)], _Labels((46, 46, WIDE - 4, 268))
     if cut and across.holds(cut[0]):
         x, side = across(cut[0]), "end" if across(cut[0]) > WIDE / 2 else "start"
-        out.append(_line(x, 26, x, 270, CUT, 1.5, "5 3"))
-        out.append(_text(x, 20, cut[1], CUT, side))
+        out.append(_line(x, 44, x, 270, CUT, 1.5, "5 3"))
+        out.append(_text(x, 36, cut[1], CUT, side, most=200, letters=13))
+    if gap and across.holds(gap.at):
+        x, low, high = across(gap.at), up(gap.low), up(gap.high)
+        labels.place(
+            gap.text, [(x - 10, high - 2), (x - 10, low + 12), (x + 10, (low + high) / 2)], INK, bold=True
+        )
     quiet = [curve for curve in curves if curve.quiet]
     loud = [curve for curve in curves if not curve.quiet]
     background = [_Style(QUIET, 1.0, "2 2" if curve.marks else "") for curve in quiet]
     out += [_path(curve.points, across, up, style) for curve, style in zip(quiet, background, strict=True)]
     lettered = len(loud) > NAMED
-    styles, names = [], []
-    short = shortened((curve.name for curve in loud), 16)
+    styles = []
+    short = fitted((curve.name for curve in loud), 130, 13)
     for i, curve in enumerate(loud):
         style = _Style(COLOURS[i % CURVES], 1.8, DASHES[i % CURVES], SHAPES[i % CURVES])
         inside = [p for p in curve.points if across.holds(p[0])]
@@ -204,16 +201,47 @@ def lines(
         marked = inside if curve.marks else _at_levels(inside, levels)
         out.append(_path(curve.points, across, up, style))
         out += [_shape(style.shape, across(x), up(y), style.colour) for x, y in marked]
-        at = int((i + 0.5) / len(loud) * len(inside))  # each name at its own part of the way
-        named = inside[at : at + 1] if curve.marks else _at_levels(inside, levels[:1])
+        at = int(
+            (i + 0.5) / len(loud) * len(inside)
+        )  # each name begins its search at its own part of the way
+        nearby = sorted(range(0, len(inside), max(1, len(inside) // 24)), key=lambda k: abs(k - at))
         name = chr(ord("A") + i) if lettered else short[curve.name]
-        names += [_name(name, across(x), up(y), up.places[0], style, bold=lettered) for x, y in named]
+        points = [(across(inside[k][0]), up(inside[k][1])) for k in nearby]
+        places = [(x + dx, y + dy) for x, y in points for dx in (8, -8) for dy in (14, -6)]
+        labels.place(name, places, style.colour, bold=lettered)
         styles.append((f"{name}: {curve.name}" if lettered else curve.name, style))
-    out += names  # above all curves
+    out += labels.texts  # above all curves
     if gap and across.holds(gap.at):
-        out.append(_gap(gap, across(gap.at), up(gap.low), up(gap.high)))
+        x, low, high = across(gap.at), up(gap.low), up(gap.high)
+        caps = [_line(x - 6, y, x + 6, y, INK, 2) for y in (low, high)]
+        out += [_line(x, low, x, high, INK, 3), *caps]
     key = [*zip((curve.name for curve in quiet), background, strict=True), *styles]
     return _keyed(out, key)
+
+
+class _Labels:
+    """Texts in an area that do not overlap: each takes the first of its places that is free, or is left to the key."""
+
+    def __init__(self, area: tuple[float, float, float, float]) -> None:
+        self.area, self.texts = area, list[str]()
+        self._taken: list[tuple[float, float, float, float]] = []
+
+    def place(self, text: str, places: Sequence[Place], colour: str, *, bold: bool) -> None:
+        """Write a text at the first free place, to the left of it where the place is even in the right half."""
+        wide = width_of(text, 13, bold=bold) + 2
+        for x, y in places:
+            for anchor, left in (("start", x), ("end", x - wide)):
+                box = left, y - 13, left + wide, y + 5
+                inside = box[0] >= self.area[0] and box[1] >= self.area[1]
+                inside = inside and box[2] <= self.area[2] and box[3] <= self.area[3]
+                if inside and not any(_overlap(box, other) for other in self._taken):
+                    self._taken.append(box)
+                    self.texts.append(_text(x, y, text, colour, anchor, bold=bold, letters=13))
+                    return
+
+
+def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def scatter(clouds: Mapping[str, Sequence[Spread]], front: Sequence[Place], axes: tuple[str, str]) -> Drawing:
@@ -326,10 +354,72 @@ def _elided(name: str, most: int, tail: int) -> str:
     return name if len(name) <= most else f"{name[: most - 1 - tail]}…{name[len(name) - tail :]}"
 
 
-def _text(x: float, y: float, text: str, colour: str, anchor: str = "start", *, bold: bool = False) -> str:
+NARROWEST = 0.32
+"""Width of the narrowest letters, as a part of the size of the letters."""
+
+SLIM, BROAD = frozenset("iljtfrI.,:;'!|()[]/ -"), frozenset("mwMWQ@%&+=<>±×–—…")
+"""Signs narrower, or wider, than most."""
+
+LATER = 0x590
+"""First character of the scripts whose widths are not known here, which are set to the width that they are given."""
+
+
+def _em(sign: str) -> float:
+    """Return how wide a sign is at most, as a part of the size of the letters."""
+    if unicodedata.category(sign) in ("Mn", "Me", "Cf"):
+        return 0.0
+    if sign in SLIM:
+        return 0.42
+    if sign in BROAD:
+        return 1.0
+    if ord(sign) >= LATER:
+        return 1.3 if ord(sign) >= 0x1F000 else 1.0
+    return 0.8 if sign.isupper() else 0.66
+
+
+def width_of(text: str, letters: float = 12, *, bold: bool = False) -> float:
+    """Return about how wide a text is at most, in a font with wide letters such as DejaVu Sans."""
+    return letters * (1.12 if bold else 1.0) * sum(map(_em, text))
+
+
+def fitted(names: Iterable[str], room: float, letters: float = 12) -> dict[str, str]:
+    """Return name -> itself, or as much of it as is as wide as there is room; different names stay different."""
+    whole = list(dict.fromkeys(names))
+    most = min(max(map(len, whole), default=0), int(room / (NARROWEST * letters)) + 1)
+    while most > LEAST:
+        short = shortened(whole, most)
+        if all(width_of(text, letters) <= room for text in short.values()):
+            return short
+        most -= 1 + most // 16
+    return shortened(whole, LEAST)
+
+
+LEAST = 10
+"""Characters of a name that are shown in any case, pressed together if they must."""
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    colour: str,
+    anchor: str = "start",
+    *,
+    bold: bool = False,
+    most: float = math.inf,
+    letters: int = 12,
+) -> str:
+    """Return a text that is no wider than ``most``: it is pressed together where its letters may be too wide."""
+    wide = width_of(text, letters, bold=bold)
+    unknown = any(ord(sign) >= LATER and sign not in BROAD for sign in text)
+    length = (
+        f' textLength="{min(wide, most):.0f}" lengthAdjust="spacingAndGlyphs"'
+        if wide > most or unknown
+        else ""
+    )
     weight = ' font-weight="bold"' if bold else ""
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{weight} class="halo">'
+        f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{weight}{length} class="halo">'
         f"{escape(text)}</text>"
     )
 
@@ -389,28 +479,33 @@ def _interval(dot: Dot, scale: _Scale, y: float, shape: str, *, solid: bool, sma
 
 def _axis(scale: _Scale, bottom: float, top: float, count: int = 5) -> str:
     left, right = scale.places
-    out = [_line(left, bottom, right, bottom, INK, 1)]
-    ticks = scale.ticks(count)
-    for i, (x, text) in enumerate(ticks):
-        first, last = i == 0 and x < 20, i == len(ticks) - 1 and x > NARROW - 20
+    return _line(left, bottom, right, bottom, INK, 1) + _below(scale, bottom, top, count, NARROW, 12)
+
+
+def _below(scale: _Scale, bottom: float, top: float, count: int, width: int, letters: int) -> str:
+    """Return upright lines at round values, which have their texts below where these are inside and apart."""
+    out, end = [], 0.0
+    for x, text in scale.ticks(count):
+        half = width_of(text, letters) / 2
+        middle = min(max(x, half + 2), width - half - 2)
         out.append(_line(x, top, x, bottom + 4, FAINT, 0.8))
-        out.append(_text(x, bottom + 17, text, QUIET, "start" if first else "end" if last else "middle"))
+        if middle - half >= end:
+            out.append(_text(middle, bottom + 17, text, QUIET, "middle", letters=letters))
+            end = middle + half + 6
     return "".join(out)
 
 
 def _frame(across: _Scale, up: _Scale, axes: tuple[str, str]) -> str:
     (left, right), (bottom, top) = across.places, up.places
-    out = []
-    for x, text in across.ticks(5):
-        out.append(_line(x, top, x, bottom + 4, FAINT, 0.8))
-        out.append(_text(x, bottom + 17, text, QUIET, "middle"))
+    out = [_below(across, bottom, top, 5, WIDE, 13)]
     for y, text in up.ticks(5):
         out.append(_line(left - 4, y, right, y, FAINT, 0.8))
-        out.append(_text(left - 8, y + 4, text, QUIET, "end"))
+        out.append(_text(left - 8, y + 4, text, QUIET, "end", most=left - 10, letters=13))
     out.append(_line(left, bottom, right, bottom, INK, 1))
     out.append(_line(left, bottom, left, top, INK, 1))
-    out.append(_text((left + right) / 2, bottom + 34, axes[0], INK, "middle"))
-    out.append(_text(8, 14, axes[1], INK))
+    middle = (left + right) / 2
+    out.append(_text(middle, bottom + 34, axes[0], INK, "middle", most=2 * (WIDE - middle) - 8, letters=13))
+    out.append(_text(8, 14, axes[1], INK, most=WIDE - 16, letters=13))
     return "".join(out)
 
 
@@ -419,31 +514,16 @@ def _at_levels(points: Sequence[Place], levels: Sequence[float]) -> list[Place]:
     return [min(points, key=lambda p: (abs(p[1] - level), p[0])) for level in levels] if points else []
 
 
-def _name(name: str, x: float, y: float, bottom: float, style: _Style, *, bold: bool) -> str:
-    """Return the name of a curve next to one of its points, inside the picture."""
-    side, shift = ("end", -8) if x + 8 + 7 * len(name) > WIDE - 4 else ("start", 8)
-    height = y + 14 if y + 14 < bottom - 4 else y - 8
-    return _text(x + shift, height, name, style.colour, side, bold=bold)
-
-
-def _gap(gap: Gap, x: float, low: float, high: float) -> str:
-    """Return a thick upright line with caps, and its text above and before it, where no growing curve or name is."""
-    caps = [_line(x - 6, y, x + 6, y, INK, 2) for y in (low, high)]
-    room = x > 44 + 8 * len(gap.text)
-    side, shift, height = ("end", -10, high - 2) if room else ("start", 10, (low + high) / 2 + 4)
-    text = _text(x + shift, height, gap.text, INK, side, bold=True)
-    return "".join([_line(x, low, x, high, INK, 3), *caps, text])
-
-
 def _keyed(body: list[str], key: Sequence[tuple[str, _Style]]) -> Drawing:
     """Return a drawing with its key below, in two columns where the longest name is short."""
-    columns, most, top = (1, 56, 318) if max(len(name) for name, _ in key) > 22 else (2, 26, 318)
-    names = shortened((name for name, _ in key), most)
+    widest, top = max(width_of(name, 13) for name, _ in key), 318
+    columns, room = (1, WIDE - 60) if widest > WIDE / 2 - 60 else (2, WIDE / 2 - 56)
+    names = fitted((name for name, _ in key), room, 13)
     for i, (name, style) in enumerate(key):
         x, y = 10 + (i % columns) * (WIDE // 2), top + (i // columns) * 18
         if style.width:
             body.append(_line(x, y, x + 34, y, style.colour, style.width, style.dash))
         if style.shape:
             body.append(_shape(style.shape, x + 17, y, style.colour))
-        body.append(_text(x + 42, y + 4, names[name], INK))
+        body.append(_text(x + 42, y + 4, names[name], INK, most=room, letters=13))
     return Drawing(WIDE, top + math.ceil(len(key) / columns) * 18 + 4, "".join(body), letters=13)

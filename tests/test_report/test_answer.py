@@ -356,8 +356,8 @@ def test_a_limit_is_drawn_that_far_from_the_best_group(check: str, beyond: int) 
     rates = {g["group"]: g["metrics"]["selection_rate"]["value"] for g in of["attributes"][0]["groups"]}
     limit, best = of["checks"][0]["limit"], max(rates.values())
     apart = [best - r > limit if "difference" in check else r / best < limit for r in rates.values()]
-    panel = rendered("html", of).partition(">selection rate</text>")[2].partition(">TPR</text>")[0]
-    (line,) = re.findall(r'<line x1="([\d.]+)"[^>]*stroke-dasharray="5 3"', panel)
+    panel = rendered("html", of).partition(">selection rate by g</title>")[2].partition("</svg>")[0]
+    (line,) = set(re.findall(r'<line x1="([\d.]+)"[^>]*stroke-dasharray="5 3"', panel))
     dots = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', panel)]
 
     assert len(dots) == 3
@@ -467,7 +467,7 @@ def test_the_worst_groups_are_drawn_and_not_the_largest(monkeypatch: pytest.Monk
     of = json.loads(crossed())
     block = of["attributes"][-1]
     (gap,) = (c for c in block["comparisons"] if c["id"] == "selection_rate.difference.between_groups")
-    monkeypatch.setattr(figures, "MOST_ROWS", 2)
+    monkeypatch.setattr(figures, "MOST_GROUPS", 2)
     page = rendered("html", of).partition("</strong>")[2]
     pictures = re.findall(r"<title[^>]*>selection rate by a x b</title>.*?</svg>", page, re.DOTALL)
     drawn = set(re.findall(r">([u-z] &amp; [mn])</text>", pictures[-1]))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fairfix
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,3 +160,102 @@ def luminance(colour: str) -> float:
 def test_names_in_pictures_have_contrast(colour: str) -> None:
     """Axe does not look into pictures: every colour of a text in one has 4.5 to 1 against white."""
     assert 1.05 / (luminance(colour) + 0.05) >= 4.5
+
+
+TEXTS_APART = """width => {
+  const all = [], bad = []
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+  for (let node = walk.nextNode(), i = 0; node; node = walk.nextNode(), i++) {
+    const parent = node.parentElement, svg = parent.closest('svg')
+    if (!node.data.trim() || !parent.checkVisibility() || (svg && parent.tagName !== 'text')) continue
+    const range = document.createRange()
+    range.selectNodeContents(node)
+    const frame = svg ? svg.getBoundingClientRect() : {left: 0, right: width, top: -1e9, bottom: 1e9}
+    for (const box of svg ? [parent.getBoundingClientRect()] : range.getClientRects()) {
+      if (box.width < 1 || box.height < 1) continue
+      all.push([i, box, node.data.trim().slice(0, 60)])
+      const outside = box.left < frame.left - 1 || box.right > Math.min(frame.right, width) + 1
+      if (outside || box.top < frame.top - 1 || box.bottom > frame.bottom + 1) bad.push(['cut', node.data.trim()])
+    }
+  }
+  all.sort((a, b) => a[1].top - b[1].top)
+  all.forEach(([i, one, text], at) => {
+    for (let k = at + 1; k < all.length && all[k][1].top < one.bottom - 3; k++) {
+      const [j, other, second] = all[k]
+      const wide = Math.min(one.right, other.right) - Math.max(one.left, other.left)
+      if (i !== j && wide > 1.5 && Math.min(one.bottom, other.bottom) - other.top > 3) bad.push([text, second])
+    }
+  })
+  return [all.length, bad.slice(0, 20)]
+}"""
+"""Texts of a page that overlap, or are outside of their picture or of the sheet."""
+
+WORDS = (
+    "Native American",
+    "W" * 30,
+    "i" * 70,
+    "群体" * 20,
+    "<b>&",
+    "1e5",
+    "\ufdfd" * 3,
+    "ab " * 20,
+    "👩🏽‍🚀" * 5,
+    "=1",
+    "ÄÖÜ & Co",
+)
+
+
+def drawn(seed: int, columns: int) -> pa.Table:
+    """Return rows by some columns whose values have names of all kinds; some groups are small, or of one label."""
+    rng = np.random.default_rng(seed)
+    n = 3000
+    sizes, named = (5, 2, 4, 3)[:columns], {}
+    for i, size in enumerate(sizes):
+        words = [f"{word} {i}" for word in rng.permutation(WORDS)[:size]]
+        named[f"{'a long column name ' * (i % 2)}{i}"] = rng.choice(
+            words, n, p=rng.dirichlet(np.full(size, 2.0))
+        ).tolist()
+    score = rng.random(n) ** rng.uniform(0.3, 3)
+    label = (rng.random(n) < score).astype(int)
+    return pa.table({**named, "label": label, "score": score, "region": rng.choice(["n", "s"], n)})
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+def test_paper_holds_everything_and_no_text_hides_another(columns: int, tmp_path: Path, browser: Any) -> None:
+    """On A4 every table, row count and setting is there, no two texts overlap, and none is cut.
+
+    The intersections of three columns are 40 groups.
+    """
+    data = drawn(columns, columns)
+    names = [name for name in data.column_names if name not in ("label", "score", "region")]
+    told: dict[str, Any] = {"protected": names, "label": "label", "score": "score"}
+    more: dict[str, Any] = {"intersect": True} if columns in (2, 3) else {}
+    more |= {"strata": "region"} if columns == 2 else {}
+    audit = fairfix.audit(data, **told, **more, check=["dp.difference<=0.1", "eo.ratio>=0.8"])
+    (tmp_path / "a.html").write_text(audit.to_html(), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 688, "height": 900})
+    page.goto((tmp_path / "a.html").as_uri())
+    page.emulate_media(media="print")
+    many, bad = page.evaluate(TEXTS_APART, 688)
+    hidden = page.evaluate(
+        "[...document.querySelectorAll('table')].filter(one => !one.checkVisibility()).length"
+    )
+    text = page.inner_text("body")
+    page.close()
+
+    assert many > 200
+    assert bad == []
+    assert hidden == 0
+    for wanted in ("3,000 rows read", "score >= 0.5", "95% intervals", "E[-log P(y)]"):
+        assert wanted in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_text_on_paper_hides_another(name: str, pages: Callable[[str], Path], browser: Any) -> None:
+    """In reports of every kind."""
+    page = browser.new_page(viewport={"width": 688, "height": 900})
+    page.goto(pages(name).as_uri())
+    page.emulate_media(media="print")
+    assert page.evaluate(TEXTS_APART, 688)[1] == []
+    page.close()

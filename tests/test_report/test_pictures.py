@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 
 from fairfix.report import svg
@@ -39,9 +40,20 @@ def test_every_picture_tells_its_rows_apart() -> None:
     curves = [svg.Curve(name, ((0.0, 0.1 * i), (1.0, 0.1 * i + 0.2))) for i, name in enumerate(few)]
     for count, drawing in (
         (len(names), svg.dots(rows, (0, 1))),
-        (len(names), svg.family([svg.Panel("rate", tuple(rows))], (0, 1))),
+        (len(names), svg.dots([replace(row, text="x" * 60) for row in rows], (0, 1))),
         (len(names), svg.pairs([(name, row, row) for name, row in zip(names, rows, strict=True)], (0, 1))),
         (len(few), svg.lines(curves, ("x", "y"), (0, 1))),
     ):
         texts = {unescape(text) for text in re.findall(r">([^<>]+)</text>", drawing.body)}
         assert len({text for text in texts if text[0] in "Ha"}) >= count
+
+
+@settings(max_examples=examples(300))
+@given(names=NAMES, room=st.integers(150, 400))
+def test_fitted_names_have_room_and_stay_apart(names: list[str], room: int) -> None:
+    """As wide as they may be, and a name that fits stays as it is."""
+    short = svg.fitted(names, room)
+    assert len(set(short.values())) == len(set(names))
+    assert all(svg.width_of(text) <= room for text in short.values())
+    if all(svg.width_of(name) <= room for name in names):
+        assert all(short[name] == name for name in names)
