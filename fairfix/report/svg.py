@@ -106,7 +106,7 @@ def dots(
     line: Dot | None = None,
     mark: tuple[float, str] | None = None,
 ) -> Drawing:
-    """Return a row per dot on a common axis, its name and text beside its interval if both are short, else above it.
+    """Return a row per dot on a common axis, with name and text next to its interval if both are short, else above it.
 
     ``line`` is drawn across all, dashed; so is ``mark``, a limit with its name.
     """
@@ -227,7 +227,7 @@ class _Labels:
         self._taken: list[tuple[float, float, float, float]] = []
 
     def place(self, text: str, places: Sequence[Place], colour: str, *, bold: bool) -> None:
-        """Write a text at the first free place, to the left of it where the place is even in the right half."""
+        """Write a text at the first free place, to its right or else to its left."""
         wide = width_of(text, 13, bold=bold) + 2
         for x, y in places:
             for anchor, left in (("start", x), ("end", x - wide)):
