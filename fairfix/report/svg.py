@@ -57,7 +57,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Dot:
-    """A named value with its interval and how it reads; ``bound``: an interval without a value inside.
+    """A name_width value with its interval and how it reads; ``bound``: an interval without a value inside.
 
     A value that is undefined has a text only, whatever its interval.
     """
@@ -72,7 +72,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Curve:
-    """A named line through points; ``quiet`` draws it as background."""
+    """A name_width line through points; ``quiet`` draws it as background."""
 
     name: str
     points: tuple[Place, ...]
@@ -110,13 +110,13 @@ def dots(
 
     ``line`` is drawn across all, dashed; so is ``mark``, a limit with its name.
     """
-    named = max((width_of(row.name) for row in rows), default=0.0)
-    said = max((width_of(row.text) for row in rows), default=0.0)
-    beside, start, whole = named <= 140 and said <= 70, (28 if line or mark else 10), RIGHT - LEFT
-    stacked = not beside and whole - said < 100
+    name_width = max((width_of(row.name) for row in rows), default=0.0)
+    text_width = max((width_of(row.text) for row in rows), default=0.0)
+    beside, start, whole = name_width <= 140 and text_width <= 70, (28 if line or mark else 10), RIGHT - LEFT
+    stacked = not beside and whole - text_width < 100
     step = 18 if beside else 48 if stacked else 34
     bottom = start + step * len(rows) + 4
-    scale = _Scale(span, (LEFT + named + 8, RIGHT - said - 12) if beside else (LEFT, RIGHT))
+    scale = _Scale(span, (LEFT + name_width + 8, RIGHT - text_width - 12) if beside else (LEFT, RIGHT))
     out = [_axis(scale, bottom, start - 4)]
     uprights = [(line.value, QUIET, "4 3")] if line and line.value is not None else []
     for value, colour, dash in [*uprights, *([(mark[0], CUT, "5 3")] if mark else [])]:
@@ -132,7 +132,7 @@ def dots(
         )
     if mark:
         out.append(_text(RIGHT, 16, mark[1], CUT, "end", most=whole / 2 - 10))
-    room = named if beside else whole if stacked else whole - said - 10
+    room = name_width if beside else whole if stacked else whole - text_width - 10
     names = fitted((row.name for row in rows), room)
     for i, row in enumerate(rows):
         top = start + step * i
@@ -148,8 +148,8 @@ def pairs(rows: Sequence[tuple[str, Dot, Dot]], span: tuple[float, float]) -> Dr
     """Return two lines per (name, before, after): before hollow and dashed, after filled and solid."""
     start, step = 30, 56
     bottom = start + step * len(rows)
-    said = min(max((width_of(dot.text) for _, *both in rows for dot in both), default=0.0), 200.0)
-    scale = _Scale(span, (LEFT, RIGHT - said - 12))
+    text_width = min(max((width_of(dot.text) for _, *both in rows for dot in both), default=0.0), 200.0)
+    scale = _Scale(span, (LEFT, RIGHT - text_width - 12))
     out = [_axis(scale, bottom, start - 6, count=3)]
     for word, shape, solid, x in (("before", "circle", False, LEFT), ("after", "square", True, LEFT + 110)):
         sample = Dot(word, 0.5, 0.0, 1.0, "")
@@ -161,7 +161,7 @@ def pairs(rows: Sequence[tuple[str, Dot, Dot]], span: tuple[float, float]) -> Dr
         out.append(_text(LEFT, top + 12, names[name], INK, most=RIGHT - LEFT))
         for dot, shape, solid, y in ((before, "circle", False, top + 24), (after, "square", True, top + 40)):
             out.append(_interval(dot, scale, y, shape, solid=solid))
-            out.append(_text(RIGHT, y + 4, dot.text, INK, "end", most=said))
+            out.append(_text(RIGHT, y + 4, dot.text, INK, "end", most=text_width))
     return Drawing(NARROW, bottom + 26, "".join(out))
 
 
@@ -245,7 +245,7 @@ def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, 
 
 
 def scatter(clouds: Mapping[str, Sequence[Spread]], front: Sequence[Place], axes: tuple[str, str]) -> Drawing:
-    """Return points with upright intervals, a marker per named cloud, over the line of the frontier."""
+    """Return points with upright intervals, a marker per name_width cloud, over the line of the frontier."""
     every = [point for cloud in clouds.values() for point in cloud]
     across = _Scale(span_of((x for x, *_ in every), zero=True), (62, WIDE - 12))
     up = _Scale(span_of((y for _, *ys in every for y in ys), zero=False), (270, 26))
