@@ -35,13 +35,14 @@ from fairfix.report.layout import (
     kind_of,
     layout,
     parted,
+    read_and_used,
     titled,
 )
 from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
 from fairfix.report.words import as_references, plain, readable
 from fairfix.schema import schema_id
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Block, Check, CheckedResult, SavedResult
+from fairfix.schema.common import Block, Check, CheckedResult, Record, SavedResult
 from fairfix.schema.compare import Compare
 from fairfix.schema.models import Models
 from fairfix.schema.repair import Repair
@@ -147,6 +148,7 @@ def render(result: SavedResult, *, detail: bool = False) -> str:
         facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), facts)
         if heading.kind != "answer"
         else None,
+        metadata=_metadata(result),
         warnings=[f"{text} [{code}]" for code, text in cautions(result)],
         sections=[*sections, _definitions(result, detail=detail)],
         contents=len(rest) > FEW_SECTIONS,
@@ -275,6 +277,23 @@ def _counts(result: SavedResult) -> str:
         for verdict, word in WORDS.items()
         if verdict != "waived" or result.waivers is not None
     )
+
+
+def _metadata(result: SavedResult) -> dict[str, str]:
+    """Return the entries below the title: which data, of when, which model, and how the report was made."""
+    record = result.record or Record(versions={})
+    file = result.data.model.get("file", "") if isinstance(result, Audit) else ""
+    return {
+        "Data": f"{result.data.source}, {read_and_used(result)}",
+        "Date of the data": record.date or NOT_STATED,
+        "Model": record.model or file or NOT_STATED,
+        "Version": f"fairfix {result.fairfix}",
+        "Command": record.command or NOT_STATED,
+    }
+
+
+NOT_STATED = "not stated"
+"""Entry below the title that the result does not have."""
 
 
 def _rows(result: SavedResult) -> Grid:

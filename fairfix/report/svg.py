@@ -57,7 +57,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Dot:
-    """A name_width value with its interval and how it reads; ``bound``: an interval without a value inside.
+    """A named value with its interval and how it reads; ``bound``: an interval without a value inside.
 
     A value that is undefined has a text only, whatever its interval.
     """
@@ -72,7 +72,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Curve:
-    """A name_width line through points; ``quiet`` draws it as background."""
+    """A named line through points; ``quiet`` draws it as background."""
 
     name: str
     points: tuple[Place, ...]
@@ -245,7 +245,7 @@ def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, 
 
 
 def scatter(clouds: Mapping[str, Sequence[Spread]], front: Sequence[Place], axes: tuple[str, str]) -> Drawing:
-    """Return points with upright intervals, a marker per name_width cloud, over the line of the frontier."""
+    """Return points with upright intervals, a marker per named cloud, over the line of the frontier."""
     every = [point for cloud in clouds.values() for point in cloud]
     across = _Scale(span_of((x for x, *_ in every), zero=True), (62, WIDE - 12))
     up = _Scale(span_of((y for _, *ys in every for y in ys), zero=False), (270, 26))

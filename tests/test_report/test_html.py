@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import fairfix
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -561,3 +562,26 @@ def test_a_long_name_is_broken_in_no_time() -> None:
     assert str(_breakable("x" * 1_000_000)) == "x" * 1_000_000
     broken = "selection_<wbr>rate.<wbr>difference.<wbr>between_<wbr>groups"
     assert str(_breakable("selection_rate.difference.between_groups")) == broken
+
+
+def test_a_page_begins_with_where_it_comes_from(tmp_path: Path) -> None:
+    """Data, rows, date, model, version and command stand before the answer; what is not known is said to be."""
+    frame = pd.DataFrame(rows())
+    record = {"model": "<b>loans</b> 7", "date": "May 2026", "owner": "x", "purpose": "y"}
+    for stated in ({}, record):
+        result = fairfix.audit(frame, protected="race", label="label", score="score", record=stated)
+        text = Page(result.to_html()).text("style")
+        top = text.partition("fairfix audit of")[2].partition("the selection rate is")[0]
+        counts = result.to_dict()["data"]["rows"]
+        for one in (
+            f"{counts['read']:,} rows read",
+            f"{counts['used']:,} used",
+            f"fairfix {fairfix.__version__}",
+        ):
+            assert one in top
+        assert top.count("not stated") == (1 if stated else 3)
+        assert all(stated[name] in top for name in ("model", "date") if stated)
+    result = fairfix.audit(
+        frame, protected="race", label="label", score="score", record={**record, "command": "fairfix x"}
+    )
+    assert "fairfix x" in Page(result.to_html()).text("style").partition("the selection rate is")[0]
