@@ -34,7 +34,9 @@ def picture(page: str, titles: Sequence[str] = (), answers: int = 2) -> str:
     """
     title = re.search(r"<h1[^>]*>(.*?)</h1>", page, re.DOTALL)
     verdict = re.search(r'<strong class="mark (\w+)">(.*?)</strong>', page)
-    paragraphs = re.findall(r'<p class="answer[^>]*>(.*?)</p>', page, re.DOTALL)[:answers]
+    paragraphs = re.findall(r'<p class="answer[^>]*>(?:<strong.*?</strong>)?(.*?)</p>', page, re.DOTALL)[
+        :answers
+    ]
     heading, out, y = plain(title[1] if title else ""), [], MARGIN + 20
     size = min(23, 1300 // max(len(heading), 1))
     out.append(f'<text x="{MARGIN}" y="{y}" font-size="{size}" font-weight="bold">{heading}</text>')
