@@ -15,7 +15,7 @@ from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.audit import require_two_groups
-from fairfix.auditing.baseline import Allowance, compare, require_comparable
+from fairfix.auditing.baseline import Allowance, Limits, compare, require_comparable
 from fairfix.auditing.results import Settings, with_checks, with_data
 from fairfix.data.codec import json_of
 from fairfix.data.data_spec import DataSpec
@@ -257,17 +257,11 @@ def with_paired_changes(
     both: BothModels,
 ) -> Audit:
     """Return a result with what has changed on the rows that both models scored, and the checks of changes."""
-    from fairfix.auditing.paired_differences import Changes, doubted
+    from fairfix.auditing.paired_differences import doubted
 
     matched, after = both.matched()
-    plain = replace(settings, checks=())
-    old, new = (
-        with_data(audit_data(table, both.data_specs[1], plain), source=source)
-        for table, source in zip((matched.old, matched.new), both.names, strict=True)
-    )
-    require_two_groups(new)
-    limits = Changes(matched, settings.confidence, settings.reference).limits
-    judged = fields_replaced(new, checks=result.checks)
+    (old, new), limits = audited_pair(matched, replace(settings, checks=()))
+    old, judged = with_data(old, source=both.names[0]), fields_replaced(new, checks=result.checks)
     section, checks = compare(old, judged, allowances, list(HEADLINES), request.gate_on, limits)
     if matched.share < 1:
         common_rows, every = f"{len(matched.new):,}", f"{len(after):,}"
@@ -276,6 +270,15 @@ def with_paired_changes(
         section, paired=matched.paired(both.id) if both.id else None, same_file=not both.id
     )
     return with_section(result, section, doubted(checks, matched), allowances, "the baseline")
+
+
+def audited_pair(matched: Matched, settings: Settings) -> tuple[tuple[Audit, Audit], Limits]:
+    """Return the audits of the rows that both models scored, and what limits a change between them."""
+    from fairfix.auditing.paired_differences import Changes
+
+    old, new = (audit_data(table, table.data_spec, settings) for table in (matched.old, matched.new))
+    require_two_groups(new)
+    return (old, new), Changes(matched, settings.confidence, settings.reference).limits
 
 
 def with_section(

@@ -15,8 +15,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import compare as changes_between
 from fairfix.auditing.comparisons import WORSE
 from fairfix.auditing.metrics import METRICS
-from fairfix.auditing.paired_differences import Changes
-from fairfix.auditing.results import Settings, rows_struct, spec_fields, with_data
+from fairfix.auditing.results import Settings, rows_struct, spec_fields
 from fairfix.auditing.row_differences import ANY, DECIDED, SHARE, between_limits, change_of
 from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
@@ -26,7 +25,7 @@ from fairfix.schema import common
 from fairfix.schema.audit import Audit
 from fairfix.schema.models import GroupOfModels, Model, Models
 from fairfix.tasks.before_after import LOSSES
-from fairfix.tasks.changes import baseline_of, both_models
+from fairfix.tasks.changes import audited_pair, baseline_of, both_models
 from fairfix.tasks.dataset import open_data, said_of_unused, unsent
 from fairfix.tasks.messages import of_direction, of_names, with_messages
 from fairfix.tasks.request import CompareRequest
@@ -73,11 +72,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     rows = rows_struct(new.rows.read, len(matched.new), excluded, data.source.left_out)
     old, new = matched.old, matched.new
     settings = Settings(confidence=request.confidence, intersect=len(columns.protected) > 1)
-    then, now = (
-        with_data(audit(table, table.data_spec, settings), source=source.name)
-        for table, source in zip((old, new), sources, strict=True)
-    )
-    limits = Changes(matched, settings.confidence, {}).limits
+    (then, now), limits = audited_pair(matched, settings)
     section, _ = changes_between(then, now, [], list(HEADLINES), "interval", limits)
     wrong = [
         note

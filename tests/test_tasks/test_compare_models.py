@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.cli import run
+from fairfix.errors import DataError
 from fairfix.report import is_gated
-from fairfix.schema import json_schema
+from fairfix.schema import checked, json_schema
+from fairfix.schema.models import Models
 from fairfix.tasks.compare import compare
 
 from tests.results import TEXTS, rendered
@@ -108,11 +110,24 @@ def test_a_model_does_not_differ_from_itself() -> None:
 
 
 def test_the_other_way_round_changes_are_their_negatives() -> None:
-    here, there = numbers(compared(people())), numbers(compared(people(), score="old", baseline="fair"))
-
+    """So are their limits, and better is worse."""
+    both = compared(people()), compared(people(), score="old", baseline="fair")
+    here, there = map(numbers, both)
+    first, second = (checked(one) for one in both)
+    assert isinstance(first, Models)
+    assert isinstance(second, Models)
+    turned = {"better": "worse", "worse": "better", "larger": "smaller", "smaller": "larger", "": ""}
+    assert [turned[one.direction] for one in first.changes] == [one.direction for one in second.changes]
+    assert {one.direction for one in (*first.changes, *first.qualities)} >= {"better", ""}
     assert here.keys() == there.keys()
     for name, (value, low, high) in here.items():
         assert there[name] == pytest.approx((-value, -high, -low), abs=1e-9), name
+
+
+def test_a_single_group_is_refused() -> None:
+    """There is nothing to compare."""
+    with pytest.raises(DataError, match="'race' has only the group 'a'"):
+        compared(people().assign(race="a"))
 
 
 def test_two_files_are_as_two_columns(tmp_path: Path) -> None:
