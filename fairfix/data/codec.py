@@ -130,12 +130,6 @@ def text(value: Any) -> str:
     return str(value)
 
 
-def word(value: Any) -> str:
-    """Return a word of letters, digits, dashes and underscores, which can stand anywhere, as in a comment of SQL."""
-    need(re.fullmatch(r"[A-Za-z0-9_-]{1,100}", text(value)), f"{shown(value)} is no word")
-    return str(value)
-
-
 def truth(value: Any) -> bool:
     """Return true or false."""
     need(isinstance(value, bool), f"{shown(value)} is neither true nor false")

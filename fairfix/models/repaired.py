@@ -18,30 +18,15 @@ from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
+from msgspec import to_builtins
+from msgspec.structs import asdict
 
 import fairfix.models.mixtures
 import fairfix.models.numeric_rules  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.data.arrow_normalize import as_first
-from fairfix.data.choices import Duplicates, MissingScore, ScoreScale, Task, Unseen
-from fairfix.data.codec import (
-    LARGEST_WHOLE,
-    LONGEST_FAULT,
-    as_is,
-    list_of,
-    map_of,
-    need,
-    one_of,
-    or_none,
-    plain,
-    real,
-    record,
-    shortened,
-    shown,
-    text,
-    whole,
-    word,
-)
+from fairfix.data.choices import Duplicates, MissingScore, Unseen
+from fairfix.data.codec import LONGEST_FAULT, need, plain, shortened, shown
 from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats
 from fairfix.data.data_spec import ColumnRoles, DataSpec
@@ -49,70 +34,18 @@ from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.memberships import NO_POLICY, memberships
 from fairfix.data.names import did_you_mean
-from fairfix.data.numeric_groups import rising
 from fairfix.data.row_hash import Seen, SharedDraws, decided, draws_of, is_random
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
 from fairfix.models.class_chances import class_schema, classified
 from fairfix.models.identity import IDENTITY_TYPES, RowDraws, check_unique, identities
+from fairfix.models.manifest import Columns, Manifest
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor, unseen_error
 from fairfix.models.scored_source import MODEL_SCORE, read_changes, replaced
 from fairfix.models.trace import FitTrace
-
-COLUMNS = {"protected": list_of(text), "strata": list_of(text), "score": or_none(text), "id": or_none(text)}
-"""Saved form of the columns that prediction uses."""
-
-BANDS = map_of(list_of(real()))
-"""Saved form of the bands of columns: the edges of each, none where each value is a group."""
-
-POLICIES = {
-    "task": one_of(*get_args(Task)),
-    "score_scale": one_of(*get_args(ScoreScale)),
-    "threshold": or_none(real()),
-    "unseen": one_of(*get_args(Unseen)),
-}
-"""Saved form of the settings of prediction."""
-
-BASES = {
-    "column": record(kind=text, name=or_none(text)),
-    "features": record(kind=text, names=list_of(text)),
-    "file": record(
-        kind=text,
-        name=text,
-        sha256=text,
-        features=list_of(text),
-        positive_label=list_of(text),
-        average=or_none(read_changes),
-    ),
-}
-"""Saved form of the origin of scores, by kind."""
-
-
-def _base(value: Any) -> dict[str, Any]:
-    """Return where scores come from, as it is kept."""
-    kind = one_of(*BASES)(map_of(as_is)(value)["kind"])
-    BASES[kind](value if kind != "file" else {"positive_label": [], "average": None, **value})
-    return dict(value)
-
-
-MANIFEST = record(
-    method=word,
-    parameters=map_of(as_is),
-    predictor=record(kind=text, settings=map_of(as_is)),
-    columns=record(**COLUMNS),
-    bands=lambda value: rising(BANDS(value)),
-    merge=map_of(map_of(text)),
-    base=_base,
-    policies=record(**POLICIES),
-    requires=map_of(as_is),
-    randomization=record(scheme=text, key=text, identity=map_of(one_of(*IDENTITY_TYPES))),
-    facts=map_of(as_is),
-    versions=map_of(text),
-    seed=whole(-LARGEST_WHOLE, LARGEST_WHOLE),
-)
-"""Manifest of an artifact; the settings of the predictor are checked by its kind."""
+from fairfix.schema import converted
 
 SPOILT = (
     "it was changed or damaged, or comes from another version of fairfix: make it again with 'fairfix repair'"
@@ -192,12 +125,12 @@ class Repaired:
         columns, data_spec = self.data_spec.columns, self.data_spec
         manifest = {
             "method": self.method,
-            "parameters": dict(self.parameters),
+            "parameters": self.parameters,
             "predictor": {"kind": self.predictor.kind, "settings": settings},
-            "columns": plain({name: getattr(columns, name) for name in COLUMNS}),
-            "bands": plain(data_spec.bands),
-            "merge": plain(data_spec.merge),
-            "base": dict(self.base),
+            "columns": {name: getattr(columns, name) for name in Columns.__struct_fields__},
+            "bands": data_spec.bands,
+            "merge": data_spec.merge,
+            "base": self.base,
             "policies": {
                 "task": data_spec.task,
                 "score_scale": data_spec.score_scale,
@@ -205,12 +138,12 @@ class Repaired:
                 "unseen": self.unseen,
             },
             "requires": self.requires(),
-            "randomization": {"scheme": SCHEME, "key": self.key.hex(), "identity": dict(self.identity)},
-            "facts": dict(self.facts),
+            "randomization": {"scheme": SCHEME, "key": self.key.hex(), "identity": self.identity},
+            "facts": self.facts,
             "versions": {"fairfix": __version__, "numpy": np.__version__},
             "seed": self.seed,
         }
-        return str(write(path, Artifact(manifest, arrays)))
+        return str(write(path, Artifact(plain(manifest), arrays)))
 
     def requires(self) -> dict[str, Any]:
         """Return what prediction needs, as the manifest says it."""
@@ -228,11 +161,11 @@ class Repaired:
         """
         artifact, name = read(path), name_of(os.fspath(path))
         try:
-            held = MANIFEST({"bands": {}, "merge": {}, **artifact.manifest})  # which older files lack
-            if held["predictor"]["kind"] not in RepairedPredictor.kinds:
+            held = converted(artifact.manifest, Manifest)
+            if held.predictor.kind not in RepairedPredictor.kinds:
                 more_kinds()
             made = _made_of(held, artifact)
-            need(made.requires() == plain(held["requires"]), "its requirements contradict its content")
+            need(made.requires() == held.requires, "its requirements contradict its content")
         except ArtifactError as error:
             raise ArtifactError(f"{name}: {shortened(str(error), LONGEST_FAULT)}; {SPOILT}") from error
         except MALFORMED as error:
@@ -476,35 +409,39 @@ def _types_of(repaired: Repaired, schema: pa.Schema) -> dict[str, pa.DataType]:
     return types
 
 
-def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
-    """Return the repair that a checked manifest and its arrays hold."""
-    kind, drawn, base = held["predictor"]["kind"], held["randomization"], held["base"]
+def _made_of(held: Manifest, artifact: Artifact) -> Repaired:
+    """Return the repair that a manifest and its arrays hold."""
+    kind, drawn, policies, base = (
+        held.predictor.kind,
+        held.randomization,
+        held.policies,
+        to_builtins(held.base),
+    )
     if kind not in RepairedPredictor.kinds:
         kinds = ", ".join(sorted(RepairedPredictor.kinds))
         raise ArtifactError(f"unknown kind of predictor {shown(kind)}; this version knows {kinds}")
-    if drawn["scheme"] != SCHEME:
-        raise ArtifactError(f"unknown randomization scheme {shown(drawn['scheme'])}")
-    policies = dict(held["policies"])
-    unseen, cut = policies.pop("unseen"), policies.pop("threshold")
+    if drawn.scheme != SCHEME:
+        raise ArtifactError(f"unknown randomization scheme {shown(drawn.scheme)}")
     data_spec = DataSpec(
-        ColumnRoles(**held["columns"]),
-        thresholds=() if cut is None else (cut,),
+        ColumnRoles(**asdict(held.columns)),
+        task=policies.task,
+        score_scale=policies.score_scale,
+        thresholds=() if policies.threshold is None else (policies.threshold,),
         missing_group="group",
         missing_rows="drop",
-        bands=held["bands"],
-        merge=held["merge"],
-        **policies,
+        bands=held.bands,
+        merge=held.merge,
     )
-    solution = held["facts"].get("solution")
+    solution = held.facts.get("solution")
     trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_saved(solution)
-    settings = held["predictor"]["settings"]
-    predictor = replace(RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays), trace=trace)
+    predictor = RepairedPredictor.kinds[kind].from_state(held.predictor.settings, artifact.arrays)
+    predictor = replace(predictor, trace=trace)
     _check_spec(data_spec, predictor, base)
-    identity, key = drawn["identity"], bytes.fromhex(drawn["key"])
-    if predictor.randomized and not (identity and 0 < len(key) <= 64):
+    key = bytes.fromhex(drawn.key)
+    if predictor.randomized and not (drawn.identity and 0 < len(key) <= 64):
         raise ArtifactError("the manifest does not say how decisions are randomized")
-    own = held["method"], held["parameters"], predictor, data_spec, unseen
-    return Repaired(*own, identity, key, base, held["facts"], held["seed"])
+    own = held.method, held.parameters, predictor, data_spec, policies.unseen
+    return Repaired(*own, drawn.identity, key, base, held.facts, held.seed)
 
 
 Draw = Callable[[pa.RecordBatch, Bools], Floats]

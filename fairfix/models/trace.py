@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from msgspec import convert
-
+from fairfix.schema import converted
 from fairfix.schema import repair as schema
 from fairfix.schema.common import number
 
@@ -177,7 +176,7 @@ class FitTrace:
     @classmethod
     def from_saved(cls, solution: Any) -> FitTrace:
         """Return the trace of a saved solution, as JSON has it; a ValueError where it is malformed."""
-        saved = convert(solution, schema.Solution)
+        saved = converted(solution, schema.Solution)
         return cls(
             saved.converged,
             saved.iterations,
