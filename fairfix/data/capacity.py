@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from fairfix.data.counts import Counts, Floats, Slice
+from fairfix.data.counts import Counts, Floats, Ints, Slice
 from fairfix.data.cutoffs import Capacity
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
@@ -21,14 +22,17 @@ CLOSE = 1e-9
 
 @dataclass(frozen=True)
 class CapacityCut:
-    """The lowest threshold that a capacity allows; numbers are rows, or their weights where they have some."""
+    """The lowest threshold that a capacity allows; sizes are numbers of rows, or their weights where they have some."""
 
     threshold: float
+    """Infinity where the highest score has too many rows."""
     selected: float
     total: float
-    tied: float = 0.0
-    """Size of the next lower score, which does not fit; 0 where the capacity is used up, or all are selected."""
-    unit: str = "rows"
+    unit: str
+    lower: float
+    """The next lower score."""
+    tied: float
+    """Size of the next lower score if it does not fit; 0 where the capacity is used up, or all are selected."""
 
     def sentence(self, capacity: Capacity) -> str:
         """Return what the threshold selects, and the tie at the edge."""
@@ -50,52 +54,23 @@ def capacity_cut(source: Source, data_spec: DataSpec, capacity: Capacity) -> Cap
         The highest score alone has more rows than the capacity.
     """
     scanned = scan(source, replace(data_spec, thresholds=()), losses=False)
-    counts = scanned.counts
-    if scanned.kept is not None:
-        return _cut(scanned.kept.score, scanned.kept.mass, 0.0, _size(counts), capacity, _unit(counts))
-    mass = counts.held_weights.sum(axis=(0, 1))
-    below_top = np.cumsum(mass[::-1])[::-1]
-    most = capacity.most(_size(counts))
-    there = np.flatnonzero(counts.rows.sum(axis=(0, 1)))
-    last = int(np.searchsorted(-below_top[there], -most * (1 + CLOSE), side="left")) - 1
-    bins = there[max(last, 0) : last + 2]
-    rows = int(counts.rows[..., bins].sum())
-    ask = source.collected if source.answers else partial(collect, source)
-    kept = ask(scanned.data_spec, counts, [Slice(counts.bins, bins, rows)])
-    above = float(mass[int(bins[-1]) + 1 :].sum())
-    return _cut(kept.score, kept.mass, above, _size(counts), capacity, _unit(counts))
-
-
-def _cut(
-    score: Floats, mass: Floats, above: float, total: float, capacity: Capacity, unit: str
-) -> CapacityCut:
-    """Return the lowest of some scores that a capacity allows; ``above``: what higher scores have."""
-    levels, place = np.unique(-score, return_inverse=True)
-    own = np.bincount(place, mass, levels.size)
-    selected = above + np.cumsum(own)
-    most = capacity.most(total)
-    fits = int(np.count_nonzero(selected <= most * (1 + CLOSE)))
-    if not fits:
+    counts, kept, above = scanned.counts, scanned.kept, 0.0
+    if kept is None:
+        bins, sizes = _sizes(counts)
+        ends = np.cumsum(sizes[::-1])[::-1]
+        most = capacity.most(float(ends[0])) * (1 + CLOSE)
+        last = max(int(np.count_nonzero(ends > most)) - 1, 0)
+        above = float(sizes[last + 2 :].sum())
+        rows = int(counts.rows[..., bins[last : last + 2]].sum())
+        ask = source.collected if source.answers else partial(collect, source)
+        kept = ask(scanned.data_spec, counts, [Slice(counts.bins, bins[last : last + 2], rows)])
+    cut = _cut(kept.score, kept.mass, above, counts, capacity)
+    if math.isinf(cut.threshold):
         raise DataError(
-            f"`top={capacity}`: the highest score {float(-levels[0])!r} alone has {_shown(selected[0])} {unit}, more "
-            f"than {_shown(most)}; name a larger number, or a score without such ties"
+            f"`top={capacity}`: the highest score {cut.lower!r} alone has {_shown(cut.tied)} {cut.unit}, more than "
+            f"{_shown(capacity.most(cut.total))}; name a larger number, or a score without such ties"
         )
-    used = float(selected[fits - 1])
-    more = fits < levels.size and most - used > CLOSE * most
-    return CapacityCut(float(-levels[fits - 1]), used, total, float(own[fits]) if more else 0.0, unit)
-
-
-def _size(counts: Counts) -> float:
-    return float(counts.held_weights.sum())
-
-
-def _unit(counts: Counts) -> str:
-    return "units of weight" if counts.weighted else "rows"
-
-
-def _shown(number: float) -> str:
-    """Return rows as a whole number, and weights with as many digits as tell them apart."""
-    return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.6g}"
+    return cut
 
 
 def binned_cut(counts: Counts, capacity: Capacity, name: str) -> CapacityCut:
@@ -106,20 +81,42 @@ def binned_cut(counts: Counts, capacity: Capacity, name: str) -> CapacityCut:
     DataError
         The capacity ends inside a bin, so the counts do not show the threshold.
     """
-    mass, edges = counts.held_weights.sum(axis=(0, 1)), counts.bins.edges
-    there = np.flatnonzero(counts.rows.sum(axis=(0, 1)))[::-1]
-    selected = np.cumsum(mass[there], dtype=np.float64)
-    total, unit = _size(counts), _unit(counts)
-    most = capacity.most(total)
-    fits = int(np.count_nonzero(selected <= most * (1 + CLOSE)))
-    ends = fits and (fits == there.size or most - selected[fits - 1] <= CLOSE * most)
-    if not ends:
-        near = [int(at) for at in (fits - 1, fits) if 0 <= at < there.size]
-        ways = " or ".join(
-            f"`threshold={float(edges[there[at]])!r}` ({_shown(selected[at])} {unit})" for at in near
-        )
+    bins, sizes = _sizes(counts)
+    cut = _cut(counts.bins.edges[bins], sizes, 0.0, counts, capacity)
+    if cut.tied:
+        ends = ((cut.threshold, cut.selected), (cut.lower, cut.selected + cut.tied))
+        ways = " or ".join(f"`threshold={at!r}` ({_shown(size)} {cut.unit})" for at, size in ends if size)
         raise DataError(
-            f"`top={capacity}`: {name} has score bins, and {_shown(most)} {unit} end inside a bin; give {ways}, or "
-            "name the rows"
+            f"`top={capacity}`: {name} has score bins, and {_shown(capacity.most(cut.total))} {cut.unit} end inside a "
+            f"bin; give {ways}, or name the rows"
         )
-    return CapacityCut(float(edges[there[fits - 1]]), float(selected[fits - 1]), total, 0.0, unit)
+    return cut
+
+
+def _cut(score: Floats, mass: Floats, above: float, counts: Counts, capacity: Capacity) -> CapacityCut:
+    """Return the lowest of some scores that a capacity allows; ``above``: the size of those with higher scores."""
+    levels, place = np.unique(-score, return_inverse=True)
+    own = np.bincount(place, mass, levels.size)
+    total = float(counts.held_weights.sum())
+    most, selected = capacity.most(total), np.concatenate([[above], above + np.cumsum(own)])
+    fits = int(np.count_nonzero(selected[1:] <= most * (1 + CLOSE)))
+    more = fits < levels.size and (not fits or most - selected[fits] > CLOSE * most)
+    return CapacityCut(
+        float(-levels[fits - 1]) if fits else math.inf,
+        float(selected[fits]),
+        total,
+        "units of weight" if counts.weighted else "rows",
+        float(-levels[min(fits, levels.size - 1)]),
+        float(own[fits]) if more else 0.0,
+    )
+
+
+def _sizes(counts: Counts) -> tuple[Ints, Floats]:
+    """Return the bins that have rows, and their sizes."""
+    bins = np.flatnonzero(counts.rows.any(axis=(0, 1)))
+    return bins, counts.held_weights.sum(axis=(0, 1), dtype=np.float64)[bins]
+
+
+def _shown(number: float) -> str:
+    """Return rows as a whole number, and weights with as many digits as tell them apart."""
+    return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.6g}"

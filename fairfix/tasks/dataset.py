@@ -284,7 +284,8 @@ def cut_counts(counts: CountFile, request: Asked) -> tuple[CountFile, Asked, tup
 
         counts.require_exact()
         whole = counts.counts()
-        if whole.grid is None or counts.data_spec.threshold is None:
+        columns = counts.data_spec.columns
+        if whole.grid is None or columns.prediction or columns.probability:
             raise UsageError(f"`top={capacity}` ranks scores, and the counts are of decisions; leave it out")
         cut = binned_cut(whole, capacity, counts.name)
         notes = (Note(cut.sentence(capacity), "top"),)

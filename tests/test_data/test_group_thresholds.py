@@ -29,6 +29,7 @@ TEXT = "race:a=0.625,b=0.5,c=0.375"
 def decided(rows: int = 2000, score: str = "score") -> pd.DataFrame:
     """Return rows with the decisions of a model whose thresholds differ by race."""
     frame = people(rows)[["race", "sex", "label", "score", "raw", "weight"]]
+    frame["score"] = np.round(frame["score"] * 64) / 64  # some are equal to the thresholds
     frame["yes"] = (frame[score] >= frame["race"].map(CUTS)).astype(int)
     return frame
 
@@ -192,20 +193,31 @@ def test_counts_are_repaired_from_them() -> None:
     assert gap.value == pytest.approx(block.by_id[DP].value)
 
 
-def test_the_page_starts_with_them_and_its_command_has_the_same_rates(
+def test_counts_that_were_made_with_them_have_one_threshold_for_a_capacity() -> None:
+    frame = people(800)
+    counts = fairfix.count(frame, protected="race", label="label", score="score", threshold=TEXT)
+    many = int((frame["score"] >= 0.5).sum())
+    result = fairfix.audit(counts, top=many)
+    assert result.content.settings.group_thresholds == {}
+    same(result, fairfix.audit(counts, threshold=0.5))
+
+
+def test_the_page_starts_with_them_and_its_command_sets_others(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Attributes that do not contain the column are not shown, since their groups have no threshold of their own."""
+    """Also with one above all scores. Attributes without the column are not shown: their groups have no threshold."""
     monkeypatch.chdir(tmp_path)
-    decided(1500).to_parquet("d.parquet")
+    frame = people(1500)[["race", "sex", "label", "score"]]
+    frame.assign(score=0.9 * frame["score"]).to_parquet("d.parquet")
+    cuts = {**CUTS, "c": 1.0}
     columns = ("--label", "label", "--score", "score")
-    asked = ("d.parquet", "--protected", "race,sex", *columns, "--threshold", TEXT)
+    asked = ("d.parquet", "--protected", "race,sex", *columns, "--threshold", "race:a=0.625,b=0.5,c=1")
     assert call("explore", *asked, "-o", "p.html")[0] == 0
     content = content_of(Path("p.html").read_text(encoding="utf-8"))
     race, crossed = content["attributes"]
-    assert race["starts"] == list(CUTS.values())
-    assert crossed["starts"] == [CUTS[name[0]] for name in crossed["names"]]
-    assert set(CUTS.values()) <= set(content["edges"])
+    assert race["starts"] == list(cuts.values())
+    assert crossed["starts"] == [cuts[name[0]] for name in crossed["names"]]
+    assert set(cuts.values()) <= set(content["edges"])
     numbers = [str(cut) for cut in (0.25, 0.5, 0.75)]
     option = "".join(text + number for text, number in zip(race["cuts"], [*numbers, ""], strict=True))
     status, out, _ = call(*shlex.split(f"{content['audit']}{option} --format json")[1:])
