@@ -22,7 +22,7 @@ from fairfix.auditing.checks import Check, Ruling, worst
 from fairfix.auditing.comparisons import CLASS_SCOPES, NOISE_SCOPES, Comparison
 from fairfix.auditing.distances import View, scoring_counts
 from fairfix.auditing.given_scores import GivenScores
-from fairfix.auditing.group_estimates import Evidence, GroupView, Measured
+from fairfix.auditing.group_estimates import OF_SCORES, Evidence, GroupView, Measured
 from fairfix.auditing.ks_candidates import Candidates, candidates
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import (
@@ -248,7 +248,9 @@ def _evidence(
     counts, rows, data_spec = scanned.counts, scanned.kept, scanned.data_spec
     evidence = Evidence(counts, data_spec, settings, labelled=_labelled(rows))
     place = source if rows is None else rows
-    if counts.grid is None or not settings.exact or place is None:
+    needed = settings.needed
+    unread = needed is not None and not needed & {*OF_SCORES}
+    if counts.grid is None or not settings.exact or place is None or unread:
         return evidence
     everything = None
     if rows is not None and rows.score.size <= SORT_ROWS:

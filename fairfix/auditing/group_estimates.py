@@ -79,6 +79,9 @@ GAPS: Mapping[tuple[str, str], Callable[..., Gap | Contrasts]] = {
 OF_TABLES = ("balanced_accuracy", "mcc")
 """Metrics of the confusion table of a group that are not means over rows."""
 
+OF_SCORES = ("ks", "auc", "scoring_rate", "calibration_error")
+"""Metrics of the score itself, which bins or rows are needed for."""
+
 KS_SCOPES = ("to_overall", "between_groups")
 """Scopes of the KS distance, which are made together."""
 
@@ -157,11 +160,10 @@ class Evidence:
             if name in out:
                 out |= dict.fromkeys(("equalized_odds", *OF_TABLES), out[name])
         if counts.grid is None:
-            of_scores = ("ks", "auc", "scoring_rate", "calibration_error")
             if counts.private is None:
-                return out | dict.fromkeys(of_scores, NO_SCORE)
+                return out | dict.fromkeys(OF_SCORES, NO_SCORE)
             of_others = (name for name in self.plain if name not in RATES)
-            return out | dict.fromkeys((*of_others, *OF_TABLES, *of_scores), PRIVATE)
+            return out | dict.fromkeys((*of_others, *OF_TABLES, *OF_SCORES), PRIVATE)
         if not counts.has_labels:
             out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, data_spec)
         elif data_spec.score_scale not in SCORE_RANGE:
@@ -252,7 +254,7 @@ class Measured:
         """Metric -> (estimates per group, why one can be undefined)."""
         out: dict[str, Estimates] = {}
         for name, metric in self.evidence.plain.items():
-            if name in self.missing:
+            if not self._makes(name):
                 continue
             if isinstance(metric, Rate):
                 out[name] = proportions(
@@ -262,16 +264,22 @@ class Measured:
                 out[name] = entry_estimates(metric, entry_sums(metric, self.table), self.counts.weighted)
             else:
                 out[name] = means(metric, self.evidence.data_spec, mean_sums(metric, self.counts))
-        out |= {name: made for name, made in self._of_tables().items() if name not in self.missing}
-        if "scoring_rate" not in self.missing:
+        if any(map(self._makes, OF_TABLES)):
+            out |= {name: made for name, made in self._of_tables().items() if self._makes(name)}
+        if self._makes("scoring_rate"):
             out["scoring_rate"] = proportions(*self._above_median(), self.counts.weighted)
-        if "auc" not in self.missing:
+        if self._makes("auc"):
             out["auc"] = self._areas()
-        if "calibration_error" not in self.missing:
+        if self._makes("calibration_error"):
             out["calibration_error"] = self._calibration.errors
         whys = metrics_for(self.evidence.data_spec.task)
         why_areas = {"auc": "needs positives and negatives"}
         return {name: (self._kind(of), why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
+
+    def _makes(self, name: str) -> bool:
+        """Whether a metric is needed, and the data can give it."""
+        needed = self.evidence.settings.needed
+        return name not in self.missing and (needed is None or name in needed)
 
     def _kind(self, estimates: Estimates) -> Estimates:
         """Return the estimates with the requested intervals: for one look, or for all."""

@@ -5,14 +5,16 @@ An undefined number is None there, with a reason.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.checks import SEVERITIES, Check, Ruling, worst
 from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.data.choices import GateOn
 from fairfix.data.counts import Floats
 from fairfix.data.data_spec import DataSpec
@@ -43,10 +45,20 @@ class Settings:
     """Whether intervals hold for all looks at growing data at once, instead of for one look."""
     only: Collection[str] | None = None
     """Comparisons to make, by their names, and nothing to draw; None makes all. Most of an audit's time is theirs."""
+    metrics: Collection[str] | None = None
+    """Metrics to compute with ``only``, besides those of its comparisons; None computes all."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
             raise UsageError(f"the confidence {self.confidence} is not in [0.5, 1); 0.95 is usual")
+
+    @cached_property
+    def needed(self) -> Set[str] | None:
+        """The metrics to compute; None for all."""
+        if self.only is None or self.metrics is None:
+            return None
+        own = {*self.metrics, *(Comparison.parse(one).metric for one in self.only)}
+        return own | {*EQUALIZED_ODDS} if "equalized_odds" in own else own
 
 
 def in_percent(confidence: float) -> str:

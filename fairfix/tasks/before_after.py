@@ -56,7 +56,8 @@ from fairfix.schema.common import Block, Check, Estimate, estimate, no_number
 from fairfix.schema.repair import ChanceOfKs, Evaluation, EvaluationRow
 from fairfix.solvers.parity import ks_to_overall
 from fairfix.stats.ks import ks_noise
-from fairfix.tasks.group_changes import changes_of
+from fairfix.tasks.group_changes import SHOWN, changes_of
+from fairfix.tasks.quality import OF_DECISIONS
 from fairfix.tasks.repaired_rows import RepairedRows
 
 FLIPPED = (
@@ -102,6 +103,9 @@ COMPARED_VALUES = (
 
 LOSSES = ("log_loss", "square_loss", "absolute_loss")
 """Overall losses that the table shows."""
+
+READ = (*SHOWN, *OF_DECISIONS, *LOSSES)
+"""Metrics that an evaluation and a comparison of repairs read, besides those of comparisons."""
 
 
 UNLIKE = "before, they score the model's probability; after, the probability of a positive decision"
@@ -237,7 +241,8 @@ def evaluate(
     claims += () if of_fit else tuple(map(_of_number, *numbers))
     brief, usual = only is not None, COMPARED_VALUES if predictor.gives == "value" else COMPARED
     shown = (*(usual if only is None else only), *also)
-    settings = replace(settings, only=shown) if brief else settings
+    judged = [check.comparison.id for check in settings.checks]
+    settings = replace(settings, only=(*shown, *judged), metrics=READ)
     uncertain = {} if claim is None else claim.uncertain
     probable = predictor.is_probability and not brief
     both = (*shown, *COMPARED) if probable else shown
@@ -393,7 +398,7 @@ class _Pairs:
         self.changes = Changes(matched, settings.confidence, settings.reference)
         confidence = (1 + settings.confidence) / 2
         distances = [name for name in COMPARED_VALUES if name.startswith("ks.")]
-        self.surer = replace(settings, checks=(), confidence=confidence, only=distances)
+        self.surer = replace(settings, checks=(), confidence=confidence, only=distances, metrics=())
         self.tables = matched.old, matched.new
         self.scales = scales
 

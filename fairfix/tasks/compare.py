@@ -41,7 +41,7 @@ from fairfix.schema.audit import Audit
 from fairfix.schema.common import BeforeAfter, Data, Estimate, GroupChanges
 from fairfix.schema.compare import Advice, Compare, CompareNoise, CompareSettings, CompareSplit, Point
 from fairfix.tasks.advice import ORIGINAL, TRIVIAL, advice_of
-from fairfix.tasks.before_after import Assessment
+from fairfix.tasks.before_after import READ, Assessment
 from fairfix.tasks.changes import baseline_of
 from fairfix.tasks.command import repair_command
 from fairfix.tasks.compare_models import compare_models
@@ -238,7 +238,8 @@ class _HoldoutEvaluator:
     def audited(self, table: Table, flips: More | None = None, *, confidence: float | None = None) -> Audit:
         """Return the audit of held-out rows with some results."""
         crossed, sure = len(table.data_spec.columns.protected) > 1, confidence or self.confidence
-        return audit(table, table.data_spec, Settings(confidence=sure, intersect=crossed, only=GAPS), flips)
+        settings = Settings(confidence=sure, intersect=crossed, only=GAPS, metrics=READ)
+        return audit(table, table.data_spec, settings, flips)
 
     def numbers(self, report: Audit, *, decided: bool = False) -> Numbers:
         """Return the numbers of an audit; for decisions, without those about the score."""

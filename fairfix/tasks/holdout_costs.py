@@ -67,7 +67,7 @@ def rounded_from(repairer: Repairer, held: RepairedRows, settings: Settings) -> 
 def _drawn(rows: RepairedRows, of: Comparison, settings: Settings) -> DrawnRule:
     """Return an audit of a comparison, and the accuracy."""
     repaired = rows.shipped.repaired
-    report = audit(repaired, repaired.data_spec, replace(settings, checks=(), only=(of.id,)))
+    report = audit(repaired, repaired.data_spec, replace(settings, checks=(), only=(of.id,), metrics=()))
     return DrawnRule(report, _accuracy(rows.table, repaired))
 
 
