@@ -45,6 +45,7 @@ def run(house: Path) -> Fairfix:
             cwd=house.parent,
             env={"PYTHONIOENCODING": "utf-8", "PATH": os.environ["PATH"], "COLUMNS": "200"},
             capture_output=True,
+            encoding="utf-8",
             check=False,
         )
         assert done.returncode == status, done.stderr
