@@ -7,17 +7,21 @@ interval that holds after every batch at once, and for all pairs of groups.
 intervals for all looks, each at ``α / (2 m t (t + 1))`` for ``m`` pairs. If the gap has not changed, disjoint intervals
 mean that one of them is wrong, and the levels of all pairs and all ``t`` add up to ``α``. So an alarm, at whatever
 look, is false with probability at most ``α``.
+
+**Limits.** A check of the rows since batch ``t``, from 2, has intervals for all looks at ``α / (t (t - 1))``. Half of
+it is for the end that a check fails by. The halves add up to ``α / 2``, and the check of all rows has the other half.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
+import msgspec
 import numpy as np
 
-from fairfix.auditing.audit import views_of
+from fairfix.auditing.audit import judge, views_of
 from fairfix.auditing.countfile import CountFile
 from fairfix.auditing.group_estimates import Evidence, GroupView
 from fairfix.auditing.metrics import Mean, Rate
@@ -31,9 +35,10 @@ from fairfix.auditing.sufficient_statistics import (
     rate_sums,
 )
 from fairfix.data.counts import Counts, Floats, groups_of_cells
+from fairfix.data.scan import Scan
 from fairfix.data.workers import added
 from fairfix.schema.audit import Drift, State, StateBatch, Trace
-from fairfix.schema.common import Number, number
+from fairfix.schema.common import Check, Number, number
 from fairfix.stats.gaps import attained
 from fairfix.stats.sequences import ConfidenceSequences
 
@@ -182,6 +187,26 @@ def _drift(name: str, view: GroupView, sums: _Sums, alpha: float) -> Iterator[Dr
                 after=ends[1],
             )
             return
+
+
+def beyond_since(content: CountFile, settings: Settings) -> Iterator[Check]:
+    """Yield the checks of settings that fail in the rows since a batch of a state, for each of some of the batches.
+
+    Numbers of last batches are 1, 2, 3, 4, 6, 8, 12, 16 and so on: of rows since a change, at least two thirds count.
+    """
+    last, rest = len(content.batches), None
+    lengths = {step << power for power in range(last.bit_length()) for step in (2, 3)} | {1}
+    asked = replace(settings, only={one.comparison.id for one in settings.checks}, reference={})
+    for since in range(last, 1, -1):
+        piece = content.pieces[since - 1].counts(content.data_spec)
+        rest = piece if rest is None else piece + rest
+        if last - since + 1 not in lengths or not rest.used:
+            continue
+        level = (1.0 - settings.confidence) / (since * (since - 1))
+        own = replace(asked, confidence=1.0 - level)
+        for one in judge(Scan(rest, None, content.data_spec), own, content.name, None).checks:
+            if one.verdict == "fail":
+                yield msgspec.structs.replace(one, since=since)
 
 
 def _turned(one: Number) -> Number:

@@ -62,7 +62,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Slices": ("slices", "slice_metric", "min_rows"),
     "Checks": (
-        *("check", "gate_on", "confidence", "always_valid", "state", "undecided", "baseline"),
+        *("check", "gate_on", "confidence", "always_valid", "state", "of", "undecided", "baseline"),
         "profile",
     ),
     "Noise": ("noise", "assume"),

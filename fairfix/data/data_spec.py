@@ -338,13 +338,14 @@ def infer_columns(
     score_needed: bool = True,
     of_classes: bool = False,
     repaired: bool = False,
+    labelled: bool = True,
 ) -> tuple[ColumnRoles, dict[str, str]]:
     """Return the columns with label and score filled in by name, and what was inferred (part -> column).
 
     A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
     to be learned and it is not ``score_needed``; decisions are not looked for then. Predictions ``of_classes`` are
     looked for alone; where they are not ``score_needed``, they may be missing. Where a ``repaired`` rule has decided
-    the rows, its columns come before those of usual names.
+    the rows, its columns come before those of usual names. Without ``labelled``, no label is looked for.
     """
     for part in ROLES:
         given = getattr(columns, part)
@@ -353,7 +354,7 @@ def infer_columns(
     taken = set(columns.roles)
     names = [name for name in schema.names if name not in taken]
     inferred: dict[str, str] = {}
-    if columns.label is None and (label := _only(LABELS, names, "label", schema)) is not None:
+    if labelled and columns.label is None and (label := _only(LABELS, names, "label", schema)) is not None:
         inferred["label"] = label
         columns = replace(columns, label=label)
     if columns.score or columns.prediction or columns.probability or score_from_model:

@@ -161,6 +161,8 @@ class Stated:
     at_score: float | None = None
     reason: str = ""
     """Why it is undefined, or what it leaves out."""
+    since: int | None = None
+    """Number of the batch since which rows count; None for all rows."""
 
     @classmethod
     def from_comparison(cls, one: SavedComparison, attribute: str, stratum: str = "") -> Stated:
@@ -172,15 +174,18 @@ class Stated:
     def from_check(cls, check: Check, beside: SavedComparison | None = None) -> Stated:
         """Return what a check is about; ``beside`` is the comparison, where there is more to say of it."""
         of = Comparison.of(check)
-        if beside is None or check.of == "change":
-            return cls(of, check, check.groups, reason=check.reason)
+        if beside is None or check.of == "change" or check.since:
+            return cls(of, check, check.groups, reason=check.reason, since=check.since)
         reason = beside.reason or check.reason
         return cls(of, check, check.groups, beside.stratum, beside.at_score, reason)
 
     @property
     def where(self) -> str:
         """The attribute and the stratum, as the beginning of a sentence."""
-        return f"by {self.of.attribute}" + (f" within {self.stratum}" if self.stratum else "")
+        stratum = f" within {self.stratum}" if self.stratum else ""
+        return f"by {self.of.attribute}{stratum}" + (
+            f", in the rows since batch {self.since}" if self.since else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,7 @@ def sides(one: Stated, result: CheckedResult) -> Sides | None:
     """Return the values that a difference or a ratio compares; None where the result does not have both."""
     of, value = one.of, one.number.value
     block = block_of(result, of.attribute or "", one.stratum)
-    if of.kind not in ("difference", "ratio") or block is None or not isinstance(result, Audit):
+    if of.kind not in ("difference", "ratio") or block is None or not isinstance(result, Audit) or one.since:
         return None
     metrics = EQUALIZED_ODDS if of.metric == "equalized_odds" else (of.metric,)
     for metric in metrics:

@@ -455,6 +455,8 @@ class Check(Estimate, frozen=True, kw_only=True):
     limit: float
     groups: tuple[str, ...]
     group: str = ""
+    since: Positive | None = None
+    """Number of a batch of a state, if the number is that of the rows since then, and not of all rows."""
     of_class: str = field(default="", name="class")
     written: Written | None = None
     waived: Waived | None = None

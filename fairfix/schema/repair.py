@@ -196,6 +196,15 @@ class Needed(Part, frozen=True, kw_only=True):
     rows: Positive
 
 
+class Price(Part, frozen=True, kw_only=True):
+    """The bound with more rows of a group, if the rates on the rows stay the same."""
+
+    group: str
+    rows: Positive
+    """Number of rows to add to the data."""
+    bound: NotNegative
+
+
 class Guarantee(Part, frozen=True, kw_only=True):
     """A bound on the gap in the population, which holds with ``confidence``."""
 
@@ -219,6 +228,10 @@ class Guarantee(Part, frozen=True, kw_only=True):
     inner_least_ratio: UpToOne | None = None
     limits: Annotated[tuple[GroupGuarantee, ...], Meta(min_length=1)] = ()
     needed: Needed | None = None
+    price: Price | None = None
+    """Effect of more rows of the smallest group; null if they change nothing, or if groups have limits of their own."""
+    checks: tuple[str, ...] = ()
+    """Checks of an audit that state the same of new decisions; empty if there are none."""
 
     def __post_init__(self) -> None:
         """Require a slack or a least ratio."""

@@ -240,7 +240,8 @@ def _to_rest(estimates: Estimates, rest: Estimates, away: Floats, alpha: float) 
 
     def limits(level: float) -> Limits:
         low, high = estimates.minus(rest, level)
-        low, high = np.maximum(away * (low - error), -width), np.minimum(away * (high + error), width)
+        with np.errstate(invalid="ignore"):  # 0 times an open end, where all rows are of one group
+            low, high = np.maximum(away * (low - error), -width), np.minimum(away * (high + error), width)
         return np.where(alone, 0.0, low), np.where(alone, 0.0, high)
 
     return differences(np.where(alone, 0.0, away * (p - q)), limits, alpha, width)

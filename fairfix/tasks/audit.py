@@ -109,6 +109,12 @@ def _run(request: AuditRequest) -> AuditResult:
         from fairfix.auditing.report_templates import read_profile
 
         spec = read_profile(request.profile)
+    renewal = None
+    if request.of is not None:
+        from fairfix.tasks.renewal import Renewal
+
+        renewal = Renewal.of(request)
+        request = renewal.request
     counts = counts_of(request.data)
     state = None
     if request.state is not None:
@@ -116,6 +122,8 @@ def _run(request: AuditRequest) -> AuditResult:
 
         state = GrowingState.of(request, counts)
         counts, request = state.content, state.request
+    elif renewal is not None and counts is None:
+        counts, request = renewal.counted()
     elif counts is not None:
         request = of_counts(request)
     else:
@@ -210,6 +218,8 @@ def _run(request: AuditRequest) -> AuditResult:
         from fairfix.auditing.history import history
 
         content = fields_replaced(content, state=history(counts, settings))
+    if renewal is not None and counts is not None:
+        content = renewal.certified(content, counts, settings)
     content = with_waivers(content, waivers, request)
     if data is not None and state is None:
         content = fields_replaced(content, next_step=after_audit(request, content))

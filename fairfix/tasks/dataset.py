@@ -43,6 +43,7 @@ from fairfix.tasks.request import (
     GateRequest,
     Names,
     PredictRequest,
+    RenewalRequest,
     RepairRequest,
     ReportRequest,
 )
@@ -172,6 +173,7 @@ def assigned(
             score_needed=score_needed,
             of_classes=many,
             repaired=isinstance(request, AuditRequest),
+            labelled=not isinstance(request, RenewalRequest) or request.late,
         )
         source.require(columns.roles)
     except AmbiguousError as error:
@@ -229,10 +231,13 @@ def open_data(
     rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
     if both := [name for name in merge if rules.get(name, EACH) != EACH]:
         raise UsageError(f"`merge={both[0]}`: its numbers are cut into bands; leave out `merge`, or `bands`")
+    missing = missing_as(request.missing)
+    if isinstance(request, RenewalRequest) and request.late and columns.label:
+        missing["missing_of"].setdefault(columns.label, "drop")
     data_spec = DataSpec(
         columns,
         thresholds=cuts,
-        **missing_as(request.missing),
+        **missing,
         bands=dict.fromkeys(rules, ()),
         merge=merge,
         where="" if request.where is None else str(parse_condition(request.where)),

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -38,7 +38,7 @@ from fairfix.methods.base import Repairer
 from fairfix.methods.guarantee import adapter_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noise.description import Noise
-from fairfix.schema.repair import Needed, RowsOfGroup
+from fairfix.schema.repair import Needed, Price, RowsOfGroup
 from fairfix.stats.population import BoundedStatistic
 from fairfix.tasks.guarantee_result import GuaranteeResult, Limit, Way
 from fairfix.tasks.guarantee_statistics import GuaranteeStatistics
@@ -70,6 +70,12 @@ nine in ten repairs they are not."""
 
 AGAIN = 1.1
 """As many times the rows there are as are asked for where chance alone was against them."""
+
+WORTH = 1e-3
+"""Part of a bound below which what more rows take off it is not worth a sentence."""
+
+AUDITED = ("between_groups", "to_overall", "within_strata")
+"""Scopes of what an audit of decisions compares too."""
 
 NAME_IT = {
     "slack": "set the largest allowed gap with `slack`, such as `slack=0.05`",
@@ -250,6 +256,8 @@ class GuaranteeProblem(GuaranteeStatistics):
             looked_at=len(looked_at),
             share=len(looked_at) / len(self.table),
             needed=None if statistic is None else self._needed(made, rule, fitted, held, way),
+            price=None if statistic is None else self._price(statistic, len(looked_at) / len(self.table)),
+            checks=self._checks(),
             conditions=self._conditions(rule),
         )
 
@@ -277,6 +285,36 @@ class GuaranteeProblem(GuaranteeStatistics):
                 own = Limit(own.group, asked, 1.0 - bound, 1.0 - shown, made.parsed_constraint.least)
             out.append(own)
         return tuple(out)
+
+    def _checks(self) -> tuple[str, ...]:
+        """Return the checks of an audit that state what is asked; none of what an audit of decisions does not have."""
+        of, least = self.comparison, self.repairer.parsed_constraint.least
+        recorded = self.true_groups is None and not self.repairer.membership
+        if not recorded or of.scope not in AUDITED or self.requested.size > 1:
+            return ()
+        end = f"<={float(self.requested[0])!r}" if least is None else f">={least!r}"
+        scope = "" if of.scope == "between_groups" else of.scope
+        short = replace(of, metric=min((of.metric, *of.entry.aliases), key=len), scope=scope)
+        return tuple(f"{replace(short, attribute=attribute_name(one))}{end}" for one in self.attributes)
+
+    def _price(self, statistic: BoundedStatistic, share: float) -> Price | None:
+        """Return what about half as many more rows of the smallest group would do to the bound.
+
+        ``share``: part of the data's rows that the bound is made of.
+        """
+        smallest, rows = int(statistic.rows.argmin()), statistic.rows.copy()
+        many = int(rows[smallest] / share / 2)
+        # rows of one group alone would change the fractions that overall rates depend on
+        overall = self.comparison.scope == "to_overall" and rows.size > 1
+        if many < 1 or self.gaps.size > 1 or overall:
+            return None
+        more = int(round(many, 1 - len(str(many))))
+        rows[smallest] += round(more * share)
+        then = float(np.clip(statistic.bound_at(rows), 0.0, statistic.upper).max())
+        if not then < statistic.bounds.max() * (1 - WORTH):
+            return None
+        ratio = self.repairer.parsed_constraint.least is not None
+        return Price(group=statistic.names[smallest], rows=more, bound=1.0 - then if ratio else then)
 
     def _needed(
         self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table, way: Way

@@ -10,7 +10,7 @@ from typing import Literal
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import in_percent
 from fairfix.models.trace import Caution, Note
-from fairfix.schema.repair import GroupGuarantee, Guarantee, Needed, RowsOfGroup
+from fairfix.schema.repair import GroupGuarantee, Guarantee, Needed, Price, RowsOfGroup
 
 Way = Literal["uniform", "held-out", "construction"]
 
@@ -66,6 +66,9 @@ class GuaranteeResult:
     share: float
     """All rows that the bound is made of, and their part of the data's rows."""
     needed: Needed | None
+    price: Price | None = None
+    checks: tuple[str, ...] = ()
+    """Checks of an audit that state the same of new decisions."""
     conditions: str = ""
     """Assumptions in addition to independent rows, and people not covered, as the end of a sentence."""
 
@@ -121,9 +124,22 @@ class GuaranteeResult:
                 f". This assumes that the rows are independent draws from that population{self.conditions}"
             )
         if self.holds:
-            return f"{text[0].upper()}{text[1:]}."
+            return f"{text[0].upper()}{text[1:]}.{self._price}"
         one = self.nearest
-        return f"not proven within the {self._limit_name} {one.asked:g}{one.of_group}: {text}. {self._remedy}"
+        limit = f"{self._limit_name} {one.asked:g}{one.of_group}"
+        return f"not proven within the {limit}: {text}.{self._price} {self._remedy}"
+
+    @property
+    def _price(self) -> str:
+        """What more rows of the smallest group are worth, as a sentence; empty where it is not known."""
+        if self.price is None:
+            return ""
+        of_group = "" if self.price.group == "everybody" else f" of {self.price.group!r}"
+        by = abs(self.price.bound - self.nearest.bound)
+        return (
+            f" With {self.price.rows:,} more rows{of_group} in the data and the same rates, the bound would be "
+            f"{by:.2g} {'larger' if self.is_ratio else 'smaller'}."
+        )
 
     @property
     def _remedy(self) -> str:
@@ -188,6 +204,8 @@ class GuaranteeResult:
                 for own in own_limits
             ),
             needed=self.needed,
+            price=self.price,
+            checks=self.checks,
         )
 
 

@@ -146,14 +146,14 @@ def _of_source(
     return Predictions(repaired.output_schema(source), batches(), source.rows)
 
 
-def repaired_of(artifact: Any) -> Repaired:
+def repaired_of(artifact: Any, parameter: str = "artifact") -> Repaired:
     """Return the repaired predictor that is given: itself, with the result of its repair, or as a file."""
     artifact = getattr(artifact, "repaired", artifact)
     if isinstance(artifact, Repaired):
         return artifact
     if not isinstance(artifact, (str, os.PathLike)):
         raise UsageError(
-            f"`artifact`: a value of type {type(artifact).__name__} is not a repair; give the result of "
+            f"`{parameter}`: a value of type {type(artifact).__name__} is not a repair; give the result of "
             "fairfix.repair, or a path"
         )
     return _loaded(artifact)

@@ -436,6 +436,12 @@ class AuditRequest(GateRequest):
         "the batch since which a gap has changed.",
         common=True,
     )
+    of: Any = source(
+        "Repaired predictor with a `guarantee`, whose decisions the rows are. Checks at every look whether they keep "
+        "the guarantee (`always_valid`).",
+        "ARTIFACT",
+        common=True,
+    )
     profile: str | None = parameter(
         None,
         "Also print the tables of a rule or guidance: ll144, ugesp, lending or eu; it sets no limits. With "
@@ -489,6 +495,16 @@ class AuditRequest(GateRequest):
         kind=int,
         at_least=1,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenewalRequest(AuditRequest):
+    """The parameters of an audit of the decisions of a repaired predictor."""
+
+    rule: Any = None
+    """The predictor."""
+    late: bool = False
+    """Whether rows count once they have a label; else no label is read that is not named."""
 
 
 FITTED = ("methods", "slacks", "quality", "holdout", "group", "exclude", "threads")
@@ -716,9 +732,12 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
             ("baseline", "noise", "similar", "slices", "profile", f"task={MULTICLASS}"),
             "its intervals hold for one look only",
         )
-        for name in ("always_valid", "state")
+        for name in ("always_valid", "state", "of")
     ),
     ("state", ("suppress_below",), "a state keeps the counts of all groups"),
+    ("of", ("score", "prediction", "model", "top"), "it reads the columns of 'fairfix predict'"),
+    ("of", ("weight", "suppress_below"), "the guarantee is about all groups, of rows that count alike"),
+    ("of", ("gate_on=point",), "a guarantee is about the whole interval"),
     (
         "guarantee",
         ("unlabelled",),

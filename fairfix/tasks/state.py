@@ -21,7 +21,8 @@ from fairfix.errors import DataError, UsageError
 from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
 from fairfix.tasks.count import counted
 from fairfix.tasks.dataset import explaining, log, open_data
-from fairfix.tasks.request import OF_ROWS, AuditRequest
+from fairfix.tasks.renewal import counted_rows, late, with_labels
+from fairfix.tasks.request import OF_ROWS, AuditRequest, RenewalRequest
 
 KEY = hashlib.blake2b(b"batch", digest_size=16).digest()
 """Key of the hashes of rows."""
@@ -37,6 +38,8 @@ class GrowingState:
     content: CountFile
     request: AuditRequest
     """Request of an audit of the total."""
+    waits: bool = False
+    """Whether nothing was added, since no row has a label yet that the audit is about."""
 
     @classmethod
     def of(cls, request: AuditRequest, counts: CountFile | None) -> GrowingState:
@@ -58,6 +61,9 @@ class GrowingState:
         if counts is not None and (counts.batches or counts.share is not None):
             what = "a state" if counts.batches else "counts of a part of the rows"
             raise UsageError(f"`state`: the data is {what}; name the rows of a batch, or their counts")
+        if isinstance(request, RenewalRequest) and late(request, batch):
+            batch, request = with_labels(request, batch)
+            return cls(path, held, old or batch, request, waits=True)
         if not batch.used:
             raise DataError(f"{batch.name} has no rows to add to {path.name}; name a file with rows")
         name, piece = batch.name, Piece.of(batch.counts())
@@ -88,6 +94,9 @@ class GrowingState:
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
+        if self.waits:
+            log.info("added nothing to %s: no row has a label yet", self.path.name)
+            return
         write_over(self.path, packed(self.content), COUNTS, self.held)
         log.info("added batch %d to %s", len(self.content.batches), self.path.name)
 
@@ -115,8 +124,11 @@ def _path_of(state: Any) -> Path:
 
 def _counted(request: AuditRequest) -> tuple[CountFile, str]:
     """Return the counts of rows, and the hash of these."""
-    data = open_data(replace(request, id=None))
-    counts = counted(data, cluster=request.cluster, threads=request.threads)
+    if isinstance(request, RenewalRequest):
+        counts, data = counted_rows(request)
+    else:
+        data = open_data(replace(request, id=None))
+        counts = counted(data, cluster=request.cluster, threads=request.threads)
     source = data.unscored
     if request.id is not None:
         source.require([request.id])

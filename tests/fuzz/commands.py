@@ -522,6 +522,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
         if d.wild()
         else "grown.counts"
     ),
+    "of": lambda d: d.draw.choice(("missing.fairfix", "<data>", "")),
     "unlabelled": lambda d: d.file("more", _more),
     "holdout": lambda d: (
         d.number(0.3, 0.5, 0.1, 0.0) if not d.wild() else d.draw.choice(("missing.counts", "<data>"))
@@ -627,6 +628,7 @@ SELDOM = {
     "decimal": 0.4,
     "baseline": 0.2,
     "state": 0.4,
+    "of": 0.1,
     "similar": 0.3,
     "force": 0.5,
     "learner": 0.3,

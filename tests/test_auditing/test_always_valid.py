@@ -84,6 +84,17 @@ def test_what_has_no_such_interval_is_left_out_with_the_reason() -> None:
     assert "ks.between_groups" in real.content.block("group").by_id
 
 
+def test_a_rate_that_one_group_alone_has_is_no_warning() -> None:
+    """Here nobody of group b is selected, so that the others of group a have no precision."""
+    group, selected = np.array(["a", "b"] * 20), np.array([1, 0] * 20)
+    frame = pd.DataFrame({"group": group, "prediction": selected, "label": np.arange(40) % 4 < 2})
+    made = fairfix.audit(frame, protected="group", always_valid=True).to_dict()["attributes"][0][
+        "comparisons"
+    ]
+    (one,) = (c for c in made if c["id"] == "positive_predictive_value.difference.to_overall")
+    assert one["undefined"] == ["b"]
+
+
 def test_own_metrics_of_unequal_rows_are_left_out() -> None:
     """A cost per row has an interval; one whose rows count differently has none."""
     made = fairfix.audit(

@@ -115,6 +115,7 @@ OTHERWISE: Mapping[str, str] = {
     "threads": "it changes no number, by design",
     "cluster": "it changes no number, by design",
     "missing": "of rows with gaps, and there are none",
+    "of": "it is about decisions of an artifact: tests/test_tasks/test_renewal.py",
     "state": "it is a file that each run adds to: tests/test_auditing/test_state.py",
     "unseen": "it is kept in the artifact, for rows to come",
 }

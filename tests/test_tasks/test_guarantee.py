@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fairfix
 import numpy as np
 import pandas as pd
 import pytest
@@ -78,6 +79,52 @@ def test_the_bound_is_the_gap_on_the_rows_of_the_fit_and_how_far_any_rule_may_be
     assert one["bound"] == pytest.approx(gap + pair_reach(group["a"], group["b"], 0.04), abs=1e-3)
     assert sum(group.values()) == result.to_dict()["split"]["fit"]
     assert 0 < one["inner_slack"] < one["bound"] <= one["slack"] == 0.2
+
+
+def test_the_price_of_rows_is_the_bound_with_them() -> None:
+    """By the formula of the docs, with the rows of the fit that the new ones add; more rows never cost."""
+    result = made(rows()[lambda one: one["race"] != "c"], slack=0.2)
+    one = result.to_dict()["guarantee"]
+    fit, group = result.to_dict()["split"]["fit"], {r["group"]: r["rows"] for r in one["rows"]}
+    price, data = one["price"], result.to_dict()["data"]["rows"]["used"]
+    assert price["group"] == min(group, key=lambda name: group[name])
+    assert price["rows"] == pytest.approx(group[price["group"]] * data / fit / 2, rel=0.34)
+    group[price["group"]] += round(price["rows"] * fit / data)
+    assert price["bound"] == pytest.approx(
+        one["measured"] + pair_reach(group["a"], group["b"], 0.04), abs=1e-3
+    )
+    assert price["bound"] < one["bound"] - 2e-3
+    assert f"{one['bound'] - price['bound']:.2g}" in one["says"]
+    bounds = [float(PAIR.bound_at(np.array([400, many])).max()) for many in (400, 450, 600, 1000, 10**4)]
+    assert bounds == sorted(bounds, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "checks"),
+    [
+        ({"slack": 0.3}, ["dp.difference[race]<=0.3"]),
+        ({"slack": None, "constraint": "dp.ratio>=0.4"}, ["dp.ratio[race]>=0.4"]),
+        (
+            {"protected": ["race", "sex"], "slack": 0.3, "constraint": "dp[each]"},
+            ["dp.difference[race]<=0.3", "dp.difference[sex]<=0.3"],
+        ),
+        ({"protected": ["race", "sex"], "slack": 0.6}, ["dp.difference[race x sex]<=0.6"]),
+        ({"protected": "sex", "strata": "race", "slack": 0.6}, ["dp.difference.within_strata[sex]<=0.6"]),
+        ({"constraint": "covariance", "slack": 0.1}, ["dp.covariance.to_overall[race]<=0.1"]),
+    ],
+)
+def test_a_guarantee_states_the_checks_that_renew_it(
+    asked: dict[str, Any], checks: list[str], tmp_path: Path
+) -> None:
+    """And an audit of decisions has each of them."""
+    result = made(**asked)
+    assert result.to_dict()["guarantee"]["checks"] == checks
+    path = tmp_path / "r.fairfix"
+    result.repaired.save(path)
+    if result.to_dict()["guarantee"]["holds"]:
+        decided = fairfix.predict(path, rows(500))
+        audited = fairfix.audit(decided, of=path)
+        assert [one["check"] for one in audited.to_dict()["checks"]] == checks
 
 
 def test_a_rule_that_rises_and_falls_counts_with_its_variation() -> None:

@@ -296,6 +296,7 @@ VALUES: dict[str, Any] = {
     "suppress_below": 5,
     "private": "0.5",
     "state": "x.counts",
+    "of": "r.fairfix",
     "unlabelled": "more.parquet",
     "validation": "0.1",
     "guarantee": 0.95,
