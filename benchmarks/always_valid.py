@@ -7,6 +7,9 @@ Draws streams of decisions, looks at each after every batch, and prints Markdown
 An *alarm* is an interval of the largest difference between groups that excludes 0. Where all groups have one rate,
 each is false. *One look* is the interval of an audit, *always* that of ``--always-valid``, and *Bonferroni* that of one
 look at the level divided by the number of looks, which has to be planned.
+
+The last table is of ``--of``: how often a guarantee is said to hold, or not to hold any longer, for gaps at its limit,
+and how many looks after a change of the gap it takes.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Iterator
 from itertools import permutations
 
 import numpy as np
+from fairfix.auditing.history import level_since, starts_of
 from fairfix.stats.estimates import Estimates, Floats, Means, Proportions
 from fairfix.stats.gaps import bonferroni, difference_between_groups
 from fairfix.stats.ks import ALWAYS, FIXED
@@ -26,6 +30,10 @@ ALPHA = 0.05
 BATCH = 100
 """Rows of a look, in equal parts of all groups."""
 LOOKS = (1, 5, 20, 52, 200)
+LIMIT = 0.1
+"""Guaranteed gap."""
+CHANGED = 0.25
+"""Part of the looks after which a gap changes."""
 SIZES = tuple(10**k for k in range(2, 7))
 
 
@@ -36,15 +44,17 @@ def sequence(estimates: Estimates) -> ConfidenceSequences:
     return made
 
 
-def alarms(successes: Floats, rows: Floats, alpha: float, *, always: bool = False) -> NDArray[np.bool_]:
-    """Return in which streams the largest difference is above 0, shape (streams,); both are (streams, groups)."""
+def alarms(
+    successes: Floats, rows: Floats, alpha: float, *, always: bool = False, limit: float = 0.0
+) -> NDArray[np.bool_]:
+    """Return in which streams the largest difference is above a limit, shape (streams,); both are (streams, groups)."""
     groups = successes.shape[1]
     each = [Proportions(*parts) for parts in zip(successes.T, rows.T, strict=True)]
     made = [sequence(one) for one in each] if always else each
     level = bonferroni(alpha, groups * (groups - 1))
     out = np.zeros(len(successes), dtype=bool)
     for i, j in permutations(range(groups), 2):
-        out |= made[i].minus(made[j], level)[0] > 0
+        out |= made[i].minus(made[j], level)[0] > limit
     return out
 
 
@@ -100,6 +110,62 @@ def power(streams: int) -> Iterator[str]:
     yield ""
 
 
+def verdicts(
+    streams: int, gap: float, changed: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each stream's first look at which the guarantee holds, and at which it no longer does.
+
+    The gap is ``changed`` after a part of the looks; a look that never comes is one more than the last.
+    """
+    rng, looks = np.random.default_rng([2026, seed]), LOOKS[-1]
+    each = np.full((streams, 2), BATCH / 2)
+    sums = np.zeros((looks + 1, streams, 2))
+    holds, ends = np.full(streams, looks + 1), np.full(streams, looks + 1)
+    for look in range(1, looks + 1):
+        rates = 0.3, 0.3 + (gap if look <= CHANGED * looks else changed)
+        sums[look] = sums[look - 1] + rng.binomial(BATCH // 2, rates, (streams, 2))
+        rate = sums[look] / (look * each)
+        # half of an interval is wider than 2 / sqrt(n), so nearer ones are not decided
+        near = LIMIT - np.abs(rate[:, 1] - rate[:, 0]) > 2 / np.sqrt(look * each[:, 0])
+        if (still := np.flatnonzero(near & (holds > looks))).size:
+            made = [sequence(Proportions(sums[look, still, g], look * each[still, g])) for g in (0, 1)]
+            low, high = made[1].minus(made[0], ALPHA)
+            holds[still[np.maximum(high, -low) <= LIMIT]] = look
+        for since in (1, *sorted(starts_of(look))):
+            level = ALPHA if since == 1 else level_since(since, ALPHA)
+            own, rows = sums[look] - sums[since - 1], (look - since + 1) * each
+            far = np.abs(np.diff(own / rows, axis=1))[:, 0] > LIMIT + 2 / np.sqrt(rows[:, 0])
+            if not (still := np.flatnonzero(far & (ends > looks))).size:
+                continue
+            found = alarms(own[still], rows[still], level, always=True, limit=LIMIT)
+            ends[still[found]] = look
+    return holds, ends
+
+
+def renewals(streams: int) -> Iterator[str]:
+    """Yield the table of guarantees that are renewed."""
+    looks, change = LOOKS[-1], int(CHANGED * LOOKS[-1])
+    yield (
+        f"**Guarantees that are renewed**, {streams:,} streams of two groups, a guaranteed gap of {LIMIT:.0%}, {looks} "
+        "looks: streams that get a verdict at some look\n"
+    )
+    yield f"| gap | after look {change} | holds | no longer holds | after looks, half of these | nine in ten |"
+    yield "|---|---|---:|---:|---:|---:|"
+    for seed, (gap, changed) in enumerate(
+        ((LIMIT, LIMIT), (0.05, 0.05), (0.05, 0.15), (0.05, 0.2), (0.05, 0.3), (0.15, 0.15))
+    ):
+        holds, ends = verdicts(streams, gap, changed, 20 + seed)
+        ended = ends[ends <= looks] - (change if changed != gap else 0)
+        after = (
+            [f"{one:.0f}" for one in np.quantile(ended, (0.5, 0.9), method="higher")]
+            if ended.size
+            else ["–", "–"]
+        )
+        shares = f"{np.mean(holds <= looks):.1%} | {np.mean(ends <= looks):.1%}"
+        yield f"| {gap:.0%} | {changed:.0%} | {shares} | {' | '.join(after)} |"
+    yield ""
+
+
 def widths() -> Iterator[str]:
     """Yield the table of widths as multiples of those of one look."""
     yield "**Width as a multiple of that of one look**, at rows of each group\n"
@@ -133,7 +199,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=1000)
     streams = parser.parse_args().streams
     print("## Looking often: false alarms, width and power\n")
-    for table in (false_alarms(streams), power(streams), widths()):
+    for table in (false_alarms(streams), power(streams), renewals(max(streams // 5, 1)), widths()):
         print("\n".join(table))
 
 

@@ -189,21 +189,31 @@ def _drift(name: str, view: GroupView, sums: _Sums, alpha: float) -> Iterator[Dr
             return
 
 
-def beyond_since(content: CountFile, settings: Settings) -> Iterator[Check]:
-    """Yield the checks of settings that fail in the rows since a batch of a state, for each of some of the batches.
+def starts_of(last: int) -> set[int]:
+    """Return the batches, from 2, since which rows are checked when there are ``last``.
 
-    Numbers of last batches are 1, 2, 3, 4, 6, 8, 12, 16 and so on: of rows since a change, at least two thirds count.
+    They are the last 1, 2, 3, 4, 6, 8, 12, 16 batches and so on: of the rows since a change, two thirds or more count.
     """
-    last, rest = len(content.batches), None
     lengths = {step << power for power in range(last.bit_length()) for step in (2, 3)} | {1}
+    return {last - one + 1 for one in lengths if one < last}
+
+
+def level_since(since: int, alpha: float) -> float:
+    """Return the level of the rows since a batch; those of all batches add up to ``alpha``."""
+    return alpha / (since * (since - 1))
+
+
+def beyond_since(content: CountFile, settings: Settings) -> Iterator[Check]:
+    """Yield the checks of settings that fail in the rows since a batch of a state, for each of some of the batches."""
+    last, rest = len(content.batches), None
+    starts = starts_of(last)
     asked = replace(settings, only={one.comparison.id for one in settings.checks}, reference={})
     for since in range(last, 1, -1):
         piece = content.pieces[since - 1].counts(content.data_spec)
         rest = piece if rest is None else piece + rest
-        if last - since + 1 not in lengths or not rest.used:
+        if since not in starts or not rest.used:
             continue
-        level = (1.0 - settings.confidence) / (since * (since - 1))
-        own = replace(asked, confidence=1.0 - level)
+        own = replace(asked, confidence=1.0 - level_since(since, 1.0 - settings.confidence))
         for one in judge(Scan(rest, None, content.data_spec), own, content.name, None).checks:
             if one.verdict == "fail":
                 yield msgspec.structs.replace(one, since=since)

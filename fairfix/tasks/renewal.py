@@ -46,6 +46,12 @@ WAS = "\0p_positive"
 SAME = 1e-6
 """Largest difference of a probability that was written and the one that the rule gives."""
 
+OTHERS = ("score", "prediction", "model", "top")
+"""Parameters of other decisions."""
+
+OF_ARTIFACT = ("protected", "strata", "bands", "merge", "threshold", "probability", "confidence")
+"""Parameters that the artifact has; a configuration may have others for other tasks."""
+
 UNLABELLED = "no row has a label yet; add the rows when their labels are there"
 
 
@@ -71,6 +77,8 @@ class Renewal:
         path = request.of if isinstance(request.of, str) else ""
         name = name_of(os.fspath(path)) if path else "the repair"
         guarantee, checks = _guarantee_of(rule, name)
+        late = any("label" in one.comparison.entry.needs for one in checks)
+        request = _without_configured(request, (*OF_ARTIFACT, *OTHERS, *(() if late else ("label",))))
         own = {part.name: getattr(request, part.name) for part in fields(request)}
         own |= _columns(rule, request) | _read_as(rule, name, request)
         if "confidence" in request.explicit and request.confidence != guarantee.confidence:
@@ -78,18 +86,18 @@ class Renewal:
                 f"`confidence={request.confidence:g}`: that of the guarantee is {guarantee.confidence:g}; leave it out"
             )
         own["intersect"] |= any(one.comparison.attribute not in own["protected"] for one in checks)
-        given = tuple(request.check)
+        asked = tuple(request.check)
         return cls(
             name,
             guarantee,
             RenewalRequest(
                 **own
                 | {
-                    "check": (*given, *(one for one in guarantee.checks if one not in given)),
+                    "check": (*asked, *(one for one in guarantee.checks if one not in asked)),
                     "confidence": guarantee.confidence,
                     "always_valid": True,
                     "rule": rule,
-                    "late": any("label" in one.comparison.entry.needs for one in checks),
+                    "late": late,
                 }
             ),
         )
@@ -161,9 +169,21 @@ def _guarantee_of(rule: Repaired, name: str) -> tuple[Guarantee, list[Check]]:
     return guarantee, checks
 
 
+def _without_configured(request: AuditRequest, names: Sequence[str]) -> AuditRequest:
+    """Return a request without those of some parameters that a configuration gives."""
+    parts, gone = request.__dataclass_fields__, request.configured & {*names}
+    unset: dict[str, Any] = {name: parts[name].default for name in gone}
+    return replace(request, **unset, explicit=request.explicit - gone)
+
+
 def _columns(rule: Repaired, request: AuditRequest) -> dict[str, Any]:
     """Return the columns of the decisions and of the groups; a UsageError where others are asked for."""
     columns, own = rule.data_spec.columns, dict[str, Any]()
+    for part in OTHERS:
+        if request.has(part):
+            raise UsageError(
+                f"`of`: leave out `{part}`; the decisions are in the columns of 'fairfix predict'"
+            )
     for part in ("protected", "strata"):
         wanted, given = getattr(columns, part), tuple(getattr(request, part))
         if given and sorted(given) != sorted(wanted):
@@ -184,7 +204,7 @@ def _read_as(rule: Repaired, name: str, request: AuditRequest) -> dict[str, Any]
     spec, cut = rule.data_spec, rule.data_spec.thresholds[:1]
     if request.threshold is not None and (request.threshold,) != cut:
         raise UsageError(
-            f"`threshold={request.threshold:g}`: the decisions of {name} have the threshold "
+            f"`threshold={request.threshold}`: the decisions of {name} have the threshold "
             f"{', '.join(f'{one:g}' for one in cut) or 'none'}; leave it out"
         )
     bands = {column: edges or EACH for column, edges in spec.bands.items()}
@@ -209,7 +229,7 @@ def _read_as(rule: Repaired, name: str, request: AuditRequest) -> dict[str, Any]
 
 def counted_rows(request: RenewalRequest) -> tuple[CountFile, Dataset]:
     """Return the counts of decisions that are those of the rule, and the data."""
-    data = open_data(replace(request, id=None))
+    data = open_data(replace(request, id=None), guides=False)
     with explaining(data):
         _require_same(request.rule, data)
     return counted(data, cluster=request.cluster, threads=request.threads), data
@@ -220,7 +240,7 @@ def with_labels(request: RenewalRequest, counts: CountFile) -> tuple[CountFile, 
     unset: dict[str, Any] = {part.name: part.default for part in fields(request) if part.name in OF_ROWS}
     if late(request, counts):
         request = replace(request, late=False, label=None, explicit=request.explicit - {"label"})
-        counts = counted(open_data(replace(request, id=None)))
+        counts = counted(open_data(replace(request, id=None), guides=False))
         request = replace(request, late=True)
     return counts, replace(request, **unset)
 

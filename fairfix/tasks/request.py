@@ -735,7 +735,6 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         for name in ("always_valid", "state", "of")
     ),
     ("state", ("suppress_below",), "a state keeps the counts of all groups"),
-    ("of", ("score", "prediction", "model", "top"), "it reads the columns of 'fairfix predict'"),
     ("of", ("weight", "suppress_below"), "the guarantee is about all groups, of rows that count alike"),
     ("of", ("gate_on=point",), "a guarantee is about the whole interval"),
     (

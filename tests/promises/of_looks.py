@@ -85,3 +85,65 @@ def changes_of_gaps(rng: np.random.Generator, shell: Shell) -> Tried:
                 look >= since and "0" in drifts[0]["groups"], f"{since} at look {look}: {drifts[0]}"
             )
     return NOT_SAID
+
+
+GRID = np.round(np.linspace(0.025, 0.975, 20), 3)
+"""Scores of people whose repair is looked at again."""
+
+
+@promise(
+    "audit --of: a guarantee holds, or no longer holds since a batch, said at any of the looks",
+    level=0.05,
+    quick=2,
+    full=300,
+    must_say=0.3,
+)
+def renewed_guarantees(rng: np.random.Generator, shell: Shell) -> Tried:
+    """The gap of the decisions is just within the limit or just above it, so one of the two is false in each world.
+
+    Group b has all scores alike, and group a has a mixture of low and high ones, of the weight that makes that gap. In
+    some worlds the gap is clear, so that something is said.
+    """
+    limit, looks, rows = float(rng.choice([0.1, 0.2])), 6, int(rng.choice([200, 600]))
+    clear = rng.random() < 0.5
+    weights = {"b": np.full(GRID.size, 1 / GRID.size)}
+    gap = limit + float(rng.choice([-1e-9, 1e-9]) if not clear else rng.choice([-limit, 0.25]))
+
+    def people(many: int, first: int) -> pd.DataFrame:
+        group = rng.choice(["a", "b"], many)
+        score = np.array([rng.choice(GRID, p=weights[one]) for one in group])
+        label = (rng.random(many) < score).astype(int)
+        ids = np.arange(many) + first
+        return pd.DataFrame({"id": ids, "group": group, "score": score, "label": label})
+
+    weights["a"] = weights["b"]
+    data = shell.write(people(4000, 0), "fit.parquet")
+    words = ("--method", "ramp", "--protected", "group", "--id", "id", "--slack", limit, "--guarantee", 0.95)
+    done = shell.run("repair", data, *words, "-o", "r.fairfix")
+    assert done.status in (0, 3), done.err
+    if not done.result["guarantee"]["holds"]:
+        return NOT_SAID
+    grid = pd.DataFrame(
+        {"id": np.arange(2 * GRID.size), "group": np.repeat(["a", "b"], GRID.size), "score": np.tile(GRID, 2)}
+    )
+    chance = shell.predict("r.fairfix", shell.write(grid, "grid.parquet"))["p_positive"].to_numpy()
+    chance_a, chance_b = chance[: GRID.size], chance[GRID.size :]
+    # of the highest scores, the part that takes the rate of group a from that of the lowest to what is wanted
+    wanted = float(weights["b"] @ chance_b) + gap
+    mixture = (wanted - chance_a[0]) / (chance_a[-1] - chance_a[0])
+    weights["a"] = np.zeros(GRID.size)
+    weights["a"][[0, -1]] = 1 - mixture, mixture
+    out = NOT_SAID
+    for look in range(1, looks + 1):
+        decided = shell.predict("r.fairfix", shell.write(people(rows, 10_000 * look)))
+        found = shell.run(
+            "audit", shell.write(decided, f"{look}.parquet"), "--of", "r.fairfix", "--state", "g.counts"
+        )
+        assert found.status in (0, 1, 3), found.err
+        (check,) = found.result["checks"]
+        said = {"pass": gap <= limit, "fail": gap > limit}.get(check["verdict"])
+        if said is not None:
+            out = judged(said, f"{gap} of {limit} at look {look}: {check['verdict']} {check.get('since')}")
+        if said is False:
+            break
+    return out
