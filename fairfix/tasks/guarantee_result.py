@@ -131,7 +131,7 @@ class GuaranteeResult:
 
     @property
     def _price(self) -> str:
-        """What more rows of the smallest group are worth, as a sentence; empty where it is not known."""
+        """The worth of more rows of the smallest group, as a sentence; empty where it is not known."""
         if self.price is None:
             return ""
         of_group = "" if self.price.group == "everybody" else f" of {self.price.group!r}"
