@@ -84,7 +84,7 @@ def test_a_run_that_is_asked_to_stop_leaves_all_or_nothing(
 def test_a_run_may_be_ended_at_any_line(name: str, world: World) -> None:
     """Also outside of the modules that write: killed, and asked to stop."""
     moments, draw = moments_of(world, name, (HOUSE,)), random.Random(f"{name} {SEED}")
-    for _ in range(examples(50)):
+    for _ in range(examples(30)):
         at = draw.randint(1, moments)
         assert killed(world, name, at, modules=(HOUSE,)) == [], at
         assert stopped(world, name, draw.choice([*SIGNALS]), at, modules=(HOUSE,)) == [], at
