@@ -23,9 +23,6 @@ def struct(result: Any) -> SavedResult:
 FILES = tuple(name for name in FORMATS if name != "pdf")
 """Formats that need no browser."""
 
-TEXTS = tuple(name for name in FORMATS if name not in ("pdf", "xlsx"))
-"""Formats that are printed as text."""
-
 
 def text_of(made: str | bytes) -> str:
     """The texts of a report in any format: of a workbook its parts, of a PDF what is not packed."""

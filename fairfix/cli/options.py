@@ -319,16 +319,16 @@ def format_option(formats: Sequence[str] = ("text", "json")) -> Decorator[Any]:
 
 def output_options() -> Decorator[Any]:
     """Return the options of formats and files."""
-    from fairfix.report import FORMATS
+    from fairfix.report import PRINTED
 
     return stacked(
-        format_option(FORMATS),
+        format_option(PRINTED),
         option(
             "--out",
             multiple=True,
             metavar="FORMAT=FILE",
             common=True,
-            help="Also write a report to a file, such as html=report.html; repeatable.",
+            help="Also write a report to a file, such as html=report.html; pdf and xlsx too; repeatable.",
         ),
         option(
             "--detail",

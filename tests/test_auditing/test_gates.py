@@ -23,6 +23,7 @@ from fairfix.auditing.results import judged as judged_check
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.cli.options import today
 from fairfix.errors import ConfigError, UsageError
+from fairfix.report import PRINTED
 from fairfix.schema import common, json_schema
 from fairfix.schema.common import estimate
 from fairfix.stats.estimates import Proportions
@@ -31,7 +32,6 @@ from scipy.stats import binom
 
 from tests.conftest import Call
 from tests.data import scored
-from tests.results import TEXTS
 
 RACE = ("--protected", "race", "--prediction", "prediction")
 SCHEMA = json_schema("audit")
@@ -575,7 +575,7 @@ def test_a_repair_can_be_waived(call: Call, tmp_path: Path, expires: str, status
     assert '"verdict": "fail"' in call("inspect", "repaired.fairfix", "--format", "json")[1]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", PRINTED)
 def test_every_format_tells_of_waivers_and_baselines(call: Call, old: str, name: str) -> None:
     """The reason, the day, the waiver without effect, and what cannot be compared: nobody is left in the dark."""
     decided("data.parquet", {"a": 0.5, "b": 0.2})

@@ -34,12 +34,12 @@ from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
+from fairfix.report import PRINTED
 from fairfix.schema import json_schema
 from fairfix.schema.written import to_dict
 from fairfix.stats.estimates import Proportions
 
 from tests.conftest import Call
-from tests.results import TEXTS
 
 pytestmark = pytest.mark.usefixtures("away")
 SCHEMA = json_schema("audit")
@@ -329,7 +329,7 @@ def test_what_is_not_paired_is_said(call: Call) -> None:
 
     assert {"ks", "auc", "scoring_rate"} <= apart
     assert not apart & {"selection_rate", "true_positive_rate", "mean_score", "square_loss", "log_loss"}
-    for name in TEXTS:
+    for name in PRINTED:
         assert call(*arguments, *gate, "--format", name)[1]
     assert "not paired" in call(*arguments, *gate)[1]
 

@@ -28,11 +28,11 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import COMMANDS, run
 from fairfix.data.choices import Database, ExportTarget
+from fairfix.report import PRINTED
 from markdown_it import MarkdownIt
 
 from tests.conftest import Call
 from tests.data import scored
-from tests.results import TEXTS
 
 PIECES = (
     "<script>document.title='ran'</script>",
@@ -245,7 +245,7 @@ READERS: dict[str, Callable[[str], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", PRINTED)
 def test_a_format_is_read_as_what_it_is(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """On stdout and as a file: printed, it does nothing; read by its own reader, the names are names."""
     assert run(["report", "result.json", "--format", name, "--out", f"{name}=out.{name}"]) == 0
@@ -276,7 +276,7 @@ def test_backquotes_of_a_name_are_its_own(call: Call) -> None:
     assert not re.search("DATA|--model", "".join([*audited[1:], *repaired[1:], *refused]))
 
 
-@pytest.mark.parametrize("name", [one for one in TEXTS if one != "text"])
+@pytest.mark.parametrize("name", [one for one in PRINTED if one != "text"])
 def test_a_run_that_does_not_happen_is_told_as_safely(
     name: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,10 +22,11 @@ import pytest
 from fairfix.cli import COMMANDS, main, run
 from fairfix.cli.outputs import WRITTEN
 from fairfix.errors import ExitStatus
+from fairfix.report import PRINTED
 from fairfix.schema import json_schema
 
 from tests.conftest import Call, make_frame
-from tests.results import FILES, TEXTS, text_of
+from tests.results import FILES, text_of
 
 COMMON = ("--protected", "race", "--config", "none", "-q")
 RUNS = {
@@ -342,7 +343,7 @@ def test_every_status_of_a_failure_is_in_the_schema() -> None:
 
 
 def test_what_is_printed_says_so_but_for_text(reported: None, call: Call) -> None:
-    for name in TEXTS:
+    for name in PRINTED:
         status, out, _ = call(*AUDIT, "--format", name, "--baseline", "no.json")
         assert status == 2
         assert ("no.json does not exist" in out.replace("\\", "")) == (name != "text")

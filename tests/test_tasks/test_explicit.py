@@ -70,6 +70,7 @@ VALUES: Mapping[str, Any] = {
     "weight": "w",
     "strata": "sex",
     "threshold": 0.3,
+    "top": "50",
     "score_scale": "raw",
     "task": "regression",
     "noise": NOISE,
