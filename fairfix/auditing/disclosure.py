@@ -104,8 +104,9 @@ def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None
     private = Counts(
         counts.keys, cells, None, rows, decisions=decisions, read=int(rows.sum()), private=float(epsilon)
     )
-    cut = content.data_spec.group_thresholds or f"{content.data_spec.threshold:g}"
-    named = columns.prediction or f"{columns.score}>={cut}"
+    named = columns.prediction
+    if not named:
+        named = f"{columns.score}>={content.data_spec.group_thresholds or content.data_spec.threshold}"
     columns = replace(columns, score=None, prediction=named)
     used = (*columns.counted, *columns.cell_keys)
     data_spec = replace(

@@ -148,7 +148,7 @@ BAD_CALLS = {
     "bad check": (f"{AUDIT} --check 'dp<<1'", "cannot read the check"),
     "unknown metric": (f"{AUDIT} --check 'acuracy.min>=1'", "did you mean"),
     "check of nobody": (f"{AUDIT} --check 'ks[age]<=1'", "not audited"),
-    "bad out": (f"{AUDIT} --out pdf=x", "FORMAT=FILE"),
+    "bad out": (f"{AUDIT} --out docx=x", "FORMAT=FILE"),
     "no folder": (f"{AUDIT} --out json=no/x.json", "does not exist"),
     "bad threshold": (f"{AUDIT} --threshold half", "must be a finite number"),
     "NaN threshold": (f"{AUDIT} --threshold nan", "must be a finite number"),
