@@ -12,13 +12,13 @@ from typing import Any
 import fairfix
 import pytest
 from fairfix.cli import run
-from fairfix.report import unrun
+from fairfix.report import PRINTED, unrun
 from fairfix.schema.unrun import Unrun
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.data import scored
-from tests.results import TEXTS, rendered
+from tests.results import rendered
 from tests.strategies import examples
 
 MARK = "import"
@@ -60,7 +60,7 @@ def test_no_line_of_a_report_begins_with_a_name(names: list[str], columns: list[
     """Whatever the names are made of, and wherever lines are broken."""
     columns = [one.replace(",", "") for one in columns]
     for result in results(names, columns):
-        for name in TEXTS:
+        for name in PRINTED:
             gated = name in ("junit", "github", "sarif", "comment") and not hasattr(result.content, "checks")
             if gated:
                 continue
@@ -72,7 +72,7 @@ def test_no_line_of_a_report_begins_with_a_name(names: list[str], columns: list[
 def test_no_report_of_a_run_that_did_not_happen_begins_one(name: str) -> None:
     text = f"column {name!r} is missing; {name}"
     problem = Unrun(fairfix="0", command="audit", status=2, code="data", message=text)
-    for one in TEXTS:
+    for one in PRINTED:
         assert lines_of(unrun(one, problem)) == []
 
 

@@ -15,11 +15,12 @@ import pandas as pd
 import pytest
 from fairfix.data.encoder import MOST_CLASSES
 from fairfix.errors import DataError, FairfixError, UsageError
+from fairfix.report import PRINTED
 from fairfix.schema import json_schema
 
 from tests.conftest import Call
 from tests.databases import differences, without_source
-from tests.results import TEXTS, rendered
+from tests.results import rendered
 
 JOBS = ("nurse", "poet", "surgeon", "teacher")
 TPR, DP = "true_positive_rate", "selection_rate"
@@ -229,7 +230,7 @@ def test_the_result_fits_its_schema_and_every_format(
     schema = json_schema("audit")
     jsonschema.validate(json.loads(result.to_json()), schema)
     (tmp_path / "classes.json").write_text(result.to_json())
-    for name in TEXTS:
+    for name in PRINTED:
         status, out, err = call("report", str(tmp_path / "classes.json"), "--format", name)
         assert (status, err) == (0, ""), name
         assert out == result.render(name, **({"width": 80} if name == "text" else {})), name

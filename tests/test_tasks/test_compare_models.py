@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 from fairfix.errors import DataError
-from fairfix.report import is_gated
+from fairfix.report import PRINTED, is_gated
 from fairfix.schema import checked, json_schema
 from fairfix.schema.models import Models
 from fairfix.tasks.compare import compare
 
-from tests.results import TEXTS, rendered
+from tests.results import rendered
 
 GAP = "selection_rate.difference.between_groups"
 
@@ -164,5 +164,5 @@ def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) 
 
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
-    for name in TEXTS:
+    for name in PRINTED:
         assert run(["report", str(tmp_path / "m.json"), "--format", name]) == (2 if is_gated(name) else 0)
