@@ -280,20 +280,17 @@ def _counts(result: SavedResult) -> str:
 
 
 def _metadata(result: SavedResult) -> dict[str, str]:
-    """Return the entries below the title: which data, of when, which model, and how the report was made."""
+    """Return the entries below the title that are known: the data, its date, the model, and how the report was made."""
     record = result.record or Record(versions={})
     file = result.data.model.get("file", "") if isinstance(result, Audit) else ""
-    return {
+    entries = {
         "Data": f"{result.data.source}, {read_and_used(result)}",
-        "Date of the data": record.date or NOT_STATED,
-        "Model": record.model or file or NOT_STATED,
+        "Date of the data": record.date,
+        "Model": record.model or file,
         "Version": f"fairfix {result.fairfix}",
-        "Command": record.command or NOT_STATED,
+        "Command": record.command,
     }
-
-
-NOT_STATED = "not stated"
-"""Entry below the title that the result does not have."""
+    return {name: entry for name, entry in entries.items() if entry}
 
 
 def _rows(result: SavedResult) -> Grid:
