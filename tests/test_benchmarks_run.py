@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from tests.scripts import ROOT, script
+from tests.strategies import PROFILE
 
 FOLDER = ROOT / "benchmarks"
 ROWS = 1500
@@ -193,9 +194,13 @@ def test_a_script_of_a_paper_ends_with_its_tables(
         assert page.with_suffix(".svg").stat().st_size > 1000
 
 
+LONG = ("engine.py", "scale.py", "frames.py")
+"""Scripts of many processes, which a pull request leaves to the full profile."""
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [one for one in OTHERS if PROFILE != "project" or one not in LONG])
 def test_a_script_ends_with_its_tables(name: str, printed: Any) -> None:
     tables_of(printed(name, OTHERS[name]))
 

@@ -122,7 +122,7 @@ def intervals_of_slices(rng: np.random.Generator, shell: Shell) -> Tried:
 @promise(
     "audit --slices: PASS or FAIL of a limit on the accuracy of the worst slice",
     level=0.05,
-    quick=6,
+    quick=12,
     full=400,
     must_say=0.15,
 )

@@ -28,6 +28,7 @@ from fairfix.errors import DataError, FairfixError, UsageError
 
 from tests.conftest import make_frame
 from tests.databases import differences, postgresql, without_source
+from tests.strategies import PROFILE
 from tests.test_data.test_database import QUESTIONS, TYPES, WRONG, both, rows, two_passes
 from tests.test_data.test_postgresql import table
 
@@ -144,9 +145,17 @@ def assert_same_report(path: Path, data: Any, **asked: Any) -> None:
 
 
 @pytest.mark.slow
-@each_engine
 @pytest.mark.usefixtures("two_passes")
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    ("question", "engine"),
+    [
+        (question, engine)
+        for i, question in enumerate(QUESTIONS)
+        for j, engine in enumerate(ENGINES)
+        if PROFILE != "project" or (i + j) % 3 == 0
+    ],
+    indirect=["engine"],
+)
 def test_the_report_is_that_of_a_file(question: str, engine: Open, path: Path) -> None:
     assert_same_report(path, engine(path), **QUESTIONS[question])
 
