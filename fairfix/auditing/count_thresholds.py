@@ -18,7 +18,7 @@ from fairfix.data.data_spec import DataSpec
 def at_threshold(content: CountFile, threshold: float | GroupThresholds | None) -> CountFile:
     """Return counts at other decision thresholds, if these are edges of their score bins; otherwise as they are."""
     data_spec, columns = content.data_spec, content.data_spec.columns
-    decided = columns.prediction or columns.probability
+    decided = columns.decision
     if threshold is None or decided or threshold in (data_spec.threshold, data_spec.group_thresholds):
         return content
     if isinstance(threshold, GroupThresholds):

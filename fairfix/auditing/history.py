@@ -207,7 +207,7 @@ def beyond_since(content: CountFile, settings: Settings) -> Iterator[Check]:
     """Yield the checks of settings that fail in the rows since a batch of a state, for each of some of the batches."""
     last, rest = len(content.batches), None
     starts = starts_of(last)
-    asked = replace(settings, only={one.comparison.id for one in settings.checks}, reference={})
+    asked = replace(settings, only={one.comparison.id for one in settings.checks}, metrics=(), reference={})
     for since in range(last, 1, -1):
         piece = content.pieces[since - 1].counts(content.data_spec)
         rest = piece if rest is None else piece + rest

@@ -61,10 +61,10 @@ class Matched:
     old: Table
     new: Table
     """The rows whose groups are the same in both."""
-    only_old: int
-    only_new: int
+    only_old: int = 0
+    only_new: int = 0
     """Usable rows whose id the other file does not have."""
-    moved: int
+    moved: int = 0
     """Rows in both with another group (or stratum)."""
 
     @cached_property
@@ -331,7 +331,8 @@ def _of_entries(metric: Rate | EntryMean, table: Table) -> tuple[Floats, Floats]
 
     A metric of one's own with two values is a rate of the larger one.
     """
-    entries = _entries(metric, table, *[np.ones(len(table))] * 2)
+    ones = np.ones(len(table))
+    entries = _entries(metric, table, ones, ones)
     if entries is None:
         return None
     if isinstance(metric, EntryMean):

@@ -205,10 +205,6 @@ def render(name: str, result: SavedResult, *, detail: bool, terminal: bool) -> s
     taken = signature(make).parameters
     text = make(result, **{setting: value for setting, value in settings.items() if setting in taken})
     if isinstance(text, bytes):
-        if shown:
-            raise UsageError(
-                f"--format {name} is not for a terminal; write it to a file with --out {name}=FILE"
-            )
         return text
     if ascii_only and text.startswith(
         "<"

@@ -106,6 +106,11 @@ class ColumnRoles:
         return (*self.strata, *self.protected, *self.classes)
 
     @property
+    def decision(self) -> str | None:
+        """Column of decisions, or of their probabilities; None where there is neither."""
+        return self.prediction or self.probability
+
+    @property
     def counted(self) -> tuple[str, ...]:
         """Columns an audit has to read, each once."""
         single = (self.label, self.score, self.prediction, self.probability, self.weight)
@@ -187,7 +192,7 @@ class DataSpec:
             )
         if columns.prediction and columns.probability:
             raise UsageError("`prediction` and `probability` both give decisions; give one of them")
-        if self.task == "regression" and not columns.score and (columns.prediction or columns.probability):
+        if self.task == "regression" and not columns.score and columns.decision:
             raise UsageError(
                 "`task=regression` is about values, not decisions; name their column with `score`"
             )
@@ -277,7 +282,7 @@ class DataSpec:
     @property
     def decided(self) -> bool:
         """Whether each row has a decision of its own, which does not follow from one threshold for all."""
-        return bool(self.columns.prediction or self.columns.probability or self.group_thresholds)
+        return bool(self.columns.decision or self.group_thresholds)
 
     def with_group_thresholds(self, own: GroupThresholds) -> DataSpec:
         """Return the reading with a threshold for each group; the first of all is that of the scale, if it has one."""
@@ -357,7 +362,7 @@ def infer_columns(
     if labelled and columns.label is None and (label := _only(LABELS, names, "label", schema)) is not None:
         inferred["label"] = label
         columns = replace(columns, label=label)
-    if columns.score or columns.prediction or columns.probability or score_from_model:
+    if columns.score or columns.decision or score_from_model:
         return columns, inferred
     own = of_predict(schema) if repaired else ()
     parts = {"prediction": "prediction"} if of_classes and "prediction" in own else OWN.get(own, {})

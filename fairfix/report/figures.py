@@ -128,9 +128,10 @@ def attribute(block: Block, result: Audit, drawn: Sequence[Grid] = ()) -> Iterat
         )
     if rates:
         yield Part(text=(text, *((few,) if len(shown) < len(groups) else ())), figures=rates)
-    curves = [_distribution(block, block.distribution, result)] if block.distribution else []
+    names = _with_curves(block, ordered)
+    curves = [_distribution(block, block.distribution, result, names, which)] if block.distribution else []
     if any(group.calibration for group in groups):
-        curves.append(_calibration(block, result))
+        curves.append(_calibration(block, names))
     if curves:
         yield Part(figures=tuple(curves), size="large")
     rest = tuple(figure for _, figure in drawable if figure not in rates)
@@ -239,24 +240,28 @@ def _decisions(block: Block) -> Grid:
     return Grid.of(filled, groups, 1, f"Decisions by {block.attribute}")
 
 
-def _with_curves(block: Block, result: Audit) -> list[str]:
+def _with_curves(block: Block, worst: Sequence[Group]) -> list[str]:
     """Return the groups whose curves are drawn, in order: the two furthest apart, and those that are worst off."""
     gap = block.distribution.gap if block.distribution is not None else None
     furthest = gap.groups if gap is not None else ()
-    worst = [group.group for group in worst_first(block, result)[0]]
-    wanted = list(dict.fromkeys((*furthest, *worst)))[:CURVES]
+    wanted = list(dict.fromkeys((*furthest, *(group.group for group in worst))))[:CURVES]
     return [group.group for group in block.groups if group.group in wanted]
 
 
-def _distribution(block: Block, shares: Distribution, result: Audit) -> Figure:
-    """Return the distribution functions of the scores, with the KS distance marked."""
-    names, scores, gap = _with_curves(block, result), shares.scores, shares.gap
+def _distribution(
+    block: Block, shares: Distribution, result: Audit, names: Sequence[str], which: str
+) -> Figure:
+    """Return the distribution functions of the scores of some groups, with the KS distance marked.
+
+    ``which``: the groups besides the two furthest apart, in words.
+    """
+    scores, gap = shares.scores, shares.gap
     below = {one.group: one.below for one in shares.groups}
     curves = [Curve("overall", tuple(zip(scores, shares.everybody, strict=True)), quiet=True)]
     curves += [Curve(name, tuple(zip(scores, below[name], strict=True))) for name in names]
     text = "Fraction of each group with a score below the one on the horizontal axis"
     if len(names) < len(below):
-        text += f", for {len(names)} of {len(below)} groups: the two furthest apart, {worst_first(block, result)[1]}"
+        text += f", for {len(names)} of {len(below)} groups: the two furthest apart, {which}"
     text, mark = f"{text}.", None
     if gap:
         a, b = gap.shares
@@ -304,9 +309,8 @@ CALIBRATION: Columns = {
 }
 
 
-def _calibration(block: Block, result: Audit) -> Figure:
+def _calibration(block: Block, names: Sequence[str]) -> Figure:
     """Return the rate of positives against the mean score, per score bin and group."""
-    names = _with_curves(block, result)
     groups = [group for group in block.groups if group.group in names and group.calibration]
     curves = [Curve("calibrated", ((0.0, 0.0), (1.0, 1.0)), quiet=True, marks=True)]
     for group in groups:

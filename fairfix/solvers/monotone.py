@@ -74,8 +74,9 @@ def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLik
         mass = np.ones(rows.size) if w is None else w[rows]
         ordered = f[rows]
         first = run_starts(ordered)
+        level = ordered[first]
         sums = (np.add.reduceat(part, first) for part in (mass, mass * one[rows]))
-        parts.append(_pooled(_Blocks(*[ordered[first]] * 2, *sums)))
+        parts.append(_pooled(_Blocks(level, level, *sums)))
     pooled = _pooled(_Blocks(*map(np.concatenate, zip(*parts, strict=True))))
     edges, below = pooled.low.copy(), pooled.high[:-1]
     middle = below + (edges[1:] - below) / 2

@@ -248,7 +248,7 @@ def evaluate(
     both = (*shown, *COMPARED) if probable else shown
     before = audit(base, base.data_spec, replace(settings, checks=(), only=both), was, uncertain=uncertain)
     after = audit(repaired, repaired.data_spec, settings, now, each, uncertain)
-    matched = Matched(base, repaired, 0, 0, 0)
+    matched = Matched(base, repaired)
     changes = [*_overall_rows(matched, before, after, settings)]
     if not brief:
         pairs = None if of_fit else _Pairs(matched, settings, predictor.scales).change
@@ -371,7 +371,7 @@ def _other_reading(
     plain = replace(settings, checks=(), only=shown)
     before = original[1] if base is original[0] else audit(base, base.data_spec, plain)
     after = audit(repaired, repaired.data_spec, plain)
-    matched = Matched(base, repaired, 0, 0, 0)
+    matched = Matched(base, repaired)
     every = _overall_rows(matched, before, after, settings)
     yield from (row for row in every if row.id not in LOSSES)
     yield from comparison_rows(before, after, shown, _Pairs(matched, plain).change)

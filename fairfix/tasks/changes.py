@@ -215,7 +215,7 @@ def _of_same_file(
     if not all(same) or was.rows.cells != now.rows.cells:
         return None
     again = audit_data(was, before, replace(settings, checks=()))
-    return Matched(was, now, 0, 0, 0) if old.attributes == again.attributes else None
+    return Matched(was, now) if old.attributes == again.attributes else None
 
 
 def _proposing_pairs(
@@ -340,7 +340,7 @@ class BothModels:
                 f"a row has a {self.decided} from one model and none from the other; remove such rows, so that both "
                 "models are compared on the same people"
             )
-        return Matched(replace(old, data_spec=new.data_spec), new, 0, 0, 0), new
+        return Matched(replace(old, data_spec=new.data_spec), new), new
 
 
 def both_models(request: AuditRequest | CompareRequest, data: Dataset, base: Baseline) -> BothModels:

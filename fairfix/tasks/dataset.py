@@ -214,7 +214,7 @@ def open_data(
         options["score_scale"] = _scale_of(model, request)
     by_group = request.threshold if isinstance(request.threshold, GroupThresholds) else None
     cuts = () if request.threshold is None or by_group else (request.threshold,)
-    decided = columns.prediction or columns.probability
+    decided = columns.decision
     if by_group and (decided or not columns.score):
         others = f"{decided!r} has decisions" if decided else "there is none"
         raise UsageError(f"`threshold={by_group}` applies to a score, and {others}; leave it out")
@@ -265,7 +265,7 @@ def _at_capacity(data: Dataset, capacity: Capacity) -> Dataset:
     from fairfix.data.capacity import capacity_cut
 
     columns, data_spec = data.data_spec.columns, data.data_spec
-    if decided := columns.prediction or columns.probability:
+    if decided := columns.decision:
         raise UsageError(
             f"`top` ranks scores, and {decided!r} has decisions; leave it out, or name a `score`"
         )
@@ -290,7 +290,7 @@ def cut_counts(counts: CountFile, request: Asked) -> tuple[CountFile, Asked, tup
         counts.require_exact()
         whole = counts.counts()
         columns = counts.data_spec.columns
-        if whole.grid is None or columns.prediction or columns.probability:
+        if whole.grid is None or columns.decision:
             raise UsageError(f"`top={capacity}` ranks scores, and the counts are of decisions; leave it out")
         cut = binned_cut(whole, capacity, counts.name)
         notes = (Note(cut.sentence(capacity), "top"),)
@@ -376,7 +376,7 @@ def _attempt(needs: Mapping[str, bool], asked: DataRequest) -> None:
     columns = data.data_spec.columns
     if isinstance(asked, CompareRequest) and columns.prediction:
         raise ColumnError("no score", "")
-    if not (columns.score or columns.prediction or columns.probability):
+    if not (columns.score or columns.decision):
         learned_features(asked, data)
     scan(data.source, data.data_spec, exact=False, losses=False)
 

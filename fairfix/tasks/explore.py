@@ -120,7 +120,7 @@ def run_explore(request: ExploreRequest) -> Explored:
 def _checked(data_spec: DataSpec) -> DataSpec:
     """Return the reading if its decisions follow from a score; otherwise raise a UsageError."""
     columns = data_spec.columns
-    if decided := columns.prediction or columns.probability:
+    if decided := columns.decision:
         raise UsageError(f"{decided!r} has decisions, but the page needs a score; name it with `score`")
     if not columns.score:
         raise UsageError("the page needs a score; name it with `score`, or name a model file with `model`")

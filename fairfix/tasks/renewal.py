@@ -171,9 +171,8 @@ def _guarantee_of(rule: Repaired, name: str) -> tuple[Guarantee, list[Check]]:
 
 def _without_configured(request: AuditRequest, names: Sequence[str]) -> AuditRequest:
     """Return a request without those of some parameters that a configuration gives."""
-    parts, gone = request.__dataclass_fields__, request.configured & {*names}
-    unset: dict[str, Any] = {name: parts[name].default for name in gone}
-    return replace(request, **unset, explicit=request.explicit - gone)
+    gone = request.configured & {*names}
+    return request.without(gone, explicit=request.explicit - gone)
 
 
 def _columns(rule: Repaired, request: AuditRequest) -> dict[str, Any]:
@@ -237,12 +236,11 @@ def counted_rows(request: RenewalRequest) -> tuple[CountFile, Dataset]:
 
 def with_labels(request: RenewalRequest, counts: CountFile) -> tuple[CountFile, RenewalRequest]:
     """Return counts and the request of an audit of them; without labels, counts that need none where all are late."""
-    unset: dict[str, Any] = {part.name: part.default for part in fields(request) if part.name in OF_ROWS}
     if late(request, counts):
         request = replace(request, late=False, label=None, explicit=request.explicit - {"label"})
         counts = counted(open_data(replace(request, id=None), guides=False))
         request = replace(request, late=True)
-    return counts, replace(request, **unset)
+    return counts, request.without(OF_ROWS)
 
 
 def late(request: AuditRequest, counts: CountFile) -> bool:

@@ -256,7 +256,7 @@ def _check_method(
         )
     if columns.strata and "strata" not in repairer.uses:
         raise UsageError(f"{name} does not repair within strata; count the data without `strata`")
-    if columns.prediction or columns.probability:
+    if columns.decision:
         raise UsageError("the counts are of decisions, not of scores; count the data with its score alone")
     if not columns.score:
         raise UsageError("the counts have no score bins; count the data with `score`")

@@ -11,12 +11,12 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, Self, TypeVar, get_args
 
 from fairfix.data.choices import (
     ROLES,
@@ -98,6 +98,12 @@ class Request:
     def gives(self, name: str) -> bool:
         """Tell whether a parameter was given, be it with its default."""
         return name in self.explicit or self.has(name)
+
+    def without(self, names: Iterable[str], **more: Any) -> Self:
+        """Return the request with the defaults of some parameters, and with further fields as given."""
+        parts = self.__dataclass_fields__
+        unset: dict[str, Any] = {name: parts[name].default for name in names if name in parts}
+        return replace(self, **unset, **more)
 
     @property
     def unused(self) -> Iterator[str]:
@@ -758,8 +764,7 @@ def of_counts(request: Made) -> Made:
             raise UsageError(
                 f"`{name}` needs rows, and the data is counts; leave out `{name}`, or name the rows"
             )
-    unset: dict[str, Any] = {name: parts[name].default for name in given}
-    return replace(request, **unset)
+    return request.without(given)
 
 
 def check_together(request: Request) -> None:

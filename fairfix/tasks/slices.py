@@ -318,10 +318,8 @@ def _command(asked: SliceRequest, data: Dataset, where: str) -> str:
 
     request = asked.request
     dropped = ("slices", "slice_metric", "min_rows", "validation") if request.protected else ()
-    unset: dict[str, Any] = {name: request.__dataclass_fields__[name].default for name in (*dropped, "check")}
-    if request.protected:
-        unset["bands"] = asked.rest.bands
-    plain = replace(request, **unset, explicit=request.explicit | {"slices"})
+    more: dict[str, Any] = {"bands": asked.rest.bands} if request.protected else {}
+    plain = request.without((*dropped, "check"), **more, explicit=request.explicit | {"slices"})
     lines = alternatives(plain, data.source, [{"where": where}])
     line = lines[0] if lines else ""
     called = not request.protected and not isinstance(request.data, str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,7 @@ class GrowingState:
                 Batch(name, datetime.now(UTC).replace(microsecond=0).isoformat(), mark),
             ),
         )
-        unset: dict[str, Any] = {part.name: part.default for part in fields(request) if part.name in OF_ROWS}
-        return cls(path, held, total, replace(request, **unset))
+        return cls(path, held, total, request.without(OF_ROWS))
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
