@@ -78,14 +78,14 @@ class RequestedReports:
 
     def tell(self, status: int, code: str, message: str) -> None:
         """Write to every report that is asked for, and print where a format is, that the run did not happen."""
-        from fairfix.report import FORMATS, unrun
+        from fairfix.report import PRINTED, unrun
 
         if self.command not in REPORTING:
             return
         printed, files = self._checked or self._read()
         problem = self._problem(status, code, message)
         _replace(files, problem)
-        if printed in FORMATS and printed != "text":
+        if printed in PRINTED and printed != "text":
             with suppress(OSError):
                 click.echo(unrun(printed, problem), nl=False)
         if "github" in (printed, *dict(files)):

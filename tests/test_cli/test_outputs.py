@@ -22,7 +22,7 @@ import pytest
 from fairfix.cli import COMMANDS, main, run
 from fairfix.cli.outputs import WRITTEN
 from fairfix.errors import ExitStatus
-from fairfix.report import PRINTED
+from fairfix.report import FORMATS, PRINTED
 from fairfix.schema import json_schema
 
 from tests.conftest import Call, make_frame
@@ -381,3 +381,11 @@ def test_nothing_that_is_printed_steers_a_terminal(away: None, call: Call) -> No
         _, out, err = call(*line)
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", out + err), line
     assert json.loads(call("inspect", "c.counts", "--format", "json")[1])["levels"].keys() == {odd}
+
+
+@pytest.mark.parametrize("name", sorted({*FORMATS} - {*PRINTED}))
+def test_a_format_of_bytes_is_for_files_alone(name: str, call: Call, tmp_path: Path) -> None:
+    """Nothing is printed where one is asked to be, not even that there is no result."""
+    status, printed, err = call("audit", "x.csv", "--protected", "race", "--format", name)
+    assert (status, printed) == (2, "")
+    assert name in err
