@@ -143,25 +143,27 @@ def require_comparable(old: Any, new: Audit, name: str) -> Audit:
     except ValueError as error:
         raise changed(name, shortened(str(error), LONGEST_FAULT)) from error
     assert isinstance(saved, Audit)
+    if text := other_settings(saved, new):
+        raise DataError(f"the baseline {name} was made with {text}; use the same for both")
+    ours = [block.attribute for block in new.attributes]
+    if not {block.attribute for block in saved.attributes} & set(ours):
+        raise DataError(f"the baseline {name} audits none of the attributes {', '.join(ours)}")
+    return saved
+
+
+def other_settings(old: Audit, new: Audit) -> str:
+    """Return the first setting that makes two audits incomparable, with both of its values; empty without any."""
     for key in ALIKE:
-        before, after = getattr(saved.settings, key), getattr(new.settings, key)
+        before, after = getattr(old.settings, key), getattr(new.settings, key)
         if key.startswith("positive_"):
             before, after = before or ("1",), after or ("1",)  # a value that nobody names is the 1 of 0/1
         if before != after and key.startswith("positive_"):
             then, own = (" and ".join(one) for one in (before, after))
             part = key.removeprefix("positive_")
-            raise DataError(
-                f"the baseline {name} was made with the positive values {then} of {part}, this audit with {own}; use "
-                "the same for both"
-            )
+            return f"the positive values {then} of {part} instead of {own}"
         if before != after:
-            raise DataError(
-                f"the baseline {name} was made with `{key}={before}`, this audit with {after}; use the same for both"
-            )
-    ours = [block.attribute for block in new.attributes]
-    if not {block.attribute for block in saved.attributes} & set(ours):
-        raise DataError(f"the baseline {name} audits none of the attributes {', '.join(ours)}")
-    return saved
+            return f"`{key}={before}` instead of {after}"
+    return ""
 
 
 def changed(name: str, fault: str) -> DataError:
@@ -365,12 +367,12 @@ def _entries(old: Audit, new: Audit, of: Comparison) -> tuple[str, Entry | None,
         for result in (old, new)
     )
     if was is None or now is None:
-        return "the baseline does not audit this attribute", None, None
+        return "only one of the two audits has this attribute", None, None
     if reason := _other_groups(was, now, of) or _other_question(old, new, of):
         return reason, None, None
     first, second = (_entry(block, of) for block in (was, now))
     if first is None or second is None:
-        return f"it is not in {'the baseline' if first is None else 'this audit'}", None, None
+        return f"it is not in {'the earlier' if first is None else 'this'} audit", None, None
     return "", first, second
 
 
@@ -382,7 +384,7 @@ def _other_groups(was: common.Block, now: common.Block, of: Comparison) -> str:
 
 def unlike(what: str, then: set[str], now: set[str]) -> str:
     """Return which names only one of two audits has; empty where both have the same."""
-    apart = ((then - now, "in the baseline"), (now - then, "now"))
+    apart = ((then - now, "in the earlier audit"), (now - then, "now"))
     parts = [f"{', '.join(sorted(names))} only {where}" for names, where in apart if names]
     return f"the {what} are not the same: {'; '.join(parts)}" if parts else ""
 
@@ -397,7 +399,7 @@ def _other_question(old: Audit, new: Audit, of: Comparison) -> str:
         now.group_thresholds,
     ):
         then, today = (cut_words(one) or "none" for one in (was, now))
-        return f"the thresholds of decisions differ: {then} in the baseline, {today} now"
+        return f"the thresholds of decisions differ: {then} in the earlier audit, {today} now"
     definitions = [result.definitions.get(of.id) for result in (old, new)]
     if all(definitions) and definitions[0] != definitions[1]:
         return "the two have different definitions"

@@ -36,7 +36,7 @@ PRINTED = tuple(name for name in FORMATS if name not in ("pdf", "xlsx"))
 """Those that are texts, which can be printed; the others are written to files."""
 
 NO_CHECKS = (
-    "a comparison of methods gates nothing, so it has no checks for {name}; take text, json, markdown or html"
+    "the format {name} shows checks, and this command or result has none; use text, json, markdown or html"
 )
 
 

@@ -28,12 +28,14 @@ from fairfix.report.layout import (
     titled,
 )
 from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
+from fairfix.report.trends import heading_of, named_moments
 from fairfix.report.true_groups import TITLES
 from fairfix.schema.audit import Audit, Noise, NoiseFigure, State
 from fairfix.schema.common import Block, Distribution, Estimate, Group, Number, SavedResult
 from fairfix.schema.compare import Compare
 from fairfix.schema.repair import Evaluation, EvaluationRow
 from fairfix.schema.slices import SliceSearch
+from fairfix.schema.trend import Line, Trend
 
 MOST_ROWS = 30
 """Rows of a picture of dots; its table has all, or many more."""
@@ -446,22 +448,34 @@ def slices(search: SliceSearch) -> Iterator[Part]:
 def history(state: State) -> Iterator[Part]:
     """Yield a picture of each gap after the last batches, with always-valid intervals."""
     for trace in state.traces:
-        rows = [
-            _dot(f"batch {i + 1}, {batch.added[:10]}", total)
-            for i, (batch, total) in enumerate(zip(state.batches, trace.totals, strict=True))
-        ][-LAST:]
+        names = [f"batch {i}, {batch.added[:10]}" for i, batch in enumerate(state.batches, 1)]
         heading = f"By {trace.attribute}: {title_of(trace)}, in the total so far"
-        span = svg.span_of(_ends(rows), zero=True)
-        description = f"{heading}, with its interval after each batch: {rows[-1].text} after the last one."
-        grid = Grid(
-            ("after", *NUMBERS),
-            tuple(
-                (row.name, *_numbers(total)) for row, total in zip(rows, trace.totals[-LAST:], strict=True)
-            ),
-            1,
-            heading,
-        )
-        yield Part(figures=(Figure(heading, svg.dots(rows, span), description, grid, captioned=True),))
+        yield _over_time(heading, "after", names, trace.totals)
+
+
+def trend(line: Line, result: Trend) -> Part:
+    """Return a picture of a number in the last audits, with the limit of its check."""
+    names = [f"{i}, {name}" for i, name in enumerate(named_moments(result), 1)]
+    mark = None if line.limit is None else (line.limit, f"limit {line.limit:g}")
+    return _over_time(heading_of(line), "audit", names, line.series, mark)
+
+
+def _over_time(
+    heading: str,
+    when: str,
+    names: Sequence[str],
+    each: Sequence[Number],
+    mark: tuple[float, str] | None = None,
+) -> Part:
+    """Return a picture of a number at the last points in time."""
+    rows = [_dot(name, value) for name, value in zip(names, each, strict=True)][-LAST:]
+    span = svg.span_of([*_ends(rows), *(mark[:1] if mark else ())], zero=True)
+    description = f"{heading}, with its interval: {rows[-1].text} at the end."
+    numbers = ((row.name, *_numbers(value)) for row, value in zip(rows, each[-LAST:], strict=True))
+    grid = Grid((when, *NUMBERS), tuple(numbers), 1, heading)
+    return Part(
+        figures=(Figure(heading, svg.dots(rows, span, None, mark), description, grid, captioned=True),)
+    )
 
 
 def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
@@ -477,10 +491,12 @@ def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
         yield from true_gaps(about)
     elif isinstance(about, State):
         yield from history(about)
+    elif isinstance(about, Line) and isinstance(result, Trend):
+        yield trend(about, result)
 
 
 PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[Part]]] = dict.fromkeys(
-    ("attribute", "proof", "true groups", "classes", "fitted", "slices", "history"), _drawn
+    ("attribute", "proof", "true groups", "classes", "fitted", "slices", "history", "trend"), _drawn
 )
 """Pictures of a section of a result, by the kind of the section; others have none."""
 

@@ -16,6 +16,7 @@ from fairfix.schema.compare import Compare, Point
 from fairfix.schema.models import Models
 from fairfix.schema.repair import EvaluationRow, Repair
 from fairfix.schema.slices import Slices
+from fairfix.schema.trend import Trend
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -333,6 +334,24 @@ def _groups_of_models(result: Models) -> Iterator[Row]:
         yield row | _numbers(one.old, "baseline_") | _numbers(one.new, "now_")
 
 
+def _trend(result: Trend) -> Iterator[Row]:
+    for one in result.lines:
+        for moment, value in zip(result.moments, one.series, strict=True):
+            yield {
+                **_numbers(value),
+                **{name: getattr(one, name) for name in ("comparison", "attribute", "group", "check")},
+                **{name: getattr(moment, name) for name in ("file", "date", "rows")},
+                "groups": ", ".join(value.groups),
+                "verdict": value.verdict or "",
+            }
+
+
+def _unjoined(result: Trend) -> Iterator[Row]:
+    for moment in result.moments:
+        for one in moment.not_comparable:
+            yield {"file": moment.file, "number": one.id, "reason": one.reason}
+
+
 def _warnings(point: Point) -> Iterator[str]:
     return (one.code for one in point.messages if one.severity == "warning")
 
@@ -390,6 +409,16 @@ TABLES: Mapping[str, Mapping[str, Table]] = {
         "messages": _MESSAGES,
     },
     "slices": {"slices": _OF_SLICES, "messages": _MESSAGES},
+    "trend": {
+        "trend": (
+            (
+                *("comparison", "attribute", "group", "check", "file", "date", *_ENDS),
+                *("groups", "verdict", "rows"),
+            ),
+            _trend,
+        ),
+        "not_comparable": (("file", "number", "reason"), _unjoined),
+    },
     "models": {
         "changes": _CHANGES,
         "groups": (
@@ -434,4 +463,5 @@ NAMES = {
     "repair": "a repair",
     "compare": "a comparison of methods",
     "models": "a comparison of two models",
+    "trend": "a trend",
 }

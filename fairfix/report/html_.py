@@ -38,6 +38,7 @@ from fairfix.report.layout import (
     read_and_used,
     titled,
 )
+from fairfix.report.trends import shown_lines
 from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
 from fairfix.report.words import as_references, plain, readable
 from fairfix.schema import schema_id
@@ -46,6 +47,7 @@ from fairfix.schema.common import Block, Check, CheckedResult, Record, SavedResu
 from fairfix.schema.compare import Compare
 from fairfix.schema.models import Models
 from fairfix.schema.repair import Repair
+from fairfix.schema.trend import Trend
 from fairfix.schema.unrun import Unrun
 
 FEW_SECTIONS = 3
@@ -365,6 +367,8 @@ def _named(result: SavedResult, *, detail: bool) -> Iterator[tuple[str, str, str
         names = [parted(name)[0] for point in result.points for name in (*point.gaps, *point.qualities)]
     elif isinstance(result, Models):
         names = [*(one.comparison for one in result.changes), *(one.id for one in result.qualities)]
+    elif isinstance(result, Trend):
+        names = [one.comparison for one in shown_lines(result)]
     elif isinstance(result, Repair) and result.proof.holdout is not None:
         names = [row.id for row in result.proof.holdout.table]
     yield from ((titled(name), name, meaning(name, result)) for name in names)

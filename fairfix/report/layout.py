@@ -33,6 +33,7 @@ from fairfix.schema.common import (
 from fairfix.schema.common import Columns as Roles
 from fairfix.schema.repair import Evaluation, GroupRule
 from fairfix.schema.slices import SliceSearch
+from fairfix.schema.trend import Line
 
 Columns = Mapping[str, str | Callable[[Any], str]]
 """Heading -> the field of an item's cell, or a function of the item."""
@@ -168,6 +169,7 @@ About = (
     | Noise
     | SliceSearch
     | State
+    | Line
     | Evaluation
     | GroupChanges
     | tuple[Check, ...]
@@ -304,7 +306,7 @@ def titled(name: str) -> str:
 
 
 def kind_of(result: SavedResult) -> str:
-    """Return ``audit``, ``slices``, ``repair``, ``compare`` (methods) or ``models``."""
+    """Return ``audit``, ``slices``, ``repair``, ``compare`` (methods), ``models``, ``slices`` or ``trend``."""
     return str(result.__struct_config__.tag).rpartition("/")[0].removeprefix("fairfix.")
 
 
@@ -314,6 +316,7 @@ SECTIONS = {
     "compare": "fairfix.report.comparisons",
     "models": "fairfix.report.models",
     "slices": "fairfix.report.slices",
+    "trend": "fairfix.report.trends",
 }
 """Kind of result -> the module of its sections, which is made of the parts of this one."""
 

@@ -100,11 +100,11 @@ def answer(result: Models) -> Iterator[str]:
         leading = next((one for name in LEADING for one in of if one.comparison == name), of[0])
         yield from _furthest(result, leading)
         title = f"by {attribute}, the {titled(leading.comparison)}"
-        yield _sentence(leading, title, _points_or_number(leading), confidence)
+        yield movement(leading, title, writer_of(leading), confidence)
     quality = next((one for name in GOOD for one in result.qualities if one.id == name), None)
     if quality is not None:
         write = percent if quality.id == "accuracy" else show_signed
-        yield _sentence(quality, METRICS[quality.id].title, write, confidence)
+        yield movement(quality, METRICS[quality.id].title, write, confidence)
     yield (
         "Both models (before: {}; now: {}) are evaluated ".format(*_names(result))
         + f"on the same {result.data.rows.used:,} people. Nothing is fitted. Each interval "
@@ -112,7 +112,7 @@ def answer(result: Models) -> Iterator[str]:
     )
 
 
-def _points_or_number(one: Change) -> Callable[..., str]:
+def writer_of(one: Change) -> Callable[..., str]:
     """Return how a gap is written: in points where it is of shares, else in units of the scores."""
     of = Comparison.of(one)
     return points if of.metric == "ks" or (of.kind == "difference" and of.entry.percent) else show_signed
@@ -136,7 +136,7 @@ def _furthest(result: Models, leading: Change) -> Iterator[str]:
     yield f"By {leading.attribute}, {METRICS[of.metric].phrase} ranges from {parts[0]}, and from {parts[1]}."
 
 
-def _sentence(one: Change, title: str, write: Callable[..., str], confidence: str) -> str:
+def movement(one: Change, title: str, write: Callable[..., str], confidence: str) -> str:
     """Return a number with both models, and whether the interval of its change is on one side of 0."""
     title = title[0].upper() + title[1:]
     old, new = one.old.value, one.new.value
@@ -144,11 +144,10 @@ def _sentence(one: Change, title: str, write: Callable[..., str], confidence: st
         return f"{title} is undefined with one of the models."
     sign = points if write in (points, percent) else show_signed
     before, now = write(old), write(new)
-    if before.endswith(" points"):
-        before = before.removesuffix(" points")
     moved = new - old
     way = "rises" if moved > 0 else "falls"
-    text = f"{title} {way} from {before} to {now}" if moved else f"{title} stays at {now}"
+    first = before.removesuffix(" points")
+    text = f"{title} stays at {now}" if before == now else f"{title} {way} from {first} to {now}"
     low, high = one.low, one.high
     if low is None or high is None:
         return f"{text}; there is no interval for the change."

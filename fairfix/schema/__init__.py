@@ -22,6 +22,7 @@ RESULTS = {
     "compare": "fairfix.schema.compare.Compare",
     "models": "fairfix.schema.models.Models",
     "slices": "fairfix.schema.slices.Slices",
+    "trend": "fairfix.schema.trend.Trend",
     "unrun": "fairfix.schema.unrun.Unrun",
 }
 """Name of a result -> the class that describes it; its ``schema`` is ``fairfix.NAME/1``."""

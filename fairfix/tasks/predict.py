@@ -210,14 +210,20 @@ def _predict(request: PredictRequest) -> Any:
 predict = function_of("predict", PredictRequest, _predict)
 
 
-def load(path: str) -> Repaired | CountFile | Result:
+def load(path: str, *more: str) -> Repaired | CountFile | Result:
     """Return what a file of fairfix holds: a repaired predictor, counts, or a result in JSON.
+
+    Several results of audits are returned as one result, their trend.
 
     Raises
     ------
     ArtifactError, DataError
         The file is none of them, or damaged.
     """
+    if more:
+        from fairfix.tasks.trends import trend_of
+
+        return Result(trend_of((path, *more)))
     if str(path).endswith(".json"):
         return Result(load_result(path))
     return CountFile.load(path) if kind_of(path) == COUNTS else _loaded(path)

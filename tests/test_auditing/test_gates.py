@@ -298,7 +298,7 @@ def test_other_thresholds_are_other_decisions(call: Call, tmp_path: Path) -> Non
     found = json.loads(out)["baseline"]
 
     assert {one["id"].partition(".")[0] for one in found["changes"]} == {"ks", "mean_score", "scoring_rate"}
-    assert "0.5 in the baseline, 0.6 now" in found["not_comparable"][0]["reason"]
+    assert "0.5 in the earlier audit, 0.6 now" in found["not_comparable"][0]["reason"]
 
 
 @pytest.mark.parametrize("where", ["configuration", "environment"])
@@ -352,10 +352,10 @@ def test_a_blank_variable_replaces_no_check(blank: str, call: Call, monkeypatch:
         (("--baseline", "race"), "race"),
         (("--baseline", "prediction"), "is the prediction itself"),
         (("--baseline", "empty.json"), "is not a JSON result of 'fairfix audit'"),
-        (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95, this audit with 0.9"),
+        (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95 instead of 0.9"),
         (
             ("--baseline", "old.json", "--label", "label=0"),
-            "the positive values 1 of label, this audit with 0",
+            "the positive values 1 of label instead of 0",
         ),
         (("--baseline", "old.json", "--check", "change<=-1"), "without any change"),
         (("--baseline", "old.json", "--check", "ks.change[sex]<=0.1"), "not audited"),
@@ -596,7 +596,7 @@ def test_every_format_tells_of_waivers_and_baselines(call: Call, old: str, name:
     assert "known, ticket 12" in plain
     assert "2027-01-01" in plain
     assert "eo.difference" in plain
-    assert "it is not in the baseline" in plain
+    assert "it is not in the earlier audit" in plain
     assert ".change" in plain
 
 

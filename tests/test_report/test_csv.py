@@ -11,6 +11,8 @@ import pytest
 from fairfix.report.csv_ import render
 from fairfix.report.frames import frame, tables_of
 from fairfix.schema.common import SavedResult
+from fairfix.tasks.result import Result
+from fairfix.tasks.trends import trend_of_audits
 
 from tests.data import people
 
@@ -19,9 +21,12 @@ def results() -> dict[str, Any]:
     """One of each kind."""
     rows = people(400)[["race", "sex", "town", "label", "score"]]
     told: dict[str, Any] = {"protected": ["race"], "label": "label", "score": "score"}
+    audit = fairfix.audit(rows, **told, check=["dp.difference<=0.1", "auc.difference<=0.1"])
+    earlier = fairfix.audit(rows[:300], **told, check="dp.difference<=0.1")
     two = rows.assign(other=rows["score"][::-1].to_numpy())
     return {
-        "audit": fairfix.audit(rows, **told, check=["dp.difference<=0.1", "auc.difference<=0.1"]),
+        "audit": audit,
+        "trend": Result(trend_of_audits([("a", earlier.content), ("b", audit.content)])),
         "repair": fairfix.repair(rows, **told, method="ramp"),
         "compare": fairfix.compare(rows, **told, methods=["ramp"], slacks=[0]),
         "models": fairfix.compare(two, **told, baseline="other"),
@@ -34,7 +39,7 @@ def made() -> dict[str, SavedResult]:
     return {kind: result.content for kind, result in results().items()}
 
 
-@pytest.mark.parametrize("kind", ["audit", "repair", "compare", "models", "slices"])
+@pytest.mark.parametrize("kind", ["audit", "trend", "repair", "compare", "models", "slices"])
 def test_it_has_every_number_of_every_table(kind: str, made: dict[str, SavedResult]) -> None:
     """Read back, the rows of a table are those of its data frame."""
     rows = list(csv.DictReader(render(made[kind]).splitlines()))

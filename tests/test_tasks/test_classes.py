@@ -414,7 +414,7 @@ def test_other_classes_are_not_compared() -> None:
     result = audited(frame, baseline=audited(), check="tpr.difference.change<=0.9")
     assert {one["code"] for one in result["checks"]} == {"not_comparable"}
     assert not result["baseline"]["changes"]
-    reason = "the classes are not the same: poet only in the baseline; dancer only now"
+    reason = "the classes are not the same: poet only in the earlier audit; dancer only now"
     assert {one["reason"] for one in result["baseline"]["not_comparable"]} == {reason}
     with pytest.raises(DataError, match=f"nothing in the baseline given can be compared .*: {reason}"):
         audited(frame, baseline=audited(), check="change<=0.02")
