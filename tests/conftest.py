@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 
-from tests.strategies import load_profile
+from tests.strategies import PROFILE, drawn, load_profile
 
 load_profile()
 
@@ -51,15 +51,41 @@ def pytest_configure() -> None:
             del os.environ[name]
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put files with slow tests first, so that no worker is left alone with one of them at the end.
+    """Draw parameters of slow tests; put files with slow tests first, so that none of them is alone at the end.
 
     The order is kept where time is limited, since the first tests are those that matter most.
     """
+    named = any("::" in argument for argument in config.args)
+    if PROFILE == "project" and not named:
+        left = left_out(items)
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
     if config.getoption("seconds") is not None:
         return
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def left_out(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the slow tests that this profile does not draw: the same ones each time, others for another law.
+
+    A test marked ``slow(every=True)`` runs with all its parameters, since each of them is a law; one marked
+    ``slow(nightly=True)``, which takes more than ten seconds, only where everything is drawn or the test is named.
+    """
+    laws: dict[str, list[pytest.Item]] = {}
+    left: set[pytest.Item] = set()
+    for item in items:
+        how = getattr(item.get_closest_marker("slow"), "kwargs", {"every": True})
+        if how.get("nightly"):
+            left.add(item)
+        elif not how.get("every"):
+            laws.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for law, cases in laws.items():
+        rng = np.random.default_rng(list(law.encode()))
+        left.update(cases[at] for at in rng.permutation(len(cases))[drawn(len(cases)) :])
+    return left
 
 
 def pytest_collection_finish() -> None:

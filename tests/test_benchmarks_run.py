@@ -198,7 +198,7 @@ LONG = ("engine.py", "scale.py", "frames.py")
 """Scripts of many processes, which a pull request leaves to the full profile."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=True)
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", [one for one in OTHERS if PROFILE != "project" or one not in LONG])
 def test_a_script_ends_with_its_tables(name: str, printed: Any) -> None:

@@ -145,7 +145,7 @@ def missing_from(printed: str, shown: str) -> list[str]:
     return missing
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=True)
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if "\n```sh\n" in page.read_text()],

@@ -50,6 +50,7 @@ def inverse_below_1(value: float) -> float:
     return min(value, 1 / value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("theirs", "name"), pairs("`fairlearn.metrics`"))
 def test_fairlearn(theirs: str, name: str) -> None:
     """Functions of the page, called as it says, over five groups."""

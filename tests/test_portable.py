@@ -55,6 +55,7 @@ WINDOWS = (
 MACOS = ([], "O_TMPFILE sched_getaffinity posix_fadvise", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", [WINDOWS, MACOS], ids=["windows", "macos"])
 def test_the_main_job_needs_no_linux(system: tuple[list[str], str, bool], tmp_path: Path) -> None:
     """Audit, repair, predict, export and count, without modules, constants and functions of POSIX or Linux."""

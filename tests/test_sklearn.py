@@ -122,6 +122,7 @@ def gap(chance: np.ndarray, groups: pd.DataFrame, weight: np.ndarray | None = No
 # ---------------------------------------------------------------------- scikit-learn's own checks
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # in the checks
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
@@ -768,12 +769,14 @@ def test_what_is_no_probability_is_refused() -> None:
 # ---------------------------------------------------------------------- house rules
 
 
+@pytest.mark.slow
 def test_fairfix_does_not_load_scikit_learn() -> None:
     """Only the adapter does."""
     script = "import fairfix, sys; assert 'sklearn' not in sys.modules; import fairfix.sklearn; print(len(sys.modules))"
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_docs_run() -> None:
     """The Python of docs/sklearn.md runs in a checkout and prints what is shown, up to what versions change."""
     page = (ROOT / "docs" / "sklearn.md").read_text()

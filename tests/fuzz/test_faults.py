@@ -48,6 +48,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     return World(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("name", [*QUICK, "report", "audit"])
 def test_what_a_kill_leaves_is_old_or_new(name: str, named: bool, world: World) -> None:
@@ -67,6 +68,7 @@ def test_without_a_name_next_to_nothing_can_stay(world: World) -> None:
     assert len(watched(world, "predict")[1]) < 15 < len(watched(world, "predict", named=True)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("name", ["predict", "count-sum", "report"])
 def test_a_run_that_is_asked_to_stop_leaves_all_or_nothing(
@@ -104,6 +106,7 @@ def test_want_of_memory_is_said(name: str, spare: int, world: World) -> None:
     assert starved(world, name, spare) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", ["predict", "predict-csv", "predict-many"])
 def test_a_file_that_changes_while_it_is_read_is_refused(name: str, change: str, world: World) -> None:
@@ -113,6 +116,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(name: str, change: str,
         assert cheated(world, name, change, int(part * moments)) == [], part
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report", "predict"])
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("way", ["full", "pipe", "closed"])
@@ -120,12 +124,14 @@ def test_a_stream_that_takes_nothing_harms_no_file(name: str, number: int, way: 
     assert mute(world, name, number, way) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("name", ["predict", "count-sum", "report"])
 def test_writers_at_once_leave_whole_files(name: str, named: bool, world: World) -> None:
     assert contended(world, name, 3, named=named) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aim", AIMS)
 @pytest.mark.parametrize("name", ["report", "predict"])
 def test_odd_targets(name: str, aim: str, world: World) -> None:
@@ -133,6 +139,7 @@ def test_odd_targets(name: str, aim: str, world: World) -> None:
     assert aimed(world, name, aim) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("name", ["report", "predict"])
 def test_odd_surroundings(name: str, where: str, world: World) -> None:

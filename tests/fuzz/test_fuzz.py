@@ -76,6 +76,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ran, pa.Table,
     return made, table, json.loads(Path("a.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [

@@ -9,7 +9,7 @@ import pytest
 from tests.promises.harness import SURE_OF_FEW, Promise, Tried, promises
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=True)
 @pytest.mark.parametrize("promise", promises(), ids=lambda promise: promise.name)
 def test_the_promise_holds(promise: Promise, tmp_path: Path) -> None:
     found = promise.in_worlds(range(promise.worlds), tmp_path)

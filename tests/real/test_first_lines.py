@@ -24,6 +24,7 @@ NEEDS = {".ssp": "pyreadstat", ".xlsx": "openpyxl"}
 """Kind of file -> library that writes it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("real", "task"), [pytest.param(*one, id=name) for name, *one in cases()])
 def test_a_first_line_leads_to_a_report(real: Real, task: str, tmp_path: Path) -> None:
     if library := NEEDS.get(Path(real.file).suffix):
@@ -33,6 +34,7 @@ def test_a_first_line_leads_to_a_report(real: Real, task: str, tmp_path: Path) -
     assert done.tries <= LAW, "\n".join([*done.lines, *done.answers[-1:], done.wrong])
 
 
+@pytest.mark.slow
 def test_first_guesses_lead_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for library in ("openpyxl", "duckdb", "polars"):
         pytest.importorskip(library, reason="makes what is guessed")

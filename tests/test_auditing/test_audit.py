@@ -51,6 +51,7 @@ def by_hand(part: pd.DataFrame) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_every_metric_equals_its_definition() -> None:
     """Each metric of each group, alone, crossed and in strata, to 1e-12."""
     data = people(4000, 0, SHARES)
@@ -242,6 +243,7 @@ def test_an_infinite_loss_is_undefined_with_a_reason() -> None:
     assert "infinite" in group.metrics["log_loss"].reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "expression", ["eop.difference<=0.99", "eo.difference<=0.99", "eop.ratio>=0.01", "tpr.min>=0.001"]
 )
@@ -407,6 +409,7 @@ def test_regression_metrics_equal_their_definitions() -> None:
     assert report.block("race").by_id["ks.between_groups"].value is not None
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(st.integers(0, 1000), st.integers(8, 60))
 def test_a_weight_of_two_is_the_row_twice(seed: int, n: int) -> None:

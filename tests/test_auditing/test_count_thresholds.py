@@ -8,6 +8,7 @@ import pytest
 from tests.data import people
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threshold", [0.375, 0.5, 1 / 1024, 0.0])
 @pytest.mark.parametrize("own", [None, 0.3, 0.25])
 def test_an_edge_of_the_bins_is_as_good_as_the_threshold_of_the_counts(

@@ -83,6 +83,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READINGS)
 def test_merged_counts_give_the_report_of_the_files_together(
     name: str, files: list[Path], tmp_path: Path
@@ -615,6 +616,7 @@ def test_scores_of_a_model_file(shards: Path, capsys: pytest.CaptureFixture[str]
     assert found["data"]["model"]["sha256"].startswith("sha256:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READINGS)
 def test_every_number_of_counts_is_within_its_bound_of_the_exact_one(
     name: str, files: list[Path], monkeypatch: pytest.MonkeyPatch

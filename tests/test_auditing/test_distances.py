@@ -81,6 +81,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("groups", [2, 5, 15])
 def test_ks_equals_scipy(kind: str, groups: int, way: str) -> None:
@@ -189,6 +190,7 @@ def test_auc_equals_scikit_learn(kind: str, weighted: bool, monkeypatch: pytest.
         assert abs(found.value - truth) <= (found.bound or 0.0) + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [400, 401])
 def test_the_scoring_rate_is_the_share_above_the_pooled_median(kind: str, n: int, way: str) -> None:

@@ -102,6 +102,7 @@ def test_a_gate_on_worse(call: Call, old: str, rates: dict[str, float], rows: in
     assert check["value"] == pytest.approx(rates["a"] - rates["b"] - 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "amount", ["change<=0", "change<=0.02", "dp.ratio.change>=0", "accuracy.min.change>=-0.5"]
 )
@@ -729,6 +730,7 @@ done
 """
 
 
+@pytest.mark.slow
 def test_a_shell_script_sees_the_status() -> None:
     """Fails for the change, passes, fails for the value, and cannot tell, on draws from given rates under set -e."""
     rng = np.random.default_rng(7)

@@ -17,6 +17,7 @@ def bench() -> ModuleType:
     return script("benchmarks/gates.py")
 
 
+@pytest.mark.slow
 def test_false_alarms_at_parity(bench: ModuleType) -> None:
     """A 95 % gate fails at most one fair model in twenty; a gate on the point fails most of them."""
     found = bench.alone(SETS, ("dp.difference<=0", "dp.ratio>=0.8"))
@@ -27,6 +28,7 @@ def test_false_alarms_at_parity(bench: ModuleType) -> None:
     assert found["dp.ratio>=0.8", "point"]["fail"] > 0.3 * SETS
 
 
+@pytest.mark.slow
 def test_false_alarms_against_a_baseline(bench: ModuleType) -> None:
     """The same for a change, at parity and with a gap that has not changed."""
     parity = bench.against(SETS // 2, ("dp.difference.change<=0", "change<=0"))

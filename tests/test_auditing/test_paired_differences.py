@@ -217,6 +217,7 @@ def test_hardly_changed_scores_are_much_narrower() -> None:
     assert paired["high"] - paired["low"] < 0.2 * (apart["high"] - apart["low"])
 
 
+@pytest.mark.slow
 def test_no_false_alarms_without_change() -> None:
     """At parity a gate on any worsening does not fail, and with a gap hardly ever."""
     for rates, most in (([0.5, 0.5, 0.5], 0), ([0.5, 0.5, 0.2], 6)):

@@ -86,6 +86,7 @@ def value_of(frame: pd.DataFrame, name: str, weight: np.ndarray) -> float:
     return float(weight @ above / below) if below else np.nan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("gap", [False, True])
 @pytest.mark.parametrize("name", METRIC_NAMES)

@@ -119,6 +119,7 @@ def test_any_size_labels_and_scores_of_a_small_group_give_the_same_report(seed: 
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intersect", [False, True])
 def test_it_is_the_report_of_the_rows_kept(intersect: bool) -> None:
     """Overall numbers, the median and distributions included."""
@@ -145,6 +146,7 @@ def test_it_is_the_report_of_the_rows_kept(intersect: bool) -> None:
     assert min(group["rows"] for _, group in tables(ours)) >= LEAST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [7, 37, 400])
 @pytest.mark.parametrize(
     "more", [(), ("--weight", "weight"), ("--task", "regression"), ("count",)], ids=" ".join
@@ -275,6 +277,7 @@ def names_in(node: Any) -> Iterator[str]:
             yield from names_in(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_no_format_names_a_small_group(name: str) -> None:
     """A small race is nowhere: in no table, comparison, curve or check."""
@@ -368,6 +371,7 @@ def spoilt(where: str) -> pa.Table:
     return pa.table({**data, "id": list(range(300))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["label", "score", "weight", "vote", "group"])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize(

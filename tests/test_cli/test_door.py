@@ -88,6 +88,7 @@ def typed(call: Call, line: str) -> tuple[int, str]:
     return status, err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("command", ["audit", "repair"])
 def test_every_proposed_line_gets_further(command: str, case: str, call: Call) -> None:
@@ -124,6 +125,7 @@ def test_usual_labels_are_found_however_they_are_written(name: str, written: Cal
     assert result["data"]["inferred"]["label"] == written(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCORES)
 def test_usual_scores_are_found(name: str) -> None:
     """Whole numbers of an ambiguous name are decisions, fractional ones a score."""
@@ -232,6 +234,7 @@ ODD: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ODD)
 @pytest.mark.parametrize("form", ["frame", "dict"])
 def test_a_column_that_is_not_used_stops_nothing(kind: str, form: str) -> None:

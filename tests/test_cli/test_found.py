@@ -101,6 +101,7 @@ PATTERNS = {
 """Names of data of which only some file lies elsewhere."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["data", "baseline"])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_no_pattern_and_no_link_in_a_folder_leads_out(name: str, key: str, clone: Path, call: Call) -> None:
@@ -240,6 +241,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {str(one.relative_to(folder)): one.read_bytes() for one in files}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True], ids=["relative", "absolute"])
 @pytest.mark.parametrize("method", [False, True], ids=["by a key", "by the table of a method"])
 @pytest.mark.parametrize("name", FORBIDDEN)
@@ -330,6 +332,7 @@ def test_it_may_write_what_fairfix_writes_again_and_nothing_else(
     assert run([*line, "-q", "--" + key, to]) in (0, 1, 3)  # the user's own word
 
 
+@pytest.mark.slow
 def test_no_text_of_this_repository_is_taken_for_a_report() -> None:
     """Of people, though many of them tell of fairfix; its saved results are its own."""
     root = Path(__file__).parents[2]

@@ -245,6 +245,7 @@ READERS: dict[str, Callable[[str], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_format_is_read_as_what_it_is(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """On stdout and as a file: printed, it does nothing; read by its own reader, the names are names."""
@@ -338,6 +339,7 @@ def test_every_command_has_its_lines() -> None:
     assert set(LINES) == set(COMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line", [line for lines in LINES.values() for line in lines], ids=lambda line: line[0]
 )

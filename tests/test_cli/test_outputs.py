@@ -77,6 +77,7 @@ def test_every_command_that_writes_is_tried() -> None:
     assert {name for name, _ in OUTPUTS} == set(RUNS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "option", "way"),
     [

@@ -118,7 +118,7 @@ def of(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=True)
 @pytest.mark.parametrize("name", LINES)
 def test_a_command_runs_nothing_of_the_folder(name: str, clone: Path, tmp_path: Path) -> None:
     """As the command is installed: by a script elsewhere; it does its work meanwhile."""

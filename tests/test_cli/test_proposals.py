@@ -65,6 +65,7 @@ def test_the_tables_have_no_word_twice() -> None:
     assert {f"--{name}" for name in names} <= OURS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

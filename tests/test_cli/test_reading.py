@@ -77,6 +77,7 @@ def write(frame: pd.DataFrame, name: str) -> None:
         frame.to_csv(name, index=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize(
     ("no", "yes"), [(1, 2), (-1, 1), (1.0, 2.0), ("Charged Off", "repaid"), ("bad", "it's good")]

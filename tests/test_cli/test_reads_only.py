@@ -156,7 +156,7 @@ def commands(data: str) -> Iterator[Sequence[str]]:
         yield ("compare", "d.parquet", *COLUMNS, "--methods", "ramp", option, data)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=True)
 @pytest.mark.parametrize("data", [*SOUND, *ABSENT, "d.counts", "d.json", "d.fairfix"])
 def test_no_command_that_reads_makes_anything(
     data: str, house: Path, call: Call, monkeypatch: pytest.MonkeyPatch

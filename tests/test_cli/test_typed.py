@@ -165,6 +165,7 @@ def test_a_flag_is_true_or_false(name: str, here: Path) -> None:
 METHODS = [(method, name) for method, kind in available().items() for name in kind.domains()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "key"), METHODS)
 def test_parameters_of_methods_are_asked_too(method: str, key: str, here: Path) -> None:
     """Also in the table of the method; infinity is among the numbers of some, so that only no bug may come of it."""

@@ -61,6 +61,7 @@ def numbers_of(out: str) -> list[Any]:
     return [(group["rows"], group["metrics"]) for group in json.loads(out)["attributes"][0]["groups"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", GROUPS)
 def test_groups_of_any_type_are_groups(kind: str, call: Call) -> None:
     """An audit of odd groups has the numbers of plain ones; init, repair and predict take them too."""

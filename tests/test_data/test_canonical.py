@@ -80,6 +80,7 @@ TEXTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(TEXTS)
 def test_the_text_of_a_text_is_its_own_and_that_of_the_script(text: str) -> None:
     once = canonical(text)

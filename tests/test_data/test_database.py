@@ -311,6 +311,7 @@ def test_whole_numbers_of_any_size_are_groups(tmp_path: Path) -> None:
 HOSTILE = ['"; DROP TABLE loans; --', "it's", "a\nb", "ünï 表 \U0001f600", "`x`", "%s {0} $1", "a,b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.usefixtures("two_passes")
 def test_hostile_names_and_values_are_names_and_values(name: str, tmp_path: Path) -> None:
@@ -659,6 +660,7 @@ main()
 """A command that is stopped by a signal as soon as rows, or a statement, have gone to the database."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="a system without SIGKILL")
 @pytest.mark.parametrize(
     ("number", "statement", "there"),

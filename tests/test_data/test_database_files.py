@@ -51,6 +51,7 @@ def audited(data: str, **how: Any) -> dict[str, Any]:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["risk.duckdb", "risk.db", "risk.sqlite", "risk.sqlite3", "risk", "a b#c%20?.db"]
 )

@@ -194,6 +194,7 @@ def test_rows_that_meet_a_condition_are_those_of_a_file(condition: str, engine: 
     assert not differences(*messages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("engine", ["polars", "duckdb"], indirect=True)
@@ -283,6 +284,7 @@ def test_a_lazy_frame_gives_its_rows_in_order(path: Path) -> None:
     assert read.equals(pq.read_table(path, columns=["score", "race"]).cast(read.schema))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_passes")
 def test_partitions_are_counted_by_the_workers_of_a_client(path: Path) -> None:
     """Where the partitions are; so are the rows of them that meet a condition."""

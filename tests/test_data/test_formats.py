@@ -191,6 +191,7 @@ def tables(draw: st.DrawFn) -> pd.DataFrame:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(WAYS) - SLOW))
 @settings(max_examples=12, deadline=None)
 @given(frame=tables())
@@ -541,6 +542,7 @@ def test_arff_headers(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- every format
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("part", [0.0, 0.4, 0.9])
 def test_what_breaks_off_is_named(name: str, part: float, tmp_path: Path) -> None:
@@ -558,6 +560,7 @@ def test_what_breaks_off_is_named(name: str, part: float, tmp_path: Path) -> Non
     assert name in complaint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAYS)
 def test_a_column_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
     """The error is the one of all formats, and nothing is written in a format that is only read."""

@@ -51,6 +51,7 @@ def _numbers(content: Any) -> Iterator[tuple[tuple[str, ...], tuple[float, ...]]
             yield (block.attribute, str(name)), tuple(-9.0 if end is None else end for end in ends)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [None, "weight"])
 @pytest.mark.parametrize("scale", ["probability", "raw"])
 def test_rows_have_the_decisions_of_their_group(scale: str, weight: str | None) -> None:
@@ -72,6 +73,7 @@ def test_rows_have_the_decisions_of_their_group(scale: str, weight: str | None) 
     assert mapping.content.settings.threshold is None
 
 
+@pytest.mark.slow
 def test_a_database_and_counts_have_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts at any edges of their bins, and counts that were made with them; back to one threshold as well."""
     monkeypatch.setattr(engines, "SORT_ROWS", 10)

@@ -87,6 +87,7 @@ def hostile(path: Path, select: str) -> str:
     return f"duckdb:///{path}#loans"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("away")
 @pytest.mark.parametrize("reader", READERS)
 def test_a_view_reads_nothing_of_the_machine(
@@ -175,6 +176,7 @@ def server() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["superuser", *("pg_execute_server_program", "pg_write_server_files")])
 def test_a_privileged_role_needs_consent(role: str, server: str, call: Call) -> None:
     url = of_superuser(server)

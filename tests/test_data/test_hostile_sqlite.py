@@ -134,6 +134,7 @@ def calls() -> Iterator[str]:
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["view", "query"])
 def test_no_function_gives_what_is_in_another_file(
     reader: str, places: dict[str, str], tmp_path: Path

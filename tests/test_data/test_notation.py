@@ -163,6 +163,7 @@ PARTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "folder"])
 @pytest.mark.parametrize("asked", PARTS)
 def test_an_audit_reads_thousands_in_every_part(asked: dict[str, Any], name: str, tmp_path: Path) -> None:
@@ -248,6 +249,7 @@ def test_what_comes_behind_the_head_counts(
             column_of(source, "amount", pa.float64())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [40, 40_000])
 @pytest.mark.parametrize("odd", ["", "?", "NA"])
 def test_numbers_in_quotes_beside_empty_texts_are_numbers(rows: int, odd: str, tmp_path: Path) -> None:

@@ -497,6 +497,7 @@ def test_options_of_other_kinds_are_refused(tmp_path: Path) -> None:
         open_source(tmp_path / "d.csv", sql="SELECT 1")
 
 
+@pytest.mark.slow
 def test_the_table_of_formats_is_that_of_the_code() -> None:
     """Each kind and each packing has a row in docs/data.md with its endings and the extra that it needs."""
     text = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")

@@ -246,6 +246,7 @@ run(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_no_table(
     data: tuple[str, str], server: str, tmp_path: Path, call: Call
 ) -> None:

@@ -474,6 +474,7 @@ def test_the_limit_of_cells_is_one_number() -> None:
         check_cells(("a",), tables.MOST_CELLS + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_ties_take_no_memory_and_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool

@@ -336,6 +336,7 @@ def test_what_only_the_file_can_mend_is_named_with_its_row(tmp_path: Path) -> No
     assert LIBRARY.audit(str(path), protected="group").to_dict()["data"]["rows"]["used"] == 301
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [50, 60_000])
 @pytest.mark.parametrize("at", [0.01, 0.5, 0.999])
 @pytest.mark.parametrize("packed", [False, True])

@@ -190,6 +190,7 @@ def test_a_worker_that_dies_is_replaced(cluster: str, tmp_path: Path, frames: Fr
     assert (found.counts.rows == whole.counts.rows).all()
 
 
+@pytest.mark.slow
 def test_a_part_that_kills_every_worker_ends_the_run(cluster: str, tmp_path: Path, frames: Frames) -> None:
     """Instead of the whole cluster; the message says what the workers had to do, as far as Dask knows."""
     with (
@@ -321,6 +322,7 @@ def test_a_folder_gets_a_file_of_predictions_for_each_file(
     assert "--cluster writes a file for each file of data" in err
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_predicted_leaves_the_others_whole(
     tmp_path: Path, frames: Frames, call: Call
 ) -> None:

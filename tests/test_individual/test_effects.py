@@ -387,6 +387,7 @@ def test_no_bundle_has_more_categories_than_trees_take() -> None:
     assert np.unique(bundled, axis=0).shape[0] == 600
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_trees")
 def test_residual_weights_have_no_unit_and_stand_for_rows() -> None:
     """Equal weights are none, weight 0 is no row, and integer weights are near to repeated rows."""

@@ -214,6 +214,7 @@ def test_a_rate_that_a_group_lacks_has_no_best_thresholds() -> None:
     }
 
 
+@pytest.mark.slow
 def test_limits_of_moved_thresholds_hold_for_all_thresholds_at_once() -> None:
     """In worlds of known rates, every interval of every group at every threshold holds them, as often as is said."""
     rng, edges = np.random.default_rng(3), np.linspace(0, 1, 21)

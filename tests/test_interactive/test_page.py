@@ -121,6 +121,7 @@ def crossed(groups: int, rows: int) -> pd.DataFrame:
     return pd.DataFrame({"race": one, "town": other, "score": score, "label": label, "weight": weight})
 
 
+@pytest.mark.slow
 def test_a_page_of_many_groups_is_small() -> None:
     """At 60 intersections with weights it has all thresholds; at 1,000 fewer; at 2,500 groups it is refused."""
     many = {"protected": ["race", "town"], "weight": "weight"}
@@ -192,6 +193,7 @@ def made_by(command: str, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rows", "counts"])
 def test_keys_move_a_threshold_and_the_command_makes_what_is_shown(
     name: str, folder: Path, browser: Any, capfd: pytest.CaptureFixture[str]
@@ -223,6 +225,7 @@ def test_keys_move_a_threshold_and_the_command_makes_what_is_shown(
     page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rows", "counts"])
 def test_the_best_thresholds_have_a_command_that_finds_them(
     name: str, folder: Path, browser: Any, capfd: pytest.CaptureFixture[str]
@@ -263,6 +266,7 @@ def test_the_best_thresholds_have_a_command_that_finds_them(
     page.close()
 
 
+@pytest.mark.slow
 def test_it_fits_screens_and_paper_and_axe_finds_no_fault(folder: Path, browser: Any) -> None:
     """At two widths and in print, for every mode."""
     axe = pytest.importorskip(
@@ -317,6 +321,7 @@ ALL_CONTROLS = """() => {
 """Goes through the controls, and returns what is no number or text for a reader; at last back to where it began."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ["two rows", "one score", "no labels"])
 def test_controls_do_no_harm_on_odd_rows(odd: str, folder: Path, browser: Any) -> None:
     """Whatever is undefined in them: the console is silent, no number is none, and the way back leads to the start."""
@@ -340,6 +345,7 @@ def test_controls_do_no_harm_on_odd_rows(odd: str, folder: Path, browser: Any) -
     page.close()
 
 
+@pytest.mark.slow
 def test_no_other_script_runs_in_it(folder: Path, browser: Any) -> None:
     """What found its way into the page neither runs nor fetches."""
     text = (folder / "rows.html").read_text(encoding="utf-8")

@@ -104,6 +104,7 @@ HELD: dict[str, tuple[tuple[str, ...], str, tuple[str, ...], float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", HELD)
 def test_what_is_asked_is_held_on_the_training_rows(
     constraint: str, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -179,6 +180,7 @@ def test_losses_of_single_groups_are_bounded(folder: Path, capsys: pytest.Captur
     assert tight["solution"]["objective"] > plain["solution"]["objective"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("constraint", "sides"),
     [("tpr.difference.to_overall<=0.02", 2), ("tpr.difference.worse_than_overall<=0.02", 1), ("tpr<=2%", 2)],

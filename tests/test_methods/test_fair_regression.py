@@ -84,6 +84,7 @@ def fit(table: Table, *, aware: bool = False, **parameters: Any) -> RepairedPred
     return FairRegression(**parameters).fit(problem, rng=np.random.default_rng(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["pay", "rich"])
 @pytest.mark.parametrize("aware", [False, True])
 @pytest.mark.parametrize("learner", ["linear", "trees"])
@@ -119,6 +120,7 @@ def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
     assert set(predictor.features) == set(NAMES)
 
 
+@pytest.mark.slow
 def test_units_of_the_label_do_not_matter() -> None:
     """A label in other units gives values in those units."""
     for parameters in (
@@ -191,6 +193,7 @@ def test_every_way_is_saved_and_loaded_to_the_bit(parameters: dict[str, Any], tm
     assert "sex" not in loaded.required
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["pay", "rich"])
 @pytest.mark.parametrize("solver", ["plug-in", "reduction"])
 def test_a_learner_of_the_users_own_holds_the_slack(label: str, solver: str) -> None:
@@ -255,6 +258,7 @@ def test_a_learner_is_named_in_the_artifact_and_the_report(tmp_path: Path) -> No
     assert path.to_dict()["parameters"]["learner"] == "sklearn.linear_model:LogisticRegression"
 
 
+@pytest.mark.slow
 def test_the_shell_runs_no_code_that_is_named(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +300,7 @@ def test_a_mixture_draws_and_its_average_does_not() -> None:
     np.testing.assert_allclose(drawn.predict(table).mean(), averaged.predict(table).mean(), rtol=0.01)
 
 
+@pytest.mark.slow(nightly=True)
 def test_a_game_tells_its_gap_and_warns_where_it_is_cut_short() -> None:
     """Algorithms 1 and 2 say B's gap as nu_t, end with it below nu or warn, and hold what column generation holds."""
     table = table_of(frame(), "rich")
@@ -336,6 +341,7 @@ def of_groups(predictor: RepairedPredictor, name: str) -> list[float]:
     return [one.value for one in predictor.trace.quantities if one.name == name]
 
 
+@pytest.mark.slow
 def test_algorithm_2_holds_the_bounds_that_the_direct_solver_holds() -> None:
     """On the training rows, as the paper does, near its loss; what rows out of fold lose is shown and is more."""
     table = noisy()
@@ -362,6 +368,7 @@ def test_algorithm_2_holds_the_bounds_that_the_direct_solver_holds() -> None:
     assert min(of_groups(trees, "loss")) > max(of_groups(trees, "loss in sample"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["auto", "exponentiated-gradient"])
 @pytest.mark.parametrize("learner", ["linear", "trees"])
 def test_a_reduction_counts_rows_as_it_says(search: str, learner: str) -> None:
@@ -999,6 +1006,7 @@ def test_counts_within_strata_from_the_shell_to_the_export(call: Call, tmp_path:
     assert runpy.run_path(str(tmp_path / "a.py"))["failures"]() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "tied", "decisions", "slack"),
     [

@@ -100,6 +100,7 @@ def loss(data: Any, chance: np.ndarray) -> float:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("basis", CURVED)
 @pytest.mark.parametrize("group", ["used", "unused"])
 @pytest.mark.parametrize("constraint", EVENTS)
@@ -184,6 +185,7 @@ def test_units_and_origins_do_not_matter() -> None:
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_weights_are_rows_so_often() -> None:
     """Of splines to the digit; a leaf of trees needs so many rows, whatever they weigh. Gaps are weighted for both."""
     data = frame(many=600)
@@ -240,6 +242,7 @@ def test_what_has_no_feature_columns_is_refused() -> None:
         LogLoss(learner="linear(basis=cubic)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("basis", CURVED)
 @pytest.mark.parametrize("group", ["used", "unused"])
 def test_in_a_shell(basis: str, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -241,6 +241,7 @@ ROLES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("group", ["used", "unused"])
 def test_in_a_shell(constraint: str, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

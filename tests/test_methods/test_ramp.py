@@ -80,6 +80,7 @@ PAIRWISE = [
 """Every constraint with every width, and each of both with every recalibration of every kind of rows."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("constraint", "gamma", "calibrate", "of_rows"), PAIRWISE)
 def test_the_audit_finds_the_slack_on_the_fit_rows(
     constraint: str, gamma: float, calibrate: str, of_rows: tuple[str | None, tuple[str, ...]]
@@ -139,6 +140,7 @@ def crossed(weight: str | None = None, strata: tuple[str, ...] = ()) -> Table:
     return read_table(data.append_column("sex", pa.array(sex)), DataSpec(columns, thresholds=(0.5,)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("constraint", "gamma", "weight", "strata"),
     [
@@ -179,6 +181,7 @@ def test_one_column_is_each_column(gamma: float) -> None:
     assert {n: a.tobytes() for n, a in one[1].items()} == {n: a.tobytes() for n, a in each[1].items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("gamma", [0.0, 0.05])
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ ASSUMED = {
 # ---------------------------------------------------------------------- what holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["uniform", "adversarial", "by score"])
 @pytest.mark.parametrize("assumption", ["soft", "certified", "radii"])
 def test_no_true_group_errs_more_than_minimax_tells(noise: str, assumption: str) -> None:
@@ -182,6 +183,7 @@ def test_minimax_has_no_slack_and_no_other_solver(parameters: dict[str, Any]) ->
         Robust(constraint="minimax", **parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assumption", ["certified", "soft", "radii"])
 def test_models_of_minimax_err_no_more_than_is_told_in_any_true_group(assumption: str) -> None:
     """By noise that follows the score; models over a feature of which the scores are made err no more than these."""
@@ -200,6 +202,7 @@ def test_models_of_minimax_err_no_more_than_is_told_in_any_true_group(assumption
     assert said <= float(re.findall(r"is (\d\.\d{4});", text)[0]) + 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["used", "unused"])
 @pytest.mark.parametrize("parity", PARITIES)
 @pytest.mark.parametrize("noise", ["uniform", "adversarial", "by score"])
@@ -265,6 +268,7 @@ def test_identified_thresholds_are_exact_if_noise_depends_on_the_true_group_alon
     assert rule.trace.objective < wary.trace.objective
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", [True, False])
 @pytest.mark.parametrize("parity", PARITIES)
 def test_a_survey_of_other_people_tells_how_a_true_group_is_recorded(parity: str, label: bool) -> None:
@@ -333,6 +337,7 @@ def test_one_side_is_held_where_one_is_asked_for(constraint: str) -> None:
     assert not any("`worse_than_overall`" in note for note in both.trace.notes)
 
 
+@pytest.mark.slow
 def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
     """Without `assume`, what is stated is assumed; what contradicts it is refused."""
     data = people(7, 1500)
@@ -638,6 +643,7 @@ def test_three_true_groups_are_near_two_recorded_ones(solver: str) -> None:
     assert "'x' near 'b' 0.100, 'y' near 'b' 0.300" in " ".join(given.trace.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assumption", ["soft", "certified", "radii"])
 @pytest.mark.parametrize("parity", PARITIES)
 def test_a_mixture_of_models_holds_for_the_true_groups_whatever_the_noise(
@@ -711,6 +717,7 @@ def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str
     np.testing.assert_array_equal(again.predict(table), chance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("solver", "parity"), list(zip(("dro", "soft", "certified", "soft"), PARITIES, strict=True))
 )
@@ -749,6 +756,7 @@ def test_a_trained_rule_may_look_at_the_recorded_group(solver: str, parity: str)
     np.testing.assert_array_equal(again.predict(table), chance)
 
 
+@pytest.mark.slow
 def test_looking_at_the_recorded_group_costs_less() -> None:
     """A rule that may tell recorded groups apart lets the better one in by another threshold."""
     data = people(many=6000)
@@ -782,6 +790,7 @@ def test_the_estimate_under_n4_is_of_the_rule_of_every_recorded_group() -> None:
     assert float(found) == pytest.approx(excess(data, chance, "demographic_parity", 0.0), abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decisions", ["randomized", "deterministic"])
 @pytest.mark.parametrize("assumption", ["radii", "soft", "certified"])
 def test_the_search_of_a_small_class_holds_for_the_true_groups_whatever_the_noise(
@@ -804,6 +813,7 @@ def test_the_search_of_a_small_class_holds_for_the_true_groups_whatever_the_nois
             assert f"{'a mixture' if decisions == 'randomized' else 'the best'} of 2,197 rules" in notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parity", PARITIES)
 def test_thresholds_within_radii_hold_for_the_true_groups_whatever_the_noise(parity: str) -> None:
     """With the radii of the very rows no noise breaks the constraint, and thresholds need not lie between few bins."""
@@ -883,6 +893,7 @@ def test_recorded_groups_of_the_table_that_the_rows_do_not_have_are_named() -> N
         assert any("names 'B' as recorded" in note for note in notes) == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["dro", "soft"])
 def test_whom_a_description_guarantees_nothing_is_said_by_name(solver: str) -> None:
     """Where all positives of a group may be among the missed ones."""
@@ -1049,6 +1060,7 @@ def test_training_in_a_shell(solver: str, tmp_path: Path, capsys: pytest.Capture
     assert (rates["p"].mean() - rates.groupby("race")["p"].mean()).max() < 0.07
 
 
+@pytest.mark.slow
 def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What did not run ends with 2 and says what to do."""
     cases = {
@@ -1119,7 +1131,7 @@ def test_a_model_file_that_looks_at_the_recorded_group(
     assert not any("(N4" in note for note in texts_of(told))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a noise table robust stands beside the others, who take recorded groups as they are."""
     what = ["--protected", "race_recorded", "--slacks", "0.05", "--format", "json", "--config", "none", "-q"]
@@ -1145,6 +1157,7 @@ def _labelled() -> NoiseTable:
     return NoiseTable("table", NAMES, NAMES, np.stack([np.eye(3)] * 2), "count")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["ideal", "oracle", "soft", "dro"])
 def test_every_solver_holds_for_all_tables_of_a_survey(solver: str) -> None:
     """By the programs over all of them, which are none of theirs; the table that was counted allows less."""

@@ -300,6 +300,7 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
         Noise(radii={"a": 0.1}, assume="independent")
 
 
+@pytest.mark.slow
 def test_in_a_shell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def share(values: np.ndarray) -> float:
     return float(np.mean(decided.any(0) & ~decided.all(0)))
 
 
+@pytest.mark.slow
 def test_networks_of_a_grid_begin_with_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a radius the first of the grid begins at random, and each other one where the last one ended."""
     found: list[tuple[Any, Any]] = []
@@ -87,6 +88,7 @@ def test_networks_of_a_grid_begin_with_the_one_before(monkeypatch: pytest.Monkey
         assert start.vector.tobytes() == before.network.vector.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["linear", "trees"])
 def test_merging_is_exactly_constant(learner: str) -> None:
     """To the bit under flips of protected columns and of comparable values, without the protected columns at all."""
@@ -163,6 +165,7 @@ def test_few_rows_promise_nothing_that_they_cannot_show() -> None:
     assert (values == values[0]).all()
 
 
+@pytest.mark.slow
 def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     """Labels that nothing tells: the log loss of new rows is hardly above that of a constant; l2 takes effect."""
     label, new = np.random.default_rng(8).integers(0, 2, 3000), table_of(couples(seed=1, many=3000))
@@ -348,7 +351,7 @@ def test_equal_rates_are_of_every_group_of_every_attribute_by_weight() -> None:
     assert right[1] > right[0] + 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
     """Where the slack does not hold on the rows of the fit, that is a caution and the fit has not converged."""
     table = table_of(couples(many=1500), ("sex",))
@@ -361,7 +364,7 @@ def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
     assert predictor.trace.converged == (gap <= 0.01 + 1e-6) == (not isinstance(first, Caution))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
     """Undeclared, the pair is what the rule hangs on; declared, there is nothing to hang on."""
     data = couples(many=3000)
@@ -644,6 +647,7 @@ def test_what_is_saved_predicts_the_same_bits(solver: str) -> None:
     assert again.predict(table).tobytes() == predictor.predict(table).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", range(7))
 def test_a_damaged_rule_is_refused(which: int) -> None:
     """Nothing is built from parts that do not fit."""
@@ -720,6 +724,7 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pq.read_table(tmp_path / "o.parquet")["prediction"].null_count == 0
 
 
+@pytest.mark.slow
 def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Predictions of flipped rows are the same bits; before and after stand in the proof; no model, no averages."""
     data, names = couples(many=2500), ["sex", "race", "role", "age"]

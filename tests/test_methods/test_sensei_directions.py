@@ -49,6 +49,7 @@ def small(learner: str) -> dict[str, Any]:
     return {"solver": "regularizer", "learner": learner}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("similar", "many"),
     [("learned", 1), ("learned(by=pooled)", 2), ("pairs.csv(directions=2)", 2), ("pairs.csv", 1)],

@@ -297,6 +297,7 @@ def test_a_row_without_probabilities_is_named_by_its_number_in_the_data() -> Non
         fairfix.predict(made, data, unseen="original")
 
 
+@pytest.mark.slow
 def test_soft_groups_stand_in_a_comparison() -> None:
     """Each point is the repair of the rows of the fit, which the recorded column has no part in."""
     data = frame(rows=500)

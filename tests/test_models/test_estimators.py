@@ -117,6 +117,7 @@ REGRESSORS: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", REGRESSORS, ids=lambda one: type(one).__name__)
 def test_trees_of_scikit_learn_send_every_row_where_it_does(estimator: Any) -> None:
     """Rows at thresholds of 32 bits and a bit of 64 beside them included; sums are equal up to rounding."""

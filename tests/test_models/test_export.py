@@ -211,6 +211,7 @@ def test_every_kind_of_predictor_has_a_program_and_a_repair_here() -> None:
     assert kinds == set(RepairedPredictor.kinds) - {no_repair_leaves, of_classes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPAIRS)
 def test_the_program_is_the_rule(name: str) -> None:
     """Run by numpy, and row by row by the script, decisions and draws included."""
@@ -303,6 +304,7 @@ def test_nul_is_refused_in_names_and_texts(dialect: Database) -> None:
             query([step], {"p": 0}, [], "data", dialect)
 
 
+@pytest.mark.slow
 def test_a_graph_is_exported_to_nothing() -> None:
     """It is applied by predict alone, and says so."""
     pytest.importorskip("skl2onnx", reason="makes the graph")
@@ -451,6 +453,7 @@ def test_the_vectors_of_an_artifact_are_what_it_predicts(name: str, tmp_path: Pa
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REPAIRS if name != "trees"])
 def test_a_rule_that_contradicts_its_vectors_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -48,6 +48,7 @@ def rows(seed: int = 0, many: int = 400, *, gaps: bool = False) -> tuple[Floats,
     return X, y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["square", "absolute", "quantile:0.8", "poisson"])
 def test_the_unit_of_the_label_does_not_matter_to_trees(loss: str) -> None:
     """Rates of one in ten million, or dollars in place of millions, grow the trees that other units grow."""
@@ -78,6 +79,7 @@ def test_trees_equal_scikit_learn_to_the_bit(gaps: bool) -> None:
     np.testing.assert_array_equal(of_histograms(three, "softmax").predict(new), three.predict_proba(new))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "square", "absolute", "quantile:0.8", "poisson"])
 def test_trees_learn_nothing_where_there_is_nothing(loss: str) -> None:
     """Of 500 rows whose label does not hang on them, other rows have no more loss than a constant leaves, by 3 %."""

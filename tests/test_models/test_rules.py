@@ -97,6 +97,7 @@ def test_a_saved_rule_predicts_as_before(kind: str, seed: int, tmp_path: Any) ->
         pd.testing.assert_frame_equal(Repaired.load(tmp_path / "r.fairfix").predict(rows), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seed"), RULES)
 def test_exports_give_what_predict_gives(kind: str, seed: int) -> None:
     """The program on columns, the script, a query and a model."""

@@ -111,6 +111,7 @@ LEFT_OUT: dict[str, tuple[str, Callable[[Rng, int], Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", SIZES)
 @pytest.mark.parametrize("seed", range(3))
 def test_columns_that_are_no_features_are_left_out(rows: int, seed: int) -> None:
@@ -184,6 +185,7 @@ def test_a_near_copy_is_better_than_a_strong_feature_for_certain() -> None:
         assert reasons({"x": x, "other": rng.random(rows)}, y) == leaks
 
 
+@pytest.mark.slow
 def test_no_column_is_the_label_by_chance() -> None:
     """Of many tables of 30 rows with 100 binary columns."""
     for seed in range(60):
@@ -284,6 +286,7 @@ def test_named_features_are_looked_at_for_leaks_alone() -> None:
     assert [one.column for one in leaks_among(table, ["number", "copy"])] == ["copy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [12_000, 40_000])
 def test_a_sample_finds_what_all_rows_show(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the sample suspects more: texts that are rare there, and a column that is constant in it."""

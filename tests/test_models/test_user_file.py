@@ -806,6 +806,7 @@ def fitted_pipeline(name: str, folder: Path) -> ScoringModel:
     return loaded(PIPELINES[name]().fit(frame, label(frame)), folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
 def test_batched_scores_are_the_scores_to_the_bit(tmp_path: Path, name: str) -> None:
     """64k rows at a time, or any other cut, give the same bits as all rows at once."""

@@ -109,6 +109,7 @@ def anywhere(rng: np.random.Generator, imagined: Floats) -> Floats:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_label", [False, True])
 @pytest.mark.parametrize("name", RATIOS)
 def test_no_other_place_of_the_row_is_worse(name: str, by_label: bool) -> None:
@@ -173,6 +174,7 @@ def test_nobody_at_another_level_of_the_decision_is_worse(name: str, by_label: b
 # ---------------------------------------------------------------------- coverage and price
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["N0", "N1", "N2", "N4"])
 def test_of_large_groups_limits_are_hardly_wider_than_a_bootstrap(level: str) -> None:
     """Groups of 500 to 5,000 rows with rates of .3 to .7, and a table that is known: against multinomial resamples."""

@@ -723,6 +723,7 @@ def test_breakdown_points_agree_with_bisection() -> None:
     assert certain >= broken["fails_up_to"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_label", [False, True])
 @pytest.mark.parametrize("kind", ["difference", "ratio", "min", "max"])
 def test_breakdown_points_of_every_kind_are_those_of_all_ends_at_every_eps(kind: str, by_label: bool) -> None:
@@ -917,6 +918,7 @@ def test_the_sample_data(call: Call, sample: Path) -> None:
         assert found["N4"]["outer_low"] - 0.01 <= rate <= found["N4"]["outer_high"] + 0.01
 
 
+@pytest.mark.slow
 def test_same_seed_same_bytes(call: Call, sample: Path) -> None:
     """The resampling is seeded; another seed gives other outer ends and the same bounds."""
     first, again, other = (call(*RECORDED, "--format", "json", "-q", "--seed", s)[1] for s in ("3", "3", "4"))

@@ -535,6 +535,7 @@ def test_a_model_file_decides(call: Call) -> None:
     assert f"the probabilities give no bound on the TPR of {first}" in text
 
 
+@pytest.mark.slow
 def test_in_a_shell() -> None:
     """As a gate: the same data pass, fail or stay open with what is stated."""
     data = people(vectors=8, each=400, seed=4)

@@ -101,6 +101,7 @@ def test_the_largest_error_is_the_least_there_is(seed: int) -> None:
         assert found.converged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("blind", [True, False])
 def test_what_is_found_holds_under_every_assumption(seed: int, blind: bool) -> None:

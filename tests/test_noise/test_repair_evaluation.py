@@ -79,6 +79,7 @@ def wrong_by(data: dict[str, np.ndarray], chance: np.ndarray) -> float:
     return max(chance[own].mean() - chance[own & (data["true"] == j)].mean() for j in range(3))
 
 
+@pytest.mark.slow
 def test_on_the_rows_of_the_fit_the_worst_case_is_the_slack() -> None:
     """What the program promises is what the audit of its decisions finds: neither more nor, as it binds, less."""
     data = people(0, 4000)
@@ -103,6 +104,7 @@ def test_on_the_rows_of_the_fit_the_worst_case_is_the_slack() -> None:
         assert upper > point + 0.005
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", [[[0.2], [1.0], [5.0]], [[0.2, 1.0, 5.0]], [[5.0, 1.0, 0.2]]])
 def test_where_either_transport_may_hold_the_worse_of_both_is_the_slack(shares: list[list[float]]) -> None:
     """By a survey of other shares of true or of recorded groups, fit and audit hold the same tables."""
@@ -127,6 +129,7 @@ def test_where_either_transport_may_hold_the_worse_of_both_is_the_slack(shares: 
     assert points[0] == pytest.approx(0.1, abs=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_of_groups_that_are_recorded_right_the_distance_is_told_on_either_side(mirrored: bool) -> None:
     """The worst group is below everybody, or in the mirror above; fit and proof tell how far, under each assumption."""
@@ -151,6 +154,7 @@ def test_of_groups_that_are_recorded_right_the_distance_is_told_on_either_side(m
         assert [float(one) for one in found] == pytest.approx([apart.max()] * len(found), abs=1e-4), note
 
 
+@pytest.mark.slow
 def test_rates_of_rules_that_use_the_recorded_group_are_inverted_rule_by_rule() -> None:
     """With noise that depends on the true group alone, the estimate is right; that of the cells alone is not."""
     data = people(1, 200_000)
@@ -177,7 +181,7 @@ def test_rates_of_rules_that_use_the_recorded_group_are_inverted_rule_by_rule() 
     assert (truth < np.quantile(high, 0.999, axis=0)).all()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 @pytest.mark.parametrize(("assumption", "level"), [("certified", "N2"), ("identified", "N4")])
 def test_upper_limits_cover_the_population(assumption: str, level: str) -> None:
     """Small surveys, few held-out rows: the limit is above what the rule does to everybody in nearly all draws."""
@@ -203,6 +207,7 @@ def test_upper_limits_cover_the_population(assumption: str, level: str) -> None:
     assert level == "N2" or points < 37
 
 
+@pytest.mark.slow
 def test_the_proof_shows_and_gates_true_groups() -> None:
     """Rows of the table, a check with three verdicts, and a note in words; probabilities have no error of their own."""
     data = people(2, 4000)
@@ -263,6 +268,7 @@ def test_a_recorded_group_that_was_not_held_out_and_several_columns() -> None:
     assert true_groups_of(table.with_decision(np.ones(len(table))), told, 0.05) is None
 
 
+@pytest.mark.slow
 def test_in_a_shell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_every_command_takes_the_same_assumptions(
             assert all(("--assume" in one) or not assume for one in commands_shown)
 
 
+@pytest.mark.slow
 def test_a_configuration_and_the_library_say_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,6 +116,7 @@ def test_the_page_forbids_what_it_does_not_need(pages: Callable[[str], Path], br
     page.close()
 
 
+@pytest.mark.slow
 def test_paper_shows_what_the_screen_shows(pages: Callable[[str], Path], browser: Any) -> None:
     """In print no table is cut: none is wider than a sheet of A4 with its margins."""
     for name in ("audit", "profile", "repair", "models", "compare"):
@@ -126,6 +127,7 @@ def test_paper_shows_what_the_screen_shows(pages: Callable[[str], Path], browser
         page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["audit", "intersection", "many", "noise", "repair", "repair of many"])
 def test_every_picture_has_room_on_a_sheet(name: str, pages: Callable[[str], Path], browser: Any) -> None:
     """Lower than a sheet of A4, and in no row of a grid: what is taller there is drawn over what follows it."""
@@ -220,6 +222,7 @@ def drawn(seed: int, columns: int) -> pa.Table:
     return pa.table({**named, "label": label, "score": score, "region": rng.choice(["n", "s"], n)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 2, 3, 4])
 def test_paper_holds_everything_and_no_text_hides_another(columns: int, tmp_path: Path, browser: Any) -> None:
     """On A4 every table, row count and setting is there, no two texts overlap, and none is cut.

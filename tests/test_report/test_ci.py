@@ -241,6 +241,7 @@ def test_a_check_is_shown_where_its_limit_is_written(how: str, call: Call) -> No
 # ---------------------------------------------------------------------- a comment
 
 
+@pytest.mark.slow
 def test_a_comment_opens_with_what_did_not_pass(result: dict[str, Any]) -> None:
     """What passed and the whole report are folded; too long a report is left out."""
     text = rendered("comment", result)

@@ -136,6 +136,7 @@ def read(content: dict[str, Any]) -> dict[str, str]:
     return {name: rendered(name, content, **settings) for name, settings in READ.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SHOWN)
 def test_no_report_loses_what_a_result_says(kind: str) -> None:
     """Another text or number in the result is another report, in each format."""

@@ -58,6 +58,7 @@ def test_a_workbook_has_every_number_of_every_table() -> None:
                     assert cell == value or (cell is None and value == "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_stays_a_text(name: str) -> None:
     """No cell is a formula or loses its sign, names that differ stay different, and the file is well-formed."""

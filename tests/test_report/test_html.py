@@ -151,6 +151,7 @@ def test_every_audit_makes_a_sound_page(name: str, exact: bool) -> None:
     assert page.all("svg")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["audit", "repair", "compare", "classes"])
 def test_every_kind_makes_a_sound_page(kind: str, saved: dict[str, Any]) -> None:
     """With pictures, and the same bytes twice."""

@@ -79,6 +79,7 @@ def result_of(name: str, *, exact: bool = True) -> dict[str, Any]:
     return deepcopy(audited(name, exact))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READINGS)
 @pytest.mark.parametrize("exact", [True, False])
 def test_every_audit_holds_to_the_schema(name: str, exact: bool) -> None:
@@ -190,6 +191,7 @@ def test_every_comparison_has_its_definition() -> None:
     assert {name for name in HEADLINES if "reference" not in name} & ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_renders_every_result(name: str) -> None:
     """No format chokes on undefined values, strata or regression."""

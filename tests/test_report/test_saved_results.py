@@ -41,6 +41,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("gate_on", ["interval", "point"])
 def test_what_contradicts_itself_is_refused(change: str, gate_on: Any, away: None, call: Call) -> None:
@@ -139,6 +140,7 @@ def saved(kind: str) -> dict[str, Any]:
     return dict(made.to_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "change"), [(kind, one) for kind, every in OTHERS.items() for one in every])
 def test_no_other_result_may_contradict_itself(kind: str, change: str, away: None, call: Call) -> None:
     """Of repairs, comparisons and two models; as it was made it is shown."""

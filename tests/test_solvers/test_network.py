@@ -255,7 +255,7 @@ def test_the_greatest_slope_is_bounded_from_above(units: int, columns: int) -> N
     assert _steepest(np.zeros((3, 4))) == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 def test_training_reaches_most_of_the_best_plan() -> None:
     """Of the plan that a long search finds after training, its three steps reach more than half at any radius."""
     X, y = data(3, 600)
@@ -316,7 +316,7 @@ def test_training_begins_with_the_network_that_is_given(monkeypatch: pytest.Monk
     assert again.objective <= still.objective
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 def test_a_grid_from_one_network_to_the_next_is_as_good_as_from_random_ones() -> None:
     """At every weight, and in fewer steps."""
     X, y = data(3, 600)

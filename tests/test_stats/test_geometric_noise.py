@@ -14,6 +14,7 @@ from scipy import stats
 from tests.data import below
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["0.05", "0.7", "1", "3.25"])
 def test_noise_has_the_distribution_that_is_stated(epsilon: str) -> None:
     """Counts of each value are within 5 standard deviations of the geometric law, in both tails."""

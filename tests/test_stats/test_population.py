@@ -45,6 +45,7 @@ def covariances(code: Any, chance: Any, many: int) -> CovariancesOfRules:
     return CovariancesOfRules(names=("everybody",), rows=np.array([code.size]), alpha=ALPHA, strata=(inside,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.05, 0.95), (0.6, 0.3, 0.1)])
 def test_a_covariance_with_membership_holds_for_the_rule_that_rows_like_most(
     shares: tuple[float, ...],

@@ -61,6 +61,7 @@ def gap_of(one: dict[str, Any], attribute: str = "sex") -> dict[str, Any]:
     return next(dict(own) for own in block["comparisons"] if own["id"] == GAP)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -221,6 +222,7 @@ def test_a_class_that_no_label_has_leaves_the_gap_open() -> None:
     assert "'dancer'" in message["text"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"strata": "town", "check": ["tpr.difference<=0.1", "ppv.min>=0.5"]}])
 def test_the_result_fits_its_schema_and_every_format(
     more: dict[str, Any], tmp_path: Path, call: Call

@@ -98,6 +98,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return places
 
 
+@pytest.mark.slow
 def test_every_method_is_compared_on_one_split(table: Table, outcome: ComparisonOutcome) -> None:
     """Each contender has a point for each slack that changes it, on the same held-out rows, beside two baselines."""
     titles = [point.title for point in outcome.points]
@@ -178,6 +179,7 @@ def test_the_frontier_is_what_no_other_point_beats(outcome: ComparisonOutcome) -
         assert marked != beaten
 
 
+@pytest.mark.slow
 def test_the_json_holds_to_its_schema_and_renders_again(runs: tuple[Path, Path]) -> None:
     """JSON is the source: valid by the shipped schema, and text and Markdown come from it."""
     saved, out = runs[0] / "json", json.loads((runs[0] / "stdout").read_text())

@@ -120,7 +120,7 @@ def repaired(
             continue
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=True)
 @pytest.mark.parametrize("name", available())
 def test_every_criterion_is_a_comparison_that_the_report_opens_with(name: str) -> None:
     """Whatever is chosen, the criterion is one that an audit has, and the report says what became of it."""

@@ -232,6 +232,7 @@ def test_the_statuses_are_those_of_the_program() -> None:
     assert {str(int(status)) for status in ExitStatus} <= set(STATUSES)
 
 
+@pytest.mark.slow
 def test_every_code_is_explained_and_used() -> None:
     """The catalogue has the codes that classes, rulings, notes and warnings have, and no others."""
     classes = [FairfixError, *subclasses(FairfixError)]
@@ -246,6 +247,7 @@ def test_every_code_is_explained_and_used() -> None:
             assert f"| `{code}` | {kind} | {as_options(text)} |" in docs
 
 
+@pytest.mark.slow
 def test_every_note_and_warning_has_a_code() -> None:
     """Where one is made, its code stands written; a bare text is not warned with, since it would have none."""
     assert [where for where, codes in coded() if not codes] == []

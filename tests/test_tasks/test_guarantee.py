@@ -69,6 +69,7 @@ def pair_reach(first: float, second: float, alpha: float) -> float:
     return float(d[np.argmax(over <= alpha / 2)])
 
 
+@pytest.mark.slow
 def test_the_bound_is_the_gap_on_the_rows_of_the_fit_and_how_far_any_rule_may_be_off() -> None:
     result = made(rows()[lambda one: one["race"] != "c"], slack=0.2)
     one = result.to_dict()["guarantee"]

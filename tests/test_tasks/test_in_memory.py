@@ -250,6 +250,7 @@ def test_files_of_boosters_are_known_by_their_content(name: str, tmp_path: Path)
             model.score(X.assign(job="pilot"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NATIVE)
 def test_a_damaged_file_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
     """A library that ends the process on it ends another process."""

@@ -68,6 +68,7 @@ def numbers(result: Any) -> str:
 KINDS = ["frame", "csv", "de.csv", "parquet", "jsonl", "duckdb", "sqlite"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sign", SIGNS)
 @pytest.mark.parametrize("whole", [False, True])

@@ -190,6 +190,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_the_function_gives_what_the_command_gives(name: str, rows: pd.DataFrame, call: Call) -> None:
     """To the byte of the JSON, with values in the types of Python."""

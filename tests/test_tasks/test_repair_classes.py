@@ -331,6 +331,7 @@ def test_a_guarantee_is_of_the_classes_that_change_with_the_group() -> None:
     assert not tight["holds"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.0, "auto"])
 def test_people_without_a_group_count_among_those_whose_class_changes(rho: float | str) -> None:
     """Where the rule looks at the group, and most of those without one have a class of their own."""
