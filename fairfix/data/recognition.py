@@ -187,8 +187,9 @@ def _office(place: FileLocation) -> type[FileSource] | None:
     names = set(members_of(place))
     if MANIFEST in names:
         raise DataError(
-            f"{place.name} is a file of fairfix, not rows; show its content: fairfix inspect {place.name}. Counts are "
-            "read by audit, repair and count, from the path of a file that is not packed"
+            f"{place.name} is a file of fairfix, and here rows are needed: name the rows. Show what it holds: "
+            f"fairfix inspect {place.name}. Counts are read by audit, explore, repair and count, from the path of a "
+            "file that is not packed"
         )
     if "[Content_Types].xml" in names or "content.xml" in names:
         if kind := file_kinds().get(".xlsx"):

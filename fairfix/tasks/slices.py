@@ -28,9 +28,10 @@ from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.schema import common
 from fairfix.schema import slices as of_slices
 from fairfix.schema.audit import Audit
+from fairfix.tasks.count import counts_of
 from fairfix.tasks.dataset import Dataset, explaining, open_data, said_of_unused, waivers_of, with_waivers
 from fairfix.tasks.messages import of_source, with_messages
-from fairfix.tasks.request import AuditRequest, function_of
+from fairfix.tasks.request import AuditRequest, function_of, of_counts
 from fairfix.tasks.result import Result
 from fairfix.tasks.run_metadata import with_record
 
@@ -86,6 +87,8 @@ def run_slices(request: AuditRequest) -> SlicesResult:
     for name in UNREAD:
         if request.has(name) and name not in request.configured:
             raise UsageError(f"`{name}`: leave it out; a search of slices alone does not read it")
+    if counts_of(request.data) is not None:
+        of_counts(request)  # which says that slices need rows
     asked = without_slices(request)
     notes = said_of_unused(request)
     data = open_data(asked.rest, protected_needed=False)

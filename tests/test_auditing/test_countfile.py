@@ -507,7 +507,9 @@ def test_counts_are_no_rows(shards: Path, capsys: pytest.CaptureFixture[str]) ->
         ["repair", "data", "--protected", "race", "--method", "ramp", "--unlabelled", "a.counts"],
     ):
         assert run(line) == 2
-        assert "a.counts is a file of fairfix, not rows" in capsys.readouterr().err
+        assert "inspect a.counts" in capsys.readouterr().err
+    assert run(["audit", "a.counts", "--slices"]) == 2  # without a protected column slices are searched alone
+    assert "--slices needs rows" in capsys.readouterr().err
     assert run(["audit", "data", "data/0.csv", "--protected", "race"]) == 2
     assert "unexpected extra argument" in capsys.readouterr().err
 
