@@ -61,6 +61,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("validation", "guarantee"),
     ),
     "Slices": ("slices", "slice_metric", "min_rows"),
+    "Gaps": ("explain_gap",),
     "Checks": (
         *("check", "gate_on", "confidence", "always_valid", "state", "of", "undecided", "baseline"),
         "profile",

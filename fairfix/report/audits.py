@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import ADDED, METRICS
 from fairfix.auditing.results import in_percent
+from fairfix.report import gap_parts
 from fairfix.report.answer import Stated, answer, between_whom, statement
 from fairfix.report.layout import (
     GROUP_METRICS,
@@ -79,6 +80,7 @@ def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
         from fairfix.report.slices import section  # which has parts of this module
 
         yield section(result, result.slices)
+    yield from gap_parts.sections(result)
     if result.state is not None:
         from fairfix.report.history import section as history_section
 

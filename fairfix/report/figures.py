@@ -15,6 +15,8 @@ from fairfix.report.audits import GROUP, group_metrics, to_reference, worst_firs
 from fairfix.report.classes import by_gap, gap_id, gap_metrics, gap_of
 from fairfix.report.comparisons import slack_of
 from fairfix.report.frontier import NOTHING, Panel, panels, quality_of
+from fairfix.report.gap_parts import rows as rows_of_gap
+from fairfix.report.gap_parts import title as title_of_gap
 from fairfix.report.history import title_of
 from fairfix.report.layout import (
     GROUP_METRICS,
@@ -30,7 +32,7 @@ from fairfix.report.layout import (
 from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
 from fairfix.report.trends import heading_of, named_moments
 from fairfix.report.true_groups import TITLES
-from fairfix.schema.audit import Audit, Noise, NoiseFigure, State
+from fairfix.schema.audit import Audit, ExplainedGap, Noise, NoiseFigure, State
 from fairfix.schema.common import Block, Distribution, Estimate, Group, Number, SavedResult
 from fairfix.schema.compare import Compare
 from fairfix.schema.repair import Evaluation, EvaluationRow
@@ -445,6 +447,17 @@ def slices(search: SliceSearch) -> Iterator[Part]:
     yield Part(figures=(Figure(heading, svg.dots(rows, span, overall), description, grid, captioned=True),))
 
 
+def gap_parts(gap: ExplainedGap) -> Iterator[Part]:
+    """Yield a picture of the parts of a gap with their intervals."""
+    parts = [(name, part) for name, part in rows_of_gap(gap) if isinstance(part, Estimate)]
+    rows, heading = [_dot(name, part) for name, part in parts], title_of_gap(gap)
+    span = svg.span_of(_ends(rows), zero=True)
+    description = f"{heading} with their intervals: {rows[0].text} for {rows[0].name}, the largest."
+    grid = Grid(("column", *NUMBERS), tuple((name, *_numbers(part)) for name, part in parts), 1, heading)
+    drawing = svg.dots(rows, span, Dot("no part", 0.0, None, None, ""))
+    yield Part(figures=(Figure(heading, drawing, description, grid, captioned=True),))
+
+
 def history(state: State) -> Iterator[Part]:
     """Yield a picture of each gap after the last batches, with always-valid intervals."""
     for trace in state.traces:
@@ -487,6 +500,8 @@ def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
         yield from before_after(about, section.title)
     elif isinstance(about, SliceSearch):
         yield from slices(about)
+    elif isinstance(about, ExplainedGap):
+        yield from gap_parts(about)
     elif isinstance(about, Noise):
         yield from true_gaps(about)
     elif isinstance(about, State):
@@ -496,7 +511,8 @@ def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
 
 
 PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[Part]]] = dict.fromkeys(
-    ("attribute", "proof", "true groups", "classes", "fitted", "slices", "history", "trend"), _drawn
+    ("attribute", "proof", "true groups", "classes", "fitted", "slices", "gap parts", "history", "trend"),
+    _drawn,
 )
 """Pictures of a section of a result, by the kind of the section; others have none."""
 

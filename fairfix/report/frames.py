@@ -297,6 +297,15 @@ def _slices(result: Audit | Slices) -> Iterator[Row]:
         }
 
 
+def _gap_parts(result: Audit) -> Iterator[Row]:
+    for gap in () if result.explained_gaps is None else result.explained_gaps.gaps:
+        named = {"attribute": gap.attribute, "metric": gap.metric, "groups": ", ".join(gap.groups)}
+        for part in gap.parts:
+            yield {**named, "columns": ", ".join(part.columns), **_numbers(part)}
+        if gap.rest is not None:
+            yield {**named, "columns": "", **_numbers(gap.rest)}
+
+
 def _changes(result: Models | CheckedResult) -> Iterator[Row]:
     changes: tuple[Change | NotComparable, ...] = ()
     if isinstance(result, Models):
@@ -404,6 +413,7 @@ TABLES: Mapping[str, Mapping[str, Table]] = {
             _true_groups,
         ),
         "slices": _OF_SLICES,
+        "gap_parts": (("attribute", "metric", "groups", "columns", *_ENDS), _gap_parts),
         "changes": _CHANGES,
         "waivers": _WAIVERS,
         "messages": _MESSAGES,

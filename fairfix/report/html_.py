@@ -53,7 +53,7 @@ from fairfix.schema.unrun import Unrun
 FEW_SECTIONS = 3
 """A page with more has a list of them."""
 
-WITH_PICTURES = ("attribute", "true groups", "classes", "slices")
+WITH_PICTURES = ("attribute", "true groups", "classes", "slices", "gap parts")
 """Kinds of sections whose pictures stand before their tables, which are folded."""
 
 FOLDED = ("stratum", "class", "facts", "not computed", "fitted", "solution", "notes", "other gap")

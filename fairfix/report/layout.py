@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS, Catalogue
 from fairfix.auditing.results import cut_words
-from fairfix.schema.audit import Noise, State
+from fairfix.schema.audit import ExplainedGap, Noise, State
 from fairfix.schema.common import (
     Block,
     Change,
@@ -168,6 +168,7 @@ About = (
     Block
     | Noise
     | SliceSearch
+    | ExplainedGap
     | State
     | Line
     | Evaluation

@@ -19,6 +19,7 @@ from fairfix.schema.common import (
     Estimate,
     Fraction,
     Group,
+    LeftOut,
     NotComputed,
     Number,
     Part,
@@ -277,6 +278,54 @@ class State(Part, frozen=True, kw_only=True):
             raise ValueError("a gap changed at a batch that there is not")
 
 
+# ---------------------------------------------------------------------- parts of gaps
+
+
+Outcome = Literal["selection_rate", "mean_score"]
+
+
+class GapPart(Estimate, frozen=True, kw_only=True):
+    """The part of a gap that a column accounts for, or several whose parts cannot be told apart."""
+
+    columns: Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class ExplainedGap(Part, frozen=True, kw_only=True):
+    """The gap between the means of two groups, first minus second, in parts: these and the rest add up to it."""
+
+    attribute: str
+    metric: Outcome
+    groups: tuple[str, str]
+    rows: tuple[Positive, Positive]
+    means: tuple[float, float]
+    value: float
+    parts: Annotated[tuple[GapPart, ...], Meta(min_length=1)]
+    """From the largest; their intervals and that of the rest hold at once."""
+    rest: Estimate | None = None
+    """Difference that the columns do not account for; absent with a model, whose columns account for all of it."""
+    pairs: Count = 0
+    """Pairs of rows that the model was asked about."""
+    orders: Count = 0
+    """Random orders of the columns for each pair, each with its reverse; 0 with a model: all orders."""
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Require each column once, and numbers that add up."""
+        require_once((name for one in self.parts for name in one.columns), "column")
+        total = sum(one.point for one in self.parts) + (0.0 if self.rest is None else self.rest.point)
+        if not abs(total - self.value) <= 1e-6 * max(1.0, *(abs(one.point) for one in self.parts)):
+            raise ValueError(f"the parts of the gap by {self.attribute} do not add up to it")
+
+
+class ExplainedGaps(Part, frozen=True, kw_only=True):
+    """The largest gap of each attribute in parts, by a regression of the rows or by the model itself."""
+
+    by: Literal["regression", "model"]
+    gaps: tuple[ExplainedGap, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+
 class OneClass(Part, frozen=True, kw_only=True):
     """One class against the others."""
 
@@ -304,6 +353,7 @@ class Audit(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=sc
     noise: Noise | None = None
     profile: Template | None = None
     slices: SliceSearch | None = None
+    explained_gaps: ExplainedGaps | None = None
     state: State | None = None
     classes: Annotated[tuple[OneClass, ...], Meta(min_length=2)] = ()
     """Each class against the others, in a multiclass audit; the other fields are of all classes together."""

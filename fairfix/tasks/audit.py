@@ -249,7 +249,7 @@ def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | 
 def _old(request: AuditRequest, data: Dataset, base: Baseline) -> Audit:
     """Return the same audit of the rows of a baseline."""
     changed = str(replace(similar_of(request), files=()))
-    same = replace(request, check=(), similar=(changed,) if changed else ())
+    same = replace(request, check=(), similar=(changed,) if changed else (), explain_gap=False)
     source = opened(request, base.data)
     log.info("auditing the baseline %s", source.name)
     old = replace(data, source=source, inferred={})
@@ -354,7 +354,12 @@ def _read(request: AuditRequest, data: Dataset, notes: list[Note]) -> tuple[Audi
         if similar.files:
             more = joined(more or {}, counterfactuals(request, data, copies_of(similar, data), notes))
     with workers_of(request.cluster, request.threads) as workers:
-        return _of_data(request, replace(data, source=data.source.read_by(workers)), settings, more), settings
+        result = _of_data(request, replace(data, source=data.source.read_by(workers)), settings, more)
+    if request.explain_gap:
+        from fairfix.tasks.gap_parts import with_gap_parts
+
+        result = with_gap_parts(result, request, data, intersect=settings.intersect)
+    return result, settings
 
 
 def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: More | None) -> Audit:

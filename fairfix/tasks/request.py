@@ -407,16 +407,19 @@ class GateRequest(ReportRequest):
 class AuditRequest(GateRequest):
     """The parameters of ``audit``."""
 
-    needs_rows: ClassVar = ("noise", "slices")
+    needs_rows: ClassVar = ("noise", "slices", "explain_gap")
     reads: ClassVar = {
-        "features": (("model", "similar"), "it is read with `model` or `similar`"),
+        "features": (
+            ("model", "similar", "explain_gap"),
+            "it is read with `model`, `similar` or `explain_gap`",
+        ),
         "id": (
             ("baseline", "similar", "state", "validation"),
             "row IDs are used only by `baseline`, `similar`, `state` and `validation`",
         ),
         "seed": (
-            ("similar", "noise", "validation"),
-            "nothing is random without `similar`, `validation` or a description of noise",
+            ("similar", "noise", "validation", "explain_gap"),
+            "nothing is random without `similar`, `validation`, `explain_gap` or a description of noise",
         ),
         **dict.fromkeys(
             ("slice_metric", "min_rows", "validation"), (("slices",), "it is read with `slices`")
@@ -488,6 +491,12 @@ class AuditRequest(GateRequest):
         "FRACTION",
         kind=float,
         below=1,
+    )
+    explain_gap: bool = parameter(
+        False,
+        "Show how much of the largest gap of each protected column the other columns account for: by a regression, or "
+        "by the `model` itself.",
+        common=True,
     )
     id: str | None = parameter(
         None,
@@ -694,7 +703,7 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
 
 OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "top", "probability", "model"),)
 OF_TWO = (
-    *("noise", "profile", "slices"),
+    *("noise", "profile", "slices", "explain_gap"),
     "unlabelled",
 )
 """Parameters for two classes only."""
@@ -715,6 +724,12 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("top", ("state",), "every batch would have another threshold; give `threshold`"),
     ("top", ("guarantee",), "a guarantee is for a threshold that does not depend on the held-out rows"),
     ("noise", ("suppress_below",), "numbers of true groups are shown for groups of any size"),
+    ("explain_gap", ("noise",), "it compares the recorded groups"),
+    (
+        "explain_gap",
+        ("strata",),
+        "it compares all rows of two groups, and a column without a role can explain the gap",
+    ),
     ("slices", ("suppress_below",), "slices are groups too; `min_rows` says how small they may be"),
     (
         f"task={MULTICLASS}",
@@ -735,7 +750,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     *(
         (
             name,
-            ("baseline", "noise", "similar", "slices", "profile", f"task={MULTICLASS}"),
+            ("baseline", "noise", "similar", "slices", "explain_gap", "profile", f"task={MULTICLASS}"),
             "its intervals hold for one look only",
         )
         for name in ("always_valid", "state", "of")

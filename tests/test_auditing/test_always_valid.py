@@ -168,6 +168,7 @@ def test_counts_with_noise_are_refused() -> None:
         {"noise": "radius:a=0.1,b=0.1"},
         {"similar": "flips", "model": "m.skops"},
         {"slices": ["score"]},
+        {"explain_gap": True},
         {"profile": "eu"},
         {"task": "multiclass"},
     ],

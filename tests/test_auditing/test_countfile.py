@@ -481,6 +481,7 @@ NEEDING: dict[str, Any] = {
     "protected": "race",
     "noise": "n.csv",
     "slices": "all",
+    "explain_gap": True,
 }
 """Parameter that needs rows -> a value; and what some of them need."""
 

@@ -99,6 +99,7 @@ VALUES: Mapping[str, Any] = {
     "slacks": [0.03],
     "methods": ["fair-regression"],
     "slices": ["x", "z"],
+    "explain_gap": True,
     "slice_metric": "selection_rate",
     "min_rows": 60,
     "always_valid": True,

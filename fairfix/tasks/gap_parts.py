@@ -1,0 +1,339 @@
+"""Parts of gaps in an audit: how much of the difference between two groups each column accounts for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from msgspec.structs import replace as fields_replaced
+
+from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.cutoffs import GroupThresholds
+from fairfix.data.encoder import arrow_array, group_codes
+from fairfix.data.names import attribute_name
+from fairfix.data.scan import read_table
+from fairfix.data.table import Table
+from fairfix.errors import ColumnError, FairfixError, UsageError
+from fairfix.individual.by_model import Judge, judge_of_model, readable_table
+from fairfix.models.features import Features, column_of
+from fairfix.models.screening import screen, screen_types
+from fairfix.models.threads import limited
+from fairfix.schema.audit import Audit, ExplainedGap, ExplainedGaps, GapPart, Outcome
+from fairfix.schema.common import Block, Estimate, LeftOut, NotComputed, estimate
+from fairfix.stats.gap_parts import (
+    Limited,
+    Parts,
+    Piece,
+    Regression,
+    of_model,
+    of_regression,
+    solved,
+)
+from fairfix.tasks.dataset import Dataset, explaining
+from fairfix.tasks.request import AuditRequest
+
+LEAST = 50
+"""Least rows of a group whose gap is explained."""
+
+LEAST_OF_LEVEL, MOST_LEVELS = 20, 20
+"""Least rows of a value that has a coefficient of its own, and most such values of a column."""
+
+ROWS_PER_COLUMN = 5
+"""Least rows for each coefficient of a regression."""
+
+ROUNDING = 1e-9
+"""Part of a gap that rounding may be."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two groups of an attribute, the one with the larger value first, and their rows with all outcomes."""
+
+    attribute: str
+    groups: tuple[str, str]
+    rows: tuple[Ints, Ints]
+    outcomes: dict[Outcome, Floats]
+    """Metric -> values of all rows of the table, (n,)."""
+
+    def means(self, metric: Outcome, weight: Floats) -> tuple[float, float]:
+        """Return the mean of each group."""
+        first, second = (
+            float(weight[own] @ self.outcomes[metric][own] / weight[own].sum()) for own in self.rows
+        )
+        return first, second
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Parts of the gaps of a pair, the columns of each part, what was drawn, and what there is to note."""
+
+    parts: Sequence[Parts]
+    columns: Sequence[tuple[str, ...]]
+    pairs: int = 0
+    orders: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class UnexplainedError(Exception):
+    """A gap that has no parts; the text is the reason."""
+
+
+def with_gap_parts(result: Audit, request: AuditRequest, data: Dataset, *, intersect: bool) -> Audit:
+    """Return an audit with the parts of the largest gap of each attribute."""
+    left_out: tuple[LeftOut, ...] = ()
+    judge = None
+    with explaining(data):
+        if data.model is not None:
+            if isinstance(request.threshold, GroupThresholds):
+                raise UsageError(
+                    "`explain_gap`: the threshold differs by group, so no column of the model decides alone; give one "
+                    "`threshold`, or leave out `model` and name the decisions with `prediction`"
+                )
+            names: Sequence[str] = data.model.feature_names
+            table = readable_table(data.source, data.data_spec, names)
+            judge = judge_of_model(table.data_spec, data.model)
+        else:
+            names, left_out = _columns(request, data)
+            table = read_table(data.source, data.data_spec, names)
+            if not request.features:
+                left_out += (unusable := tuple(screen(table, names)))
+                names = [name for name in names if name not in {one.column for one in unusable}]
+    if not names:
+        why = "; ".join(f"{one.column!r} {one.text}" for one in left_out[:6]) or "there is none"
+        raise ColumnError(
+            f"`explain_gap`: no column without a role can explain a gap ({why}); name some with `features`",
+            "",
+        )
+    roles = table.data_spec.columns.protected
+    attributes = [*((name,) for name in roles), *([roles] if intersect and len(roles) > 1 else [])]
+    blocks = {block.attribute: block for block in result.attributes}
+    gaps, missing = list[ExplainedGap](), list[NotComputed]()
+    for place, columns in enumerate(attributes):
+        attribute = attribute_name(columns)
+        try:
+            pair = _pair(table, columns, blocks[attribute], result.settings.reference.get(attribute))
+            alpha = 1.0 - request.confidence
+            rng = np.random.default_rng([request.seed, place])
+            with limited():
+                explained = (
+                    _by_regression(table, names, pair, alpha, named=bool(request.features))
+                    if judge is None
+                    else _by_model(table, names, judge, pair, alpha, rng)
+                )
+            gaps += _structs(table, pair, explained)
+        except UnexplainedError as reason:
+            missing.append(NotComputed(metric=f"parts of the gap by {attribute}", reason=str(reason)))
+    part = ExplainedGaps(by="regression" if judge is None else "model", gaps=tuple(gaps), left_out=left_out)
+    return fields_replaced(result, explained_gaps=part, not_computed=(*result.not_computed, *missing))
+
+
+def _columns(request: AuditRequest, data: Dataset) -> tuple[list[str], tuple[LeftOut, ...]]:
+    """Return the columns of a regression as names and types decide, and those that are left out."""
+    source = data.source
+    taken = {
+        *data.data_spec.columns.roles,
+        request.id,
+        request.baseline if isinstance(request.baseline, str) else None,
+    }
+    if not request.features or tuple(request.features) == ("all",):
+        names = [name for name in dict.fromkeys(source.columns) if name not in taken]
+        left_out = tuple(screen_types(source.schema, names))
+        return [name for name in names if name not in {one.column for one in left_out}], left_out
+    source.require(request.features)
+    if of_role := [name for name in request.features if name in taken]:
+        raise UsageError(f"`features={of_role[0]}`: the column has a role already; leave it out")
+    return list(dict.fromkeys(request.features)), ()
+
+
+def _pair(table: Table, columns: tuple[str, ...], block: Block, reference: str | None) -> Pair:
+    """Return the groups with the largest gap, or the reference group and the one that is farthest from it."""
+    score = table.rows.score
+    if (
+        score is not None
+        and table.data_spec.task == "classification"
+        and table.data_spec.score_scale != "raw"
+    ):
+        score = table.probability
+    both: dict[Outcome, Floats | None] = {"selection_rate": table.chance, "mean_score": score}
+    outcomes = {name: one for name, one in both.items() if one is not None and np.ptp(one) > 0}
+    if not outcomes:
+        raise UnexplainedError("all rows have the same decision and the same score")
+    metric = next(iter(outcomes))
+    rates = {
+        one.levels: value
+        for one in block.groups
+        if one.rows >= LEAST and (value := one.metrics[metric].value) is not None
+    }
+    named = {one.levels: one.group for one in block.groups}
+    if len(rates) < 2:
+        raise UnexplainedError(f"fewer than two groups have {LEAST} rows")
+    low, high = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
+    if reference is not None:
+        own = next((levels for levels in rates if named[levels] == reference), None)
+        if own is None:
+            raise UnexplainedError(f"the reference group {reference} has fewer than {LEAST} rows")
+        other = max(
+            (levels for levels in rates if levels != own), key=lambda levels: abs(rates[levels] - rates[own])
+        )
+        low, high = sorted((own, other), key=rates.__getitem__)
+    if low == high or rates[low] == rates[high]:
+        raise UnexplainedError("all groups have the same value, so there is no gap")
+    groups = table.groups(columns)
+    first, second = (groups.rows[groups.levels.index(levels)] for levels in (high, low))
+    varying = {
+        name: one for name, one in outcomes.items() if np.ptp(one[np.concatenate([first, second])]) > 0
+    }
+    return Pair(block.attribute, (named[high], named[low]), (first, second), varying)
+
+
+def _by_regression(
+    table: Table, names: Sequence[str], pair: Pair, alpha: float, *, named: bool
+) -> Explanation:
+    """Return the parts of each column by a regression on the columns and the group."""
+    rows = np.concatenate(pair.rows)
+    own = table.take(rows)
+    learned, left_out, notes = _encoded(own, names, named=named)
+    if learned is None:
+        raise UnexplainedError("; ".join(f"{one.column!r} {one.text}" for one in left_out[:6]))
+    feature = np.repeat(np.arange(len(learned.columns)), [len(one.titles) for one in learned.columns])
+    if feature.size * ROWS_PER_COLUMN > len(own):
+        raise UnexplainedError(
+            f"{len(own):,} rows are too few for {feature.size:,} coefficients; name fewer columns with `features`"
+        )
+    y = np.stack([outcome[rows] for outcome in pair.outcomes.values()], axis=1)
+    first, w = np.arange(len(own)) < len(pair.rows[0]), own.weight
+
+    def pieces() -> Iterator[Piece]:
+        start = 0
+        for piece in own.pieces():
+            part = slice(start, start := start + len(piece))
+            yield learned.matrix(piece), y[part], first[part], w[part]
+
+    sums = Regression.of(pieces())
+    solution = solved(sums, feature)
+    titles = [one.name for one in learned.columns]
+    for together in solution.aside:
+        for j in together:
+            others = [titles[i] for i in together if i != j]
+            alone = "does not vary within the two groups"
+            text = (
+                f"tells the two groups apart together with {', '.join(map(repr, others))}"
+                if others
+                else alone
+            )
+            left_out = (*left_out, LeftOut(column=titles[j], reason="group", text=text))
+    if not solution.sets:
+        raise UnexplainedError("; ".join(f"{one.column!r} {one.text}" for one in left_out[:6]))
+    parts = of_regression(pieces, sums, solution, feature, alpha)
+    columns = [tuple(titles[j] for j in one) for one in solution.sets]
+    return Explanation(parts, columns, left_out=left_out, notes=notes)
+
+
+def _encoded(
+    own: Table, names: Sequence[str], *, named: bool
+) -> tuple[Features | None, tuple[LeftOut, ...], tuple[str, ...]]:
+    """Return the encoding of columns without rare values, columns that have none (never ``named`` ones), and notes."""
+    columns, left_out, notes = [], [], []
+    for name in names:
+        try:
+            (feature,) = Features.learn(own, [name]).columns
+        except FairfixError:
+            if named:
+                raise
+            text = "holds texts or numbers that nothing can be learned from"
+            left_out.append(LeftOut(column=name, reason="text", text=text))
+            continue
+        if feature.missing:
+            notes.append(f"missing entries of {feature.name!r} have a coefficient of their own")
+        if feature.kind == "category":
+            codes, levels, _ = group_codes(column_of(own, feature.name), feature.name)
+            many = dict(zip(levels, np.bincount(codes, minlength=len(levels)).tolist(), strict=True))
+            often = sorted(feature.levels, key=lambda level: -many[level])[:MOST_LEVELS]
+            kept = tuple(
+                level for level in feature.levels if level in often and many[level] >= LEAST_OF_LEVEL
+            )
+            if not kept:
+                text = f"has no value with {LEAST_OF_LEVEL} rows in the two groups"
+                left_out.append(LeftOut(column=feature.name, reason="text", text=text))
+                continue
+            if pooled := sum(many[level] > 0 for level in many) - len(kept):
+                notes.append(f"{pooled:,} rare values of {feature.name!r} share one coefficient")
+            feature = replace(feature, levels=kept)
+        columns.append(feature)
+    return Features(tuple(columns)) if columns else None, tuple(left_out), tuple(notes)
+
+
+def _by_model(
+    table: Table, names: Sequence[str], judge: Judge, pair: Pair, alpha: float, rng: np.random.Generator
+) -> Explanation:
+    """Return the Shapley values of each column of a model, averaged over pairs of rows of the two groups."""
+    features = table.features.select(list(names))
+    metrics = list(pair.outcomes)
+
+    def mixed(first: Ints, second: Ints, inside: Bools) -> Floats:
+        both = features.take(arrow_array(np.concatenate([pair.rows[0][first], pair.rows[1][second]])))
+        own = np.arange(len(first))
+        columns = [
+            column.take(arrow_array(np.where(inside[:, j], own, own + len(own))))
+            for j, column in enumerate(both.columns)
+        ]
+        score = judge.score(replace(table, features=pa.table(columns, names=list(names))))
+        if judge.cut is None:
+            return score[:, None]
+        by: dict[Outcome, Floats] = {
+            "selection_rate": (score >= judge.cut).astype(np.float64),
+            "mean_score": score,
+        }
+        return np.stack([by[metric] for metric in metrics], axis=1)
+
+    y = np.stack(list(pair.outcomes.values()), axis=1)
+    probable: dict[Outcome, bool] = {"selection_rate": True, "mean_score": judge.is_probability}
+    spans = [1.0 if probable[metric] else math.inf for metric in metrics]
+    first, second = pair.rows
+    parts, drawn = of_model(
+        mixed,
+        (y[first], y[second]),
+        (table.weight[first], table.weight[second]),
+        len(names),
+        alpha,
+        spans,
+        rng,
+    )
+    return Explanation(parts, [(name,) for name in names], drawn.pairs, drawn.orders)
+
+
+def _structs(table: Table, pair: Pair, explained: Explanation) -> Iterator[ExplainedGap]:
+    """Yield what a result has of the parts of each outcome, the largest first."""
+    for metric, one in zip(pair.outcomes, explained.parts, strict=True):
+        first, second = pair.means(metric, table.weight)
+        gap, notes = first - second, explained.notes
+        order = np.argsort(-np.abs(one.parts.value), kind="stable").tolist()
+        parts = tuple(GapPart(columns=explained.columns[j], **_estimate(one.parts, j).numbers) for j in order)
+        if one.rest is None and abs(gap - one.parts.value.sum()) > ROUNDING * max(1.0, abs(gap)):
+            raise UnexplainedError(
+                "all drawn rows of a group have the same outcome, so other rows are not represented"
+            )
+        yield ExplainedGap(
+            attribute=pair.attribute,
+            metric=metric,
+            groups=pair.groups,
+            rows=(len(pair.rows[0]), len(pair.rows[1])),
+            means=(first, second),
+            value=gap,
+            parts=parts,
+            rest=None if one.rest is None else _estimate(one.rest, 0),
+            pairs=explained.pairs,
+            orders=explained.orders,
+            left_out=explained.left_out,
+            notes=notes,
+        )
+
+
+def _estimate(numbers: Limited, j: int) -> Estimate:
+    """Return a number with its limits; a reason where few rows carry it."""
+    value, low, high = (float(part[j]) for part in (numbers.value, numbers.low, numbers.high))
+    return estimate(value, low, high, "" if math.isfinite(high) else "too few rows for limits")
