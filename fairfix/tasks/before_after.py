@@ -210,8 +210,9 @@ def evaluate(
     fifths
         Cuts of protected numbers into groups, which are audited as well.
     only
-        Comparisons to make besides ``also`` where a report of this evaluation is not shown: without their changes, the
-        numbers as drawn, and the other reading of probabilities. None for the usual ones with all of that.
+        Comparisons to make in addition to ``also`` where no report shows this evaluation: without their changes, the
+        numbers as drawn, and the other reading of probabilities, and on training rows without any other number. None
+        for the usual ones with all of that.
     """
     rows = rows.regrouped(in_fifths(rows.table, fifths)) if fifths else rows
     table, predictor = rows.table, rows.rule
@@ -242,12 +243,16 @@ def evaluate(
     brief, usual = only is not None, COMPARED_VALUES if predictor.gives == "value" else COMPARED
     shown = (*(usual if only is None else only), *also)
     judged = [check.comparison.id for check in settings.checks]
-    settings = replace(settings, only=(*shown, *judged), metrics=READ)
+    settings = replace(settings, only=(*shown, *judged), metrics=() if brief and of_fit else READ)
     uncertain = {} if claim is None else claim.uncertain
     probable = predictor.is_probability and not brief
     both = (*shown, *COMPARED) if probable else shown
     before = audit(base, base.data_spec, replace(settings, checks=(), only=both), was, uncertain=uncertain)
     after = audit(repaired, repaired.data_spec, settings, now, each, uncertain)
+    share = float(np.average(random, weights=base.rows.weight))
+    if brief and of_fit:
+        shown_rates = Evaluation(rows=table.used, randomized=share, table=(), noise=(), people=())
+        return BeforeAfter(shown_rates, before, after, ())
     matched = Matched(base, repaired)
     changes = [*_overall_rows(matched, before, after, settings)]
     if not brief:
@@ -267,9 +272,8 @@ def evaluate(
     if predictor.gives == "decision" and not predictor.is_probability:
         changes = [fields_replaced(row, unlike=UNLIKE) if row.id in LOSSES else row for row in changes]
     noise: tuple[ChanceOfKs, ...] = ()
-    if predictor.gives == "value" and not predictor.is_probability:
+    if predictor.gives == "value" and not predictor.is_probability and not brief:
         noise = tuple(_noise(repaired, block) for block in after.attributes)
-    share = float(np.average(random, weights=base.rows.weight))
     other = list(_other_reading(rows, (base, before), settings, also)) if probable else []
     if other and predictor.gives == "value":
         # what is about the probability stands with the draws, whose rates are its

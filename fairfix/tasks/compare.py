@@ -235,10 +235,13 @@ class _HoldoutEvaluator:
         """Confidence of intervals that hold for a gap and a cost of all points at once."""
         return 1.0 - (1.0 - self.confidence) / (2 * self.points)
 
-    def audited(self, table: Table, flips: More | None = None, *, confidence: float | None = None) -> Audit:
-        """Return the audit of held-out rows with some results."""
-        crossed, sure = len(table.data_spec.columns.protected) > 1, confidence or self.confidence
-        settings = Settings(confidence=sure, intersect=crossed, only=GAPS, metrics=READ)
+    def audited(self, table: Table, flips: More | None = None, *, sure: bool = False) -> Audit:
+        """Return the audit of held-out rows with some results; of gaps alone if ``sure``, with the surest intervals."""
+        crossed, confidence = (
+            len(table.data_spec.columns.protected) > 1,
+            self.surest if sure else self.confidence,
+        )
+        settings = Settings(confidence, crossed, only=GAPS, metrics=() if sure else READ)
         return audit(table, table.data_spec, settings, flips)
 
     def numbers(self, report: Audit, *, decided: bool = False) -> Numbers:
@@ -255,7 +258,7 @@ class _HoldoutEvaluator:
         shown = [name for name in dict.fromkeys((*QUALITIES, *asked)) if not decided or name in OF_DECISIONS]
         return gaps, {name: metrics[name] for name in shown if name in metrics}
 
-    def of_rule(self, rows: RepairedRows, report: Audit, confidence: float) -> Numbers:
+    def of_rule(self, rows: RepairedRows, report: Audit, *, sure: bool = False) -> Numbers:
         """Return the numbers of repaired rows, which ``report`` is an audit of.
 
         Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
@@ -264,7 +267,7 @@ class _HoldoutEvaluator:
         rule, chance = rows.rule, rows.shipped.repaired.rows.decision
         gaps, qualities = self.numbers(report, decided=rule.gives == "decision" or rule.is_probability)
         if rule.is_probability and rule.gives == "decision" and chance is not None:
-            own = self.audited(self.held.with_score(chance), confidence=confidence)
+            own = self.audited(self.held.with_score(chance), sure=sure)
             own_gaps, losses = self.numbers(own)
             distances = {name: gap for name, gap in own_gaps.items() if name.startswith("ks")}
             gaps, qualities = {**distances, **gaps}, {**losses, **qualities}
@@ -276,14 +279,15 @@ class _HoldoutEvaluator:
         rule, report = rows.rule, proof.after
         if len(rows.table) < len(self.held) or repairer.membership:
             rows = RepairedRows(self.held, rule)
-            report = self.audited(rows.shipped.repaired, self._flips(rows, repairer.comparable_values))
+            flips = self._flips(rows, repairer.comparable_values, self.confidence)
+            report = self.audited(rows.shipped.repaired, flips)
         repaired = rows.shipped.repaired
-        sure = self.audited(repaired, self._flips(rows, (), self.surest), confidence=self.surest)
+        sure = self.audited(repaired, self._flips(rows, (), self.surest), sure=True)
         selected = next((row for row in proof.shown.table if row.id == "selection_rate"), None)
         return self.point(
             repaired,
-            self.of_rule(rows, report, self.confidence),
-            self.of_rule(rows, sure, self.surest),
+            self.of_rule(rows, report),
+            self.of_rule(rows, sure, sure=True)[0],
             rule if rule.gives == "decision" else None,
             title=title,
             slack=_saved(slack),
@@ -294,19 +298,18 @@ class _HoldoutEvaluator:
             people=proof.shown.people,
         )
 
-    def _flips(self, rows: RepairedRows, comparable: Comparable, confidence: float | None = None) -> More:
-        sure = confidence or self.confidence
-        return of_predictor(self.held, rows.rule, comparable, sure, score=rows.predict)
+    def _flips(self, rows: RepairedRows, comparable: Comparable, confidence: float) -> More:
+        return of_predictor(self.held, rows.rule, comparable, confidence, score=rows.predict)
 
     def point(
         self,
         table: Table,
         numbers: Numbers,
-        sure: Numbers,
+        sure: dict[str, Estimate],
         predictor: RepairedPredictor | None = None,
         **facts: Any,
     ) -> Point:
-        """Return a point by its numbers, ``sure`` with intervals that hold for all points, and further fields."""
+        """Return a point by its numbers, the gaps with intervals that hold for all points, and further fields."""
         base, costs = self.base, {}
         quality = self.quality or Quality("accuracy" if self.held.data_spec.binary else "square_loss")
         if base is not None and (self.quality is None or quality.name in numbers[1]):
@@ -315,7 +318,7 @@ class _HoldoutEvaluator:
         return Point(
             gaps={**numbers[0], **self.of_true_groups(table, predictor)},
             qualities=numbers[1],
-            surer=sure[0],
+            surer=sure,
             costs=costs,
             front=(),
             **facts,
@@ -358,7 +361,7 @@ def _baselines(fitted: Table, judge: _HoldoutEvaluator) -> Iterator[Point]:
         yield judge.point(
             table,
             judge.numbers(reports[title]),
-            judge.numbers(judge.audited(table, confidence=judge.surest)),
+            judge.numbers(judge.audited(table, sure=True))[0],
             title=title,
             slack=None,
             randomized=0.0,

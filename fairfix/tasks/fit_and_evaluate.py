@@ -353,7 +353,7 @@ def assess(
         "fifths": fifths_of(fitted.table, predictor.scales),
         "only": only,
     }
-    of_fit = evaluate(fitted, plain, **more, of_fit=True)
+    of_fit = evaluate(fitted, plain, **{**more, "only": None if only is None else ()}, of_fit=True)
     held, lost = _answered(kept)
     levels = levels_of(problem.table) if fitted_levels is None else fitted_levels
     gaps = [*gaps, *lost, *unproven(data_spec.columns.protected, levels, levels_of(held_out))]
