@@ -32,7 +32,7 @@ class Settings:
     """Confidence level of every interval, simultaneous over the groups it compares."""
     intersect: bool = False
     """Also audit the cells of all protected columns together."""
-    reference: Mapping[str, str] = field(default_factory=dict)
+    reference: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Reference group per attribute name."""
     exact: bool = True
     """Compute KS, AUC and the pooled median from rows; else from bins in one pass, with certified bounds."""

@@ -87,7 +87,7 @@ class Groups:
         return rows_of_each(self.codes, len(self.levels))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
     """A whole data set in memory, validated; all arrays are read-only and of length n."""
 

@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from fairfix.data.counts import Floats, Ints, rows_of_each, spans, tallied
 from fairfix.data.names import group_name
+from fairfix.data.once import once_per_object
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
-from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.methods.problem import RepairProblem
 from fairfix.solvers.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.solvers.piecewise import Piecewise
 
@@ -100,7 +101,7 @@ class GroupScores:
         return {s: [k for k, own in enumerate(self.stratum) if own == s] for s in dict.fromkeys(self.stratum)}
 
 
-@once_per_problem
+@once_per_object
 def cells_of(problem: RepairProblem) -> GroupScores:
     """Return the rows by cell; DataError where unlabelled rows are of a cell that no labelled row has."""
     table, (groups, stratum) = problem.table, within_strata(problem)
@@ -155,7 +156,7 @@ def _by_cell(
     return out
 
 
-@once_per_problem
+@once_per_object
 def within_strata(problem: RepairProblem) -> tuple[Groups, Ints]:
     """Return the groups inside each stratum that have rows, as groups of the columns of both, and the stratum of each.
 
@@ -243,7 +244,7 @@ class Points(Weighted):
         return self.map.apply(raw) if self.map else (1.0 + raw) / 2.0
 
 
-@once_per_problem
+@once_per_object
 def points_of(problem: RepairProblem, how: str) -> list[Points]:
     """Return the points of every cell: ``how`` is none, isotonic or sigmoid."""
     return [calibrated(cell, how) for cell in cells_of(problem).cells]

@@ -19,10 +19,11 @@ import numpy as np
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.domain import Domain, domain
+from fairfix.data.once import once_per_object
 from fairfix.data.spec import Form, Spec, parse_spec, split_specs
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Accepts, Repairer
-from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import TITLES, Learner, checked, sees_gaps
 from fairfix.models.features import Features
 from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold
@@ -164,7 +165,7 @@ class Design:
     folds: Ints
 
 
-@once_per_problem
+@once_per_object
 def design_of(problem: RepairProblem, learner: Learner) -> Design:
     """Return the matrix that members are fitted to."""
     groups = problem.groups.columns if problem.protected_as_feature else ()
@@ -173,7 +174,7 @@ def design_of(problem: RepairProblem, learner: Learner) -> Design:
     return Design(features, matrix, folds_of(matrix, FOLDS, problem.table.rows.weight))
 
 
-@once_per_problem
+@once_per_object
 def mean_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> OutOfFoldScores:
     """Return the model of the label: the score as it is, or a member over features; DataError where both lack."""
     if problem.features is not None:
@@ -209,7 +210,7 @@ def fitting_classes(
     return fit, usable
 
 
-@once_per_problem
+@once_per_object
 def learned_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> OutOfFoldScores:
     """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
     X, y = design_of(problem, learner).matrix, label_of(problem)
@@ -217,7 +218,7 @@ def learned_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, s
     return _scored(problem, learner, fit, score_range(problem, loss))
 
 
-@once_per_problem
+@once_per_object
 def model_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scorer:
     """Return the model of the label over features (or over the score, as a feature), fitted to all rows at once."""
     design, weight = design_of(problem, learner), problem.table.rows.weight
@@ -225,7 +226,7 @@ def model_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, see
     return Scorer(design.features, member, score_range(problem, loss))
 
 
-@once_per_problem
+@once_per_object
 def classes_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> Scorer:
     """Return the model of the chances of the label's classes over features, fitted to all rows at once."""
     design, weight, (names, codes) = design_of(problem, learner), problem.table.rows.weight, problem.classes
@@ -238,7 +239,7 @@ def score_range(problem: RepairProblem, loss: str) -> tuple[float, float] | None
     return (0.0, 1.0) if problem.table.data_spec.task == "classification" and loss != "logistic" else None
 
 
-@once_per_problem
+@once_per_object
 def groups_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> OutOfFoldScores:
     """Return the model of the group: P(group | features), shape (n, K) on the training rows."""
     groups, weight, X = problem.groups, problem.table.rows.weight, design_of(problem, learner).matrix

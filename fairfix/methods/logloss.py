@@ -46,6 +46,7 @@ from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.domain import domain, parameter
 from fairfix.data.names import attribute_name
+from fairfix.data.once import once_per_object
 from fairfix.data.spec import Form
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
@@ -53,7 +54,7 @@ from fairfix.methods.base import Use, group_param
 from fairfix.methods.cells import within_strata
 from fairfix.methods.constraint import Grammar
 from fairfix.methods.learned import FOLDS, L2, MOST_L2, Learning, label_of, learner_param
-from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.spline_basis import BASES, Expanded, expanded
 from fairfix.models.estimators import Learner
 from fairfix.models.learners import fit_classes
@@ -451,14 +452,14 @@ class LogLossFit:
             )
 
 
-@once_per_problem
+@once_per_object
 def _unconstrained(problem: RepairProblem, goal: str, basis: str, intercept: str, l2: float) -> Solution:
     """Return the solution where rates may differ by anything, with which the fit for every slack begins."""
     method = LogLoss(constraint=goal, learner=f"linear(basis={basis},intercept={intercept})")
     return LogLossFit(method, problem, label_of(problem)).solve(l2, math.inf)
 
 
-@once_per_problem
+@once_per_object
 def _classes(problem: RepairProblem, about_labels: bool) -> tuple[Ints, Ints]:
     """Return the class of each row, shape (n,), and of each class with rows its group + K label, shape (C,)."""
     groups, _ = within_strata(problem)
@@ -469,7 +470,7 @@ def _classes(problem: RepairProblem, about_labels: bool) -> tuple[Ints, Ints]:
     return np.minimum(np.searchsorted(there, code), there.size - 1), there
 
 
-@once_per_problem
+@once_per_object
 def _class_model(problem: RepairProblem, about_labels: bool, basis: str, numbers: bytes | None) -> Member:
     """Return the model of the classes fitted to some rows, their numbers as bytes, or to all: that of every slack."""
     rows = slice(None) if numbers is None else np.frombuffer(numbers, dtype=np.intp)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +12,11 @@ from fairfix.data.choices import Asked
 from fairfix.data.classes import classes_of_rows
 from fairfix.data.counts import Floats, Ints, tallied
 from fairfix.data.names import attribute_name
+from fairfix.data.once import once_per_object
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.noise.description import Noise
-
-Made = TypeVar("Made")
-Key = ParamSpec("Key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,32 +109,7 @@ class RepairProblem:
         return self.table.weight
 
 
-def once_per_problem(
-    make: Callable[Concatenate[RepairProblem, Key], Made],
-) -> Callable[Concatenate[RepairProblem, Key], Made]:
-    """Keep what a function makes of a problem as long as the problem lives, so that its fits share a sort or a model.
-
-    Further arguments are the key, so they are hashable and given by position. A warning is given again to each fit.
-    """
-    kept: WeakKeyDictionary[RepairProblem, dict[Any, tuple[Made, list[Warning | str]]]] = WeakKeyDictionary()
-
-    @wraps(make)
-    def made(problem: RepairProblem, /, *key: Key.args, **no: Key.kwargs) -> Made:
-        own = kept.setdefault(problem, {})
-        if key not in own:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                out = make(problem, *key, **no)
-            own[key] = out, [one.message for one in caught]
-        out, warned = own[key]
-        for one in warned:
-            warnings.warn(one, stacklevel=2)
-        return out
-
-    return made
-
-
-@once_per_problem
+@once_per_object
 def group_masses(problem: RepairProblem) -> Floats:
     """Return the weight of each group, shape (K,)."""
     groups = problem.groups
@@ -177,7 +146,7 @@ def _require_classes(problem: RepairProblem) -> None:
         )
 
 
-@once_per_problem
+@once_per_object
 def only_label(problem: RepairProblem) -> int | None:
     """Return the label that all rows have; None where there are both, or none, or real ones."""
     label = problem.table.rows.label

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.once import once_per_object
 from fairfix.errors import UsageError
 from fairfix.methods.learned import REPEATED, Design, design_of, label_of, rows_of
-from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.learners import fit_mean, hashed, out_of_fold
 from fairfix.models.members import LinearMember, Member, TreesMember
 from fairfix.models.spline_basis import BoostedMember, Splines, SplinesMember
@@ -46,7 +47,7 @@ class Expanded(Design):
         return self.made(linear) if isinstance(linear, LinearMember) else linear
 
 
-@once_per_problem
+@once_per_object
 def expanded(problem: RepairProblem, basis: str) -> Expanded:
     """Return the matrix of a basis; a UsageError where there are no feature columns to make one of."""
     plain = design_of(problem, "linear")

@@ -17,6 +17,7 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import require
+from fairfix.data.once import once_per_object
 from fairfix.data.row_hash import SEPARATOR, draws_of, entry_of
 from fairfix.data.table import row_hashes
 from fairfix.errors import DataError
@@ -99,7 +100,7 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowDraws:
     """Makes the draws of rows by number, as prediction on a file of just these rows does.
 
@@ -121,9 +122,10 @@ class RowDraws:
         """Return what makes the draws of some of the rows, by their new numbers."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
-    def narrowed(self, identity: Mapping[str, str]) -> RowDraws:
+    @once_per_object
+    def narrowed(self, *names: str) -> RowDraws:
         """Return what makes the draws from fewer columns."""
-        return replace(self, identity=identity)
+        return replace(self, identity={name: self.identity[name] for name in names})
 
     @classmethod
     def joined(cls, parts: Sequence[RowDraws]) -> RowDraws:

@@ -34,6 +34,7 @@ from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.memberships import NO_POLICY, memberships
 from fairfix.data.names import did_you_mean
+from fairfix.data.once import once_per_object
 from fairfix.data.row_hash import Seen, SharedDraws, decided, draws_of, is_random
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
@@ -506,7 +507,13 @@ def with_draws_of(table: Table, predictor: RepairedPredictor, model: Collection[
     if not isinstance(table.draw, RowDraws):
         return table
     identity = rule_identity(table.draw.identity, table.data_spec, predictor, model)
-    return replace(table, draw=table.draw.narrowed(identity))
+    return _with_draw(table, table.draw.narrowed(*identity))
+
+
+@once_per_object
+def _with_draw(table: Table, draw: RowDraws) -> Table:
+    """Return a table whose rows are drawn otherwise: one table for all rules of one identity."""
+    return replace(table, draw=draw)
 
 
 def _check_spec(data_spec: DataSpec, predictor: RepairedPredictor, base: Mapping[str, Any]) -> None:

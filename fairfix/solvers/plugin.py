@@ -219,8 +219,9 @@ class PluginProblem:
             return PluginRule.of_constant(float(self.share @ self.eta))
         return PluginRule.of_constant(origin + unit * self._best_constant)
 
+    @cached_property
     def seeing_the_group(self) -> PluginProblem:
-        """Return the problem of rules that know the group of each row."""
+        """The problem of rules that know the group of each row."""
         return replace(self, pi=np.eye(self.shares.size)[self.codes], by_label=False)
 
     def losses(self, rule: PluginRule) -> float:

@@ -35,6 +35,7 @@ from fairfix.data.choices import Code
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
 from fairfix.data.numeric_groups import Edges
+from fairfix.data.once import once_per_object
 from fairfix.data.row_hash import is_random
 from fairfix.data.scales import Scale
 from fairfix.data.table import Table
@@ -247,7 +248,11 @@ def evaluate(
     uncertain = {} if claim is None else claim.uncertain
     probable = predictor.is_probability and not brief
     both = (*shown, *COMPARED) if probable else shown
-    before = audit(base, base.data_spec, replace(settings, checks=(), only=both), was, uncertain=uncertain)
+    unchecked = replace(settings, checks=(), only=both)
+    if was or uncertain:
+        before = audit(base, base.data_spec, unchecked, was, uncertain=uncertain)
+    else:
+        before = _audit_of_original(base, unchecked)
     after = audit(repaired, repaired.data_spec, settings, now, each, uncertain)
     share = float(np.average(random, weights=base.rows.weight))
     if brief and of_fit:
@@ -290,6 +295,12 @@ def evaluate(
         people=changes_of(*matched.merged, before, after),
     )
     return BeforeAfter(shown_changes, before, after, after.checks, claims)
+
+
+@once_per_object
+def _audit_of_original(base: Table, settings: Settings) -> Audit:
+    """Return an audit of original results, which is the same for every rule."""
+    return audit(base, base.data_spec, settings)
 
 
 SHIFTS = 16

@@ -57,7 +57,7 @@ class FeatureChoice:
         table = replace(table, features=kept)
         if isinstance(table.draw, RowDraws):
             identity = {name: kind for name, kind in table.draw.identity.items() if name not in gone}
-            table = replace(table, draw=table.draw.narrowed(identity))
+            table = replace(table, draw=table.draw.narrowed(*identity))
         return replace(choice, notes=tuple(of_left_out(left_out, self.candidates))), table
 
 

@@ -39,6 +39,7 @@ from fairfix.auditing.metrics import EQUALIZED_ODDS, RATES
 from fairfix.auditing.results import first_of
 from fairfix.auditing.sufficient_statistics import confusion, proportions, rate_sums
 from fairfix.data.counts import Bools, Floats
+from fairfix.data.once import once_per_object
 from fairfix.data.scan import count_table
 from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
@@ -388,6 +389,7 @@ def of_directions(table: Table, confidence: float, *, scored: bool = True) -> It
     yield from of_decisions(rates, data_spec)
 
 
+@once_per_object
 def area_of(table: Table, confidence: float) -> Estimate | None:
     """Return the overall AUC of the rows' scores, from bins; None where there are no scores or 0/1 labels."""
     if table.rows.score is None or not table.data_spec.binary:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fairfix.auditing import audit as audits
 from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
@@ -21,6 +24,7 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.methods import available
 from fairfix.methods.problem import RepairProblem
+from fairfix.models.predictors import OfGroups
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.true_groups import audit_noisy
 from fairfix.report.comparisons import named
@@ -265,6 +269,30 @@ def test_fits_are_counted_as_they_end(table: Table) -> None:
 
     compare_table(table, contenders, slacks=(0.0, 0.1), done=heard.append)
     assert len(heard) == len(fits(contenders, (0.0, 0.1))) == 2
+
+
+def test_a_further_slack_costs_three_audits_and_two_predictions(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Original results are audited once; repaired ones on both parts, and on the held-out one with surest intervals."""
+    calls = {"audits": 0, "predictions": 0}
+
+    def counted(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*given: Any) -> Any:
+            calls[kind] += 1
+            return function(*given)
+
+        return count
+
+    monkeypatch.setattr(audits, "judge", counted("audits", audits.judge))
+    monkeypatch.setattr(OfGroups, "predict", counted("predictions", OfGroups.predict))
+    totals = []
+    for slacks in (SLACKS, (*SLACKS, 0.15)):
+        calls |= dict.fromkeys(calls, 0)
+        compare_table(table, [Contender("ramp", available()["ramp"]())], slacks=slacks)
+        totals.append(dict(calls))
+    assert totals[0] == {"audits": 6 + 3 * len(SLACKS), "predictions": 2 * len(SLACKS)}
+    assert totals[1] == {"audits": totals[0]["audits"] + 3, "predictions": totals[0]["predictions"] + 2}
 
 
 def test_worst_cases_of_true_groups_are_those_of_an_audit(table: Table) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
+from fairfix.data.once import once_per_object
 from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
 from fairfix.methods.base import Solver, anything, only
@@ -28,7 +29,7 @@ from fairfix.methods.learned import (
     mean_of,
     model_of,
 )
-from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner
 from fairfix.models.learners import out_of_fold
 from fairfix.models.members import ConstantMember, LinearMember, Link, Member
@@ -140,7 +141,7 @@ class ClosedForm(Solver):
         return beside_base(predictor, base, FitTrace(True, len(tubes), value, notes=notes), table)
 
 
-@once_per_problem
+@once_per_object
 def _scores_of(
     problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int, least: int
 ) -> Scores:
@@ -271,7 +272,7 @@ class PlugIn(Solver):
         return beside_base(predictor, base, trace, problem.table, group.scores)
 
 
-@once_per_problem
+@once_per_object
 def plug_in_problem(
     problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int
 ) -> PluginProblem:
@@ -307,7 +308,7 @@ def _notes_on_rule(
         if given < DEAR:
             yield Note(f"the repair {gives}", "cost")
         else:
-            aware = max((rows.seeing_the_group().fit(slack).loss - free) / span, 0.0)
+            aware = max((rows.seeing_the_group.fit(slack).loss - free) / span, 0.0)
             remedy = (
                 f"A rule that may use {names!r} when predicting loses {aware:.0%}: add "
                 "`group=used`, or allow more `slack`"

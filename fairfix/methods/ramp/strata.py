@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.once import once_per_object
 from fairfix.errors import DataError
 from fairfix.methods.cells import CellScores, Points, calibrated, cells_of, points_of
-from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.methods.problem import RepairProblem
 from fairfix.solvers.band_ramps import solve_ramps
 from fairfix.solvers.band_thresholds import solve_thresholds
 from fairfix.solvers.bands import Bands
@@ -117,7 +118,7 @@ def _parity_ramps(
     return StratumFit(rules, mass, best.converged, best.iterations, best.objective, best.gap, best.rho)
 
 
-@once_per_problem
+@once_per_object
 def _sorted_cells(problem: RepairProblem, calibration: str, stratum: int) -> list[Cell]:
     points = points_of(problem, calibration)
     return [Cell.of(points[k].score, points[k].weight) for k in cells_of(problem).strata()[stratum]]

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.once import once_per_object
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.individual.flips import Flip, flipped
 from fairfix.individual.similar import Comparable
 from fairfix.methods.base import Solver
 from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, other_than, rows_of
-from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.exact import merged_features, proposed, undeclared, values_alone
 from fairfix.models.estimators import Learner
 from fairfix.models.learners import folds_of, out_of_fold
@@ -148,7 +149,7 @@ class Models:
     """The training rows as members see them that have not seen the row."""
 
 
-@once_per_problem
+@once_per_object
 def _models_of(
     problem: RepairProblem, comparable: Comparable, learner: Learner, l2: float, seed: int
 ) -> Models:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Floats
+from fairfix.data.once import once_per_object
 from fairfix.individual.flips import Proxy, proxies
 from fairfix.individual.similar import Comparable, Similar
 from fairfix.methods.base import Solver
 from fairfix.methods.learned import classes_of, label_of, model_of, other_than, score_range
-from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.class_chances import ClassChances
 from fairfix.models.estimators import Learner, sees_gaps
 from fairfix.models.features import Features
@@ -90,7 +91,7 @@ class Average(Solver):
         return ModelMixture((Scorer(),), np.ones(1), averaged=True, trace=trace)
 
 
-@once_per_problem
+@once_per_object
 def merged_features(
     problem: RepairProblem, comparable: Comparable, learner: Learner
 ) -> tuple[Features, Floats]:
