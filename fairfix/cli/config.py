@@ -61,6 +61,7 @@ NAMED: Mapping[str, str] = {
     "trust_model": CODE,
     "sql": DATABASE,
     "cluster": CLUSTER,
+    "log": "it sends the result elsewhere, with your permissions",
 }
 """Keys that only a file has which the user named, and why."""
 

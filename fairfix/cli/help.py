@@ -68,7 +68,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Noise": ("noise", "assume"),
     "Individual": ("similar",),
-    "Output": ("to", "dialect", "output", "format_", "out", "detail"),
+    "Output": ("to", "dialect", "output", "format_", "out", "log", "detail"),
     "Run": (
         *("seed", "cluster", "threads", "dry_run", "config"),
         *("quiet", "verbose", "help", "help_all"),

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 
 from fairfix.cli.config import READ, WRITTEN, files_named
 from fairfix.cli.failure_report import append_summary, reports_of
+from fairfix.cli.tracking import check_log, log_run
 from fairfix.data.urls import scheme_of
 from fairfix.errors import DataError, UsageError
 from fairfix.report.words import as_options
@@ -31,6 +32,7 @@ def write_results(result: SavedResult, given: Mapping[str, Any]) -> None:
     """Write the result to its files in the formats asked for, and print it."""
     with publishing():
         printed = write_reports(result, given)
+        log_run(result, given)
     print_report(result, given, printed)
 
 
@@ -77,6 +79,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     from fairfix.data.targets import check_links
     from fairfix.report import NO_CHECKS, is_gated
 
+    check_log(given)
     for name in _formats(given):
         if not gated and is_gated(name):
             raise UsageError(NO_CHECKS.format(name=name))

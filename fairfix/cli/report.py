@@ -13,7 +13,7 @@ from fairfix.cli.outputs import check_outputs, write_results
 
 @click.command("report", cls=SectionedCommand)
 @click.argument("result", type=click.Path(), nargs=-1, required=True)
-@output_options()
+@output_options(logs=False)
 def command(result: tuple[str, ...], **given: Any) -> int:
     """Convert a saved result to another format, or show the trend of several audits.
 

@@ -53,6 +53,7 @@ REACH = {
     "trust": 'data = "d.parquet"\ntrust-model = "sha256:' + "0" * 64 + '"\n',
     "a cluster": 'data = "d.parquet"\ncluster = "tcp://evil.example:8786"\n',
     "processes here": 'data = "d.parquet"\ncluster = "local:2"\n',
+    "a log": 'data = "d.parquet"\nlog = "mlflow"\n',
     "a query": "sql = \"SELECT read_text('/etc/passwd')\"\n",
     "a URL": 'data = "https://evil.example/d.parquet"\n',
     "a database": 'data = "postgresql://evil.example/db"\n',
