@@ -79,6 +79,7 @@ portable: $(LOWEST)/test.stamp ## Test numbers, but for slow laws, as an old pro
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/oxlint --quiet --deny-warnings fairfix tests
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy

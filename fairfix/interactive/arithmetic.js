@@ -293,7 +293,7 @@ function verdict(gap, limit) {
 function grouped(content, attribute) {
   const labels = content.rows[0].length;
   const added = (tables, group) => {
-    const out = Array.from({ length: labels }, () => new Array(content.edges.length).fill(0));
+    const out = Array.from({ length: labels }, () => content.edges.map(() => 0));
     tables.forEach((table, cell) => {
       if (attribute.cells[cell] !== group) return;
       table.forEach((bins, label) => bins.forEach((one, b) => { out[label][b] += one; }));

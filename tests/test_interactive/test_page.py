@@ -16,12 +16,12 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 
-from tests.browsers import assert_fits, browser
+from tests.browsers import Firefox, assert_fits, browser, firefox
 from tests.conftest import Call
 from tests.data import people
 from tests.test_interactive.test_arithmetic import content_of
 
-__all__ = ["browser"]  # a fixture
+__all__ = ["browser", "firefox"]  # fixtures
 
 LIMIT = 1_500_000
 """Bytes of a page of 60 intersections."""
@@ -319,6 +319,46 @@ ALL_CONTROLS = """() => {
     return [...seen].filter(Boolean)
 }"""
 """Goes through the controls, and returns what is no number or text for a reader; at last back to where it began."""
+
+
+ALL_TEXTS = """() => {
+    const texts = [], at = (id) => document.getElementById(id)
+    const set = (id, to, event) => { at(id).value = to; at(id).dispatchEvent(new Event(event)) }
+    for (const attribute of at('attribute').options) {
+        set('attribute', attribute.value, 'change')
+        for (const mode of document.querySelectorAll('input[name="mode"]:enabled')) {
+            mode.click()
+            for (const [metric, gap, place] of [['selection_rate', 4, 0.3], ['equalized_odds', 20, 0.7]]) {
+                set('metric', metric, 'change')
+                set('gap', gap, 'input')
+                at('threshold').value = Math.round(place * at('threshold').max)
+                at('threshold').dispatchEvent(new Event('input'))
+                texts.push(document.querySelector('main').textContent)
+            }
+        }
+    }
+    at('restore').click()
+    return [texts, document.documentElement.scrollWidth]
+}"""
+"""Goes through controls, and returns all that the page says, and how wide it is."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rows", "counts"])
+def test_firefox_shows_what_chromium_shows(name: str, folder: Path, browser: Any, firefox: Firefox) -> None:
+    """To the letter, at every setting; it fetches nothing, its console is silent, and it fits two screens."""
+    said: list[str] = []
+    page = opened(browser, folder / f"{name}.html", said)
+    shown, _ = page.evaluate(ALL_TEXTS)
+    page.close()
+
+    assert len(set(shown)) == len(shown) > 10
+    for width in (1280, 390):
+        firefox.open(folder / f"{name}.html", width)
+        texts, needed = firefox.evaluate(ALL_TEXTS)
+        assert texts == shown
+        assert needed <= width
+    assert firefox.said == said == []
 
 
 @pytest.mark.slow
