@@ -66,58 +66,36 @@ Mixed: TypeAlias = Callable[[Ints, Ints, Bools], Floats]
 
 
 @dataclass(frozen=True)
-class Limited:
-    """Numbers with limits that hold at once, each (k,)."""
-
-    value: Floats
-    low: Floats
-    high: Floats
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Parts of the gap of one outcome, in the order of the features' ``sets``; with a model there is no rest."""
-
-    parts: Limited
-    rest: Limited | None = None
-
-
-@dataclass(frozen=True)
 class Influence:
-    """Sums of what independent units add to the error of numbers, (k,) each: sizes, squares and fourth powers."""
+    """Sums of what independent units add to the error of numbers, (3, k): sizes, squares and fourth powers."""
 
     sums: Floats
 
     @classmethod
-    def of(cls, each: Floats) -> Influence:
-        """Return the sums of what units add, (n, k)."""
-        return cls(np.stack([np.abs(each).sum(axis=0), (each**2).sum(axis=0), (each**4).sum(axis=0)]))
+    def of(cls, each: Floats, factor: Floats | float = 1.0) -> Influence:
+        """Return the sums of what units add, (n, k), each times a factor, (k,)."""
+        square = each * each
+        sums = (np.abs(each).sum(axis=0), square.sum(axis=0), np.einsum("ij,ij->j", square, square))
+        return cls(
+            np.stack([one * np.abs(factor) ** power for one, power in zip(sums, (1, 2, 4), strict=True)])
+        )
 
     def __add__(self, other: Influence) -> Influence:
         return Influence(self.sums + other.sums)
 
-    def scaled(self, factor: Floats) -> Influence:
-        """Return the sums where every unit adds a factor (k,) of what it adds here."""
-        return Influence(self.sums * np.stack([np.abs(factor), factor**2, factor**4]))
-
-    def limits(self, value: Floats, alpha: float, farthest: Floats | float = 0.0) -> Limited:
-        """Return limits that hold for all numbers at once (Bonferroni), ``farthest`` outwards in addition.
+    def limits(self, value: Floats, alpha: float, farthest: Floats | float = 0.0) -> Floats:
+        """Return numbers with limits that hold for all at once (Bonferroni), ``farthest`` outwards in addition, (3, k).
 
         Student's degrees of freedom are ``(Σx²)² / Σx⁴``: the units that the variance is known from. There is no limit
         where few units carry the error, see :data:`~fairfix.stats.estimates.CARRIED`.
         """
-        size, square, fourth = self.sums
-        tail = alpha / (2 * max(value.size, 1))
-        moves = square > 0
-        freedom, carrying = (
-            np.divide(x**2, y, out=np.full(x.shape, math.inf), where=moves & (y > 0))
-            for x, y in ((square, fourth), (size, square))
-        )
-        reach = np.zeros(value.shape)
-        reach[moves] = student_quantile(tail, np.maximum(freedom[moves], 1.0)) * np.sqrt(square[moves])
-        reach[carrying < CARRIED * math.log(1 / tail)] = math.inf
-        reach += farthest
-        return Limited(value, value - reach, value + reach)
+        (size, square, fourth), moves = self.sums, self.sums[2] > 0
+        tail, inf = alpha / (2 * max(value.size, 1)), np.full(value.shape, math.inf)
+        freedom = np.divide(square**2, fourth, out=inf.copy(), where=moves)
+        carrying = np.divide(size**2, square, out=inf.copy(), where=moves)
+        reach = student_quantile(tail, np.maximum(freedom, 1.0)) * np.sqrt(square)
+        reach = np.where(carrying < CARRIED * math.log(1 / tail), math.inf, reach) + farthest
+        return np.stack([value, value - reach, value + reach])
 
 
 # ---------------------------------------------------------------------- by regression
@@ -222,15 +200,17 @@ def _components(joined: Bools) -> list[list[int]]:
 
 def of_regression(
     pieces: Callable[[], Iterable[Piece]], own: Regression, solution: Solution, feature: Ints, alpha: float
-) -> list[Parts]:
-    """Return the parts of the gap of each outcome; ``pieces`` yields the rows anew, ``own`` has their sums."""
+) -> list[Floats]:
+    """Return the parts and the rest of the gap of each outcome with limits, (3, parts + 1).
+
+    ``pieces`` yields the rows anew, and ``own`` has their sums.
+    """
     columns = np.array([np.isin(feature, one) for one in solution.sets], dtype=float).reshape(
         -1, feature.size
     )
     slopes = solution.inverse @ own.xy
     directions = (columns * own.apart) @ solution.inverse
     amounts = (columns * own.apart) @ slopes
-    gaps = own.y[0] - own.y[1]
     sums: list[Influence] = []
     for X, y, first, w in pieces():
         group = np.where(first, 0, 1)
@@ -247,27 +227,11 @@ def of_regression(
             parts = by_slope + (away @ (columns * slope).T) * moved[:, None]
             each.append(Influence.of(np.column_stack([parts, residual[:, k] * moved - parts.sum(axis=1)])))
         sums = [a + b for a, b in zip(sums, each, strict=True)] if sums else each
-    out = []
-    for k, influence in enumerate(sums):
-        value = np.append(amounts[:, k], gaps[k] - amounts[:, k].sum())
-        whole = influence.limits(value, alpha)
-        halves = [
-            Limited(*(x[part] for x in (whole.value, whole.low, whole.high)))
-            for part in (np.s_[:-1], np.s_[-1:])
-        ]
-        out.append(Parts(*halves))
-    return out
+    parts = np.vstack([amounts, own.y[0] - own.y[1] - amounts.sum(axis=0)])
+    return [influence.limits(parts[:, k], alpha) for k, influence in enumerate(sums)]
 
 
 # ---------------------------------------------------------------------- by a model
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Numbers of pairs of rows that were drawn, and of orders of each; 0 orders are all of them."""
-
-    pairs: int
-    orders: int
 
 
 def of_model(
@@ -278,8 +242,10 @@ def of_model(
     alpha: float,
     spans: Sequence[float],
     rng: np.random.Generator,
-) -> tuple[list[Parts], Drawn]:
-    """Return the parts of the gap of each outcome, one for each column of a model.
+) -> tuple[list[Floats], int, int]:
+    """Return the parts of the gap of each outcome with limits, (3, p), and the numbers of drawn pairs and orders.
+
+    0 orders are all of them.
 
     Parameters
     ----------
@@ -292,88 +258,71 @@ def of_model(
     spans
         Largest distance of two values of each outcome; infinite where it has no limit.
     """
-    sizes = [len(one) for one in weights]
-    few = int(np.argmin(sizes))
-    cost = max(2 * (columns - 1), 1)
+    there = [np.flatnonzero(w > 0) for w in weights]
+    sizes = [len(one) for one in there]
+    few, cost = int(np.argmin(sizes)), max(2 * (columns - 1), 1)
     pairs = max(SCORED // cost, 1)
     each = max(1, min(sizes[1 - few] // sizes[few], pairs // sizes[few]))
     units = min(sizes[few], max(pairs // each, 1))
-    rows = [rng.permutation(size)[: units * (1 if side == few else each)] for side, size in enumerate(sizes)]
+    rows = [rng.permutation(one)[: units * (1 if side == few else each)] for side, one in enumerate(there)]
     rows[few] = np.repeat(rows[few], each)
-    ends = [outcome[own] for outcome, own in zip(outcomes, rows, strict=True)]
-    exact = columns <= 1 or (2**columns - 2) * units * each <= SCORED
-    orders = 0 if exact else max(1, min(MOST_ORDERS, SCORED // (units * each * cost)))
-    drawn, both = (rows[0], rows[1]), (ends[0], ends[1])
-    shares = (
-        _exact(mixed, drawn, both, columns) if exact else _sampled(mixed, drawn, both, columns, orders, rng)
-    )
+    ends = outcomes[0][rows[0]], outcomes[1][rows[1]]
+
+    def of(inside: Bools) -> Floats:
+        """Return the outcomes of mixed rows, some at a time; ``inside`` is for each row, or for all of them."""
+        inside = np.broadcast_to(inside, (units * each, columns))
+        spans = (slice(start, start + AT_ONCE) for start in range(0, units * each, AT_ONCE))
+        return np.concatenate([mixed(rows[0][at], rows[1][at], inside[at]) for at in spans])
+
+    if columns == 1 or (2**columns - 2) * units * each <= SCORED:
+        orders, shares = 0, _exact(of, ends, columns)
+    else:
+        orders = max(1, min(MOST_ORDERS, SCORED // (units * each * cost)))
+        shares = _sampled(of, ends, columns, orders, rng)
     w = (weights[0][rows[0]] * weights[1][rows[1]]).reshape(units, each)
-    unit = w.sum(axis=1)
-
-    def of_units(x: Floats) -> Floats:
-        """Return the weighted means of units, (units, ...), of numbers of pairs."""
-        split = x.reshape(units, each, *x.shape[1:])
-        return np.asarray(np.einsum("ue,ue...->u...", w, split) / unit[:, None] if each > 1 else split[:, 0])
-
-    return [
-        _carried_over(
-            of_units(shares[:, :, k]),
-            (of_units(ends[0][:, [k]])[:, 0], of_units(ends[1][:, [k]])[:, 0]),
-            unit,
-            (outcomes[0][:, k], outcomes[1][:, k]),
-            weights,
-            alpha,
-            span,
-        )
+    everything = np.concatenate([shares, ends[0][:, None], ends[1][:, None]], axis=1)
+    means = (
+        np.einsum("ue,ue...->u...", w, everything.reshape(units, each, columns + 2, -1))
+        / w.sum(axis=1)[:, None, None]
+    )
+    parts = [
+        _carried_over(means[..., k], w.sum(axis=1), [one[:, k] for one in outcomes], weights, alpha, span)
         for k, span in enumerate(spans)
-    ], Drawn(units * each, orders)
+    ]
+    return parts, units * each, orders
 
 
 def _carried_over(
-    shares: Floats,
-    ends: tuple[Floats, Floats],
+    means: Floats,
     unit: Floats,
-    outcomes: tuple[Floats, Floats],
-    weights: tuple[Floats, Floats],
+    outcomes: Sequence[Floats],
+    weights: Sequence[Floats],
     alpha: float,
     span: float,
-) -> Parts:
-    """Return parts of drawn units, (u, p), carried over to the means of all rows by regression on the outcomes."""
-    mean = unit @ shares / unit.sum()
-    drawn = np.array([unit @ one / unit.sum() for one in ends])
+) -> Floats:
+    """Return parts of drawn units with limits, carried over to the means of all rows by regression on the outcomes.
+
+    ``means`` has the parts of each unit, and the outcomes of its rows of both groups, (u, p + 2).
+    """
+    unit = unit / unit.sum()
+    mean = unit @ means
+    root, away = np.sqrt(unit)[:, None], means - mean
+    slopes = np.linalg.lstsq(root * away[:, -2:], root * away[:, :-2], rcond=1e-10)[0]
     whole = np.array([w @ one / w.sum() for one, w in zip(outcomes, weights, strict=True)])
-    root = np.sqrt(unit)[:, None]
-    away = np.stack(ends, axis=1) - drawn
-    slopes = np.linalg.lstsq(root * away, root * (shares - mean), rcond=1e-10)[0]
-    value = mean + (whole - drawn) @ slopes
-    left = (
-        (shares - mean - away @ slopes)
-        * unit[:, None]
-        / unit.sum()
-        * math.sqrt(len(unit) / max(len(unit) - 1, 1))
-    )
-    influence = Influence.of(left)
+    factor = unit[:, None] * math.sqrt(len(unit) / max(len(unit) - 1, 1))
+    influence = Influence.of((away[:, :-2] - away[:, -2:] @ slopes) * factor)
     for outcome, w, mu, slope in zip(outcomes, weights, whole, slopes, strict=True):
-        influence += Influence.of((w * (outcome - mu) / w.sum())[:, None]).scaled(slope)
-    farthest = (
-        span * (1.0 + np.abs(slopes).sum(axis=0)) * unit.max() / unit.sum() if math.isfinite(span) else 0.0
-    )
-    return Parts(influence.limits(value, alpha, farthest))
+        influence += Influence.of((w * (outcome - mu) / w.sum())[:, None], slope)
+    farthest = (1.0 + np.abs(slopes).sum(axis=0)) * span * unit.max() if math.isfinite(span) else 0.0
+    return influence.limits(mean[:-2] + (whole - mean[-2:]) @ slopes, alpha, farthest)
 
 
-def _exact(mixed: Mixed, rows: tuple[Ints, Ints], ends: tuple[Floats, Floats], columns: int) -> Floats:
+def _exact(of: Callable[[Bools], Floats], ends: tuple[Floats, Floats], columns: int) -> Floats:
     """Return the Shapley values of each pair of rows, (n, p, q), by all sets of columns, each a number of its bits."""
     first, second = ends
-    full = (1 << columns) - 1
-    bits = np.arange(columns)
-    outcomes = [
-        second
-        if not chosen
-        else first
-        if chosen == full
-        else _of(mixed, rows, (chosen >> bits & 1 == 1)[None])
-        for chosen in range(full + 1)
-    ]
+    bits, full = np.arange(columns), (1 << columns) - 1
+    between = [of(chosen >> bits & 1 == 1) for chosen in range(1, full)]
+    outcomes = [second, *between, first]
     shares = np.zeros((len(first), columns, first.shape[1]))
     for chosen, before in enumerate(outcomes):
         for j in (j for j in range(columns) if not chosen >> j & 1):
@@ -383,8 +332,7 @@ def _exact(mixed: Mixed, rows: tuple[Ints, Ints], ends: tuple[Floats, Floats], c
 
 
 def _sampled(
-    mixed: Mixed,
-    rows: tuple[Ints, Ints],
+    of: Callable[[Bools], Floats],
     ends: tuple[Floats, Floats],
     columns: int,
     orders: int,
@@ -392,24 +340,14 @@ def _sampled(
 ) -> Floats:
     """Return estimated Shapley values of each pair of rows, (n, p, q), by random orders and their reverses."""
     first, second = ends
-    shares = np.zeros((len(first), columns, first.shape[1]))
-    place = np.arange(len(first))
+    shares, place = np.zeros((len(first), columns, first.shape[1])), np.arange(len(first))
     for _ in range(orders):
         order = rng.permuted(np.tile(np.arange(columns), (len(first), 1)), axis=1)
         for path in (order, order[:, ::-1]):
             inside, before = np.zeros((len(first), columns), dtype=bool), second
             for step in range(columns):
                 inside[place, path[:, step]] = True
-                after = first if step == columns - 1 else _of(mixed, rows, inside)
+                after = first if step == columns - 1 else of(inside)
                 shares[place, path[:, step]] += (after - before) / (2 * orders)
                 before = after
     return shares
-
-
-def _of(mixed: Mixed, rows: tuple[Ints, Ints], inside: Bools) -> Floats:
-    """Return outcomes of mixed rows, some at a time."""
-    inside = np.broadcast_to(inside, (len(rows[0]), inside.shape[1]))
-    starts = range(0, len(rows[0]), AT_ONCE)
-    first, second = rows
-    spans = (slice(start, start + AT_ONCE) for start in starts)
-    return np.concatenate([mixed(first[at], second[at], inside[at]) for at in spans])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -22,16 +23,8 @@ from fairfix.models.features import Features, column_of
 from fairfix.models.screening import screen, screen_types
 from fairfix.models.threads import limited
 from fairfix.schema.audit import Audit, ExplainedGap, ExplainedGaps, GapPart, Outcome
-from fairfix.schema.common import Block, Estimate, LeftOut, NotComputed, estimate
-from fairfix.stats.gap_parts import (
-    Limited,
-    Parts,
-    Piece,
-    Regression,
-    of_model,
-    of_regression,
-    solved,
-)
+from fairfix.schema.common import Block, LeftOut, NotComputed, estimate
+from fairfix.stats.gap_parts import Piece, Regression, of_model, of_regression, solved
 from fairfix.tasks.dataset import Dataset, explaining
 from fairfix.tasks.request import AuditRequest
 
@@ -58,19 +51,12 @@ class Pair:
     outcomes: dict[Outcome, Floats]
     """Metric -> values of all rows of the table, (n,)."""
 
-    def means(self, metric: Outcome, weight: Floats) -> tuple[float, float]:
-        """Return the mean of each group."""
-        first, second = (
-            float(weight[own] @ self.outcomes[metric][own] / weight[own].sum()) for own in self.rows
-        )
-        return first, second
-
 
 @dataclass(frozen=True)
 class Explanation:
-    """Parts of the gaps of a pair, the columns of each part, what was drawn, and what there is to note."""
+    """Parts of the gaps of a pair with limits, the columns of each, what was drawn, and what there is to note."""
 
-    parts: Sequence[Parts]
+    parts: Sequence[Floats]
     columns: Sequence[tuple[str, ...]]
     pairs: int = 0
     orders: int = 0
@@ -84,8 +70,7 @@ class UnexplainedError(Exception):
 
 def with_gap_parts(result: Audit, request: AuditRequest, data: Dataset, *, intersect: bool) -> Audit:
     """Return an audit with the parts of the largest gap of each attribute."""
-    left_out: tuple[LeftOut, ...] = ()
-    judge = None
+    left_out, judge = tuple[LeftOut, ...](), None
     with explaining(data):
         if data.model is not None:
             if isinstance(request.threshold, GroupThresholds):
@@ -97,17 +82,13 @@ def with_gap_parts(result: Audit, request: AuditRequest, data: Dataset, *, inter
             table = readable_table(data.source, data.data_spec, names)
             judge = judge_of_model(table.data_spec, data.model)
         else:
-            names, left_out = _columns(request, data)
-            table = read_table(data.source, data.data_spec, names)
-            if not request.features:
-                left_out += (unusable := tuple(screen(table, names)))
-                names = [name for name in names if name not in {one.column for one in unusable}]
+            free, left_out = _columns(request, data)
+            table = read_table(data.source, data.data_spec, free)
+            left_out += () if request.features else tuple(screen(table, free))
+            names = [name for name in free if name not in {one.column for one in left_out}]
     if not names:
-        why = "; ".join(f"{one.column!r} {one.text}" for one in left_out[:6]) or "there is none"
-        raise ColumnError(
-            f"`explain_gap`: no column without a role can explain a gap ({why}); name some with `features`",
-            "",
-        )
+        why = f"no column without a role can explain a gap ({_reasons(left_out)}); name some with `features`"
+        raise ColumnError(f"`explain_gap`: {why}", "")
     roles = table.data_spec.columns.protected
     attributes = [*((name,) for name in roles), *([roles] if intersect and len(roles) > 1 else [])]
     blocks = {block.attribute: block for block in result.attributes}
@@ -151,43 +132,37 @@ def _columns(request: AuditRequest, data: Dataset) -> tuple[list[str], tuple[Lef
 
 def _pair(table: Table, columns: tuple[str, ...], block: Block, reference: str | None) -> Pair:
     """Return the groups with the largest gap, or the reference group and the one that is farthest from it."""
-    score = table.rows.score
-    if (
-        score is not None
-        and table.data_spec.task == "classification"
-        and table.data_spec.score_scale != "raw"
-    ):
-        score = table.probability
-    both: dict[Outcome, Floats | None] = {"selection_rate": table.chance, "mean_score": score}
-    outcomes = {name: one for name, one in both.items() if one is not None and np.ptp(one) > 0}
-    if not outcomes:
-        raise UnexplainedError("all rows have the same decision and the same score")
-    metric = next(iter(outcomes))
-    rates = {
-        one.levels: value
-        for one in block.groups
-        if one.rows >= LEAST and (value := one.metrics[metric].value) is not None
+    score, plain = (
+        table.rows.score,
+        table.data_spec.task == "regression" or table.data_spec.score_scale == "raw",
+    )
+    both: dict[Outcome, Floats | None] = {
+        "selection_rate": table.chance,
+        "mean_score": score if score is None or plain else table.probability,
     }
-    named = {one.levels: one.group for one in block.groups}
-    if len(rates) < 2:
+    outcomes = {name: one for name, one in both.items() if one is not None}
+    every = ((one.metrics[next(iter(outcomes))].value, one) for one in block.groups if one.rows >= LEAST)
+    ordered = sorted(((value, one) for value, one in every if value is not None), key=itemgetter(0))
+    if len(ordered) < 2:
         raise UnexplainedError(f"fewer than two groups have {LEAST} rows")
-    low, high = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
+    (least, low), (most, high) = ordered[0], ordered[-1]
     if reference is not None:
-        own = next((levels for levels in rates if named[levels] == reference), None)
-        if own is None:
+        if not (same := [(value, one) for value, one in ordered if one.group == reference]):
             raise UnexplainedError(f"the reference group {reference} has fewer than {LEAST} rows")
-        other = max(
-            (levels for levels in rates if levels != own), key=lambda levels: abs(rates[levels] - rates[own])
-        )
-        low, high = sorted((own, other), key=rates.__getitem__)
-    if low == high or rates[low] == rates[high]:
+        value, own = same[0]
+        low, high = (own, high) if most - value >= value - least else (low, own)
+    if least == most:
         raise UnexplainedError("all groups have the same value, so there is no gap")
     groups = table.groups(columns)
-    first, second = (groups.rows[groups.levels.index(levels)] for levels in (high, low))
-    varying = {
-        name: one for name, one in outcomes.items() if np.ptp(one[np.concatenate([first, second])]) > 0
-    }
-    return Pair(block.attribute, (named[high], named[low]), (first, second), varying)
+    first, second = (groups.rows[groups.levels.index(one.levels)] for one in (high, low))
+    rows = np.concatenate([first, second])
+    varying = {name: one for name, one in outcomes.items() if np.ptp(one[rows]) > 0}
+    return Pair(block.attribute, (high.group, low.group), (first, second), varying)
+
+
+def _reasons(left_out: Sequence[LeftOut]) -> str:
+    """Return why columns are left out, of the first of them."""
+    return "; ".join(f"{one.column!r} {one.text}" for one in left_out[:6]) or "there is none"
 
 
 def _by_regression(
@@ -198,7 +173,7 @@ def _by_regression(
     own = table.take(rows)
     learned, left_out, notes = _encoded(own, names, named=named)
     if learned is None:
-        raise UnexplainedError("; ".join(f"{one.column!r} {one.text}" for one in left_out[:6]))
+        raise UnexplainedError(_reasons(left_out))
     feature = np.repeat(np.arange(len(learned.columns)), [len(one.titles) for one in learned.columns])
     if feature.size * ROWS_PER_COLUMN > len(own):
         raise UnexplainedError(
@@ -217,17 +192,12 @@ def _by_regression(
     solution = solved(sums, feature)
     titles = [one.name for one in learned.columns]
     for together in solution.aside:
-        for j in together:
-            others = [titles[i] for i in together if i != j]
-            alone = "does not vary within the two groups"
-            text = (
-                f"tells the two groups apart together with {', '.join(map(repr, others))}"
-                if others
-                else alone
-            )
-            left_out = (*left_out, LeftOut(column=titles[j], reason="group", text=text))
+        same = ", ".join(repr(titles[j]) for j in together)
+        alone = "does not vary within the two groups"
+        text = alone if len(together) == 1 else f"tells the two groups apart, with all of {same} together"
+        left_out += tuple(LeftOut(column=titles[j], reason="group", text=text) for j in together)
     if not solution.sets:
-        raise UnexplainedError("; ".join(f"{one.column!r} {one.text}" for one in left_out[:6]))
+        raise UnexplainedError(_reasons(left_out))
     parts = of_regression(pieces, sums, solution, feature, alpha)
     columns = [tuple(titles[j] for j in one) for one in solution.sets]
     return Explanation(parts, columns, left_out=left_out, notes=notes)
@@ -248,20 +218,18 @@ def _encoded(
             left_out.append(LeftOut(column=name, reason="text", text=text))
             continue
         if feature.missing:
-            notes.append(f"missing entries of {feature.name!r} have a coefficient of their own")
+            notes.append(f"missing entries of {name!r} have a coefficient of their own")
         if feature.kind == "category":
-            codes, levels, _ = group_codes(column_of(own, feature.name), feature.name)
+            codes, levels, _ = group_codes(column_of(own, name), name)
             many = dict(zip(levels, np.bincount(codes, minlength=len(levels)).tolist(), strict=True))
-            often = sorted(feature.levels, key=lambda level: -many[level])[:MOST_LEVELS]
-            kept = tuple(
-                level for level in feature.levels if level in often and many[level] >= LEAST_OF_LEVEL
-            )
+            often = sorted(feature.levels, key=many.__getitem__, reverse=True)[:MOST_LEVELS]
+            kept = tuple(sorted(level for level in often if many[level] >= LEAST_OF_LEVEL))
             if not kept:
                 text = f"has no value with {LEAST_OF_LEVEL} rows in the two groups"
-                left_out.append(LeftOut(column=feature.name, reason="text", text=text))
+                left_out.append(LeftOut(column=name, reason="text", text=text))
                 continue
-            if pooled := sum(many[level] > 0 for level in many) - len(kept):
-                notes.append(f"{pooled:,} rare values of {feature.name!r} share one coefficient")
+            if pooled := sum(rows > 0 for rows in many.values()) - len(kept):
+                notes.append(f"{pooled:,} rare values of {name!r} share one coefficient")
             feature = replace(feature, levels=kept)
         columns.append(feature)
     return Features(tuple(columns)) if columns else None, tuple(left_out), tuple(notes)
@@ -294,7 +262,7 @@ def _by_model(
     probable: dict[Outcome, bool] = {"selection_rate": True, "mean_score": judge.is_probability}
     spans = [1.0 if probable[metric] else math.inf for metric in metrics]
     first, second = pair.rows
-    parts, drawn = of_model(
+    parts, pairs, orders = of_model(
         mixed,
         (y[first], y[second]),
         (table.weight[first], table.weight[second]),
@@ -303,37 +271,35 @@ def _by_model(
         spans,
         rng,
     )
-    return Explanation(parts, [(name,) for name in names], drawn.pairs, drawn.orders)
+    return Explanation(parts, [(name,) for name in names], pairs, orders)
 
 
 def _structs(table: Table, pair: Pair, explained: Explanation) -> Iterator[ExplainedGap]:
     """Yield what a result has of the parts of each outcome, the largest first."""
-    for metric, one in zip(pair.outcomes, explained.parts, strict=True):
-        first, second = pair.means(metric, table.weight)
-        gap, notes = first - second, explained.notes
-        order = np.argsort(-np.abs(one.parts.value), kind="stable").tolist()
-        parts = tuple(GapPart(columns=explained.columns[j], **_estimate(one.parts, j).numbers) for j in order)
-        if one.rest is None and abs(gap - one.parts.value.sum()) > ROUNDING * max(1.0, abs(gap)):
+    for (metric, outcome), numbers in zip(pair.outcomes.items(), explained.parts, strict=True):
+        first, second = (float(np.average(outcome[own], weights=table.weight[own])) for own in pair.rows)
+        few = np.where(np.isinf(numbers[1]), "too few rows for limits", "").tolist()
+        each = [
+            estimate(value, low, high, reason)
+            for (value, low, high), reason in zip(numbers.T.tolist(), few, strict=True)
+        ]
+        if abs(first - second - numbers[0].sum()) > ROUNDING * max(1.0, abs(first)):
             raise UnexplainedError(
                 "all drawn rows of a group have the same outcome, so other rows are not represented"
             )
+        named = zip(explained.columns, each, strict=False)
+        parts = [GapPart(columns=columns, **part.numbers) for columns, part in named]
         yield ExplainedGap(
             attribute=pair.attribute,
             metric=metric,
             groups=pair.groups,
             rows=(len(pair.rows[0]), len(pair.rows[1])),
             means=(first, second),
-            value=gap,
-            parts=parts,
-            rest=None if one.rest is None else _estimate(one.rest, 0),
+            value=first - second,
+            parts=tuple(sorted(parts, key=lambda part: -abs(part.point))),
+            rest=None if explained.pairs else each[-1],
             pairs=explained.pairs,
             orders=explained.orders,
             left_out=explained.left_out,
-            notes=notes,
+            notes=explained.notes,
         )
-
-
-def _estimate(numbers: Limited, j: int) -> Estimate:
-    """Return a number with its limits; a reason where few rows carry it."""
-    value, low, high = (float(part[j]) for part in (numbers.value, numbers.low, numbers.high))
-    return estimate(value, low, high, "" if math.isfinite(high) else "too few rows for limits")

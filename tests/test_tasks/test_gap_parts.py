@@ -214,7 +214,7 @@ def test_gaps_without_parts_have_a_reason() -> None:
     noise = pd.DataFrame(np.random.default_rng(0).normal(size=(600, 150))).add_prefix("x")
     for rows, words in (
         (frame.assign(race=["a"] * 580 + ["b"] * 20), "50 rows"),
-        (frame.assign(score=0.5), "same decision"),
+        (frame.assign(score=0.5), "no gap"),
         (pd.concat([frame, noise], axis=1), "too few"),
     ):
         content = fairfix.audit(rows, **KEYS).content
