@@ -61,6 +61,10 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
             "the difference between groups in one rate: the largest minus the smallest, such as dp.difference; or "
             "their ratio, such as dp.ratio"
         ),
+        "part of a gap, unexplained": (
+            "how much of the gap between two groups a column accounts for, by a regression of the rows or by the "
+            "model; what no column accounts for is unexplained (`explain_gap`)"
+        ),
         "rate": "a fraction of a group: selection rate, true positive rate, false positive rate, ...",
         "comparison": (
             "one number from the values of several groups: a difference, a ratio, a covariance, a distance"

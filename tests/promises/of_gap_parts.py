@@ -77,7 +77,7 @@ def parts_by_regression(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 def _mean_of_clipped(shift: float) -> float:
-    """Return the mean of ``0.7 (e + shift) + n``, kept in -3 to 6, for e of :func:`parts_by_regression` and a normal n."""
+    """Return the mean of z in :func:`parts_by_regression`, kept in -3 to 6."""
     e = 3 * ((np.arange(2000) + 0.5) / 2000) ** 3
     grid, step = np.linspace(-8, 8, 1601, retstep=True)
     weight = np.exp(-(grid**2) / 2) * step / sqrt(2 * np.pi)
