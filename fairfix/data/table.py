@@ -249,7 +249,10 @@ class Table:
     @cached_property
     def draws(self) -> Floats:
         """A number in [0, 1) per row, shape (n,): the given ones, else from a hash of the row's own values."""
-        return apart(_hashes(self), {}) if self.draw is None else self.draw(np.arange(len(self)))
+        if self.draw is None:
+            return apart(_hashes(self), {})
+        every = getattr(self.draw, "every", None)  # the same for changed copies of the rows
+        return self.draw(np.arange(len(self))) if every is None else every
 
     @property
     def labels(self) -> npt.NDArray[Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -117,6 +118,11 @@ class RowDraws:
     def __call__(self, rows: Ints) -> Floats:
         """Return the draws of rows, shape (n,)."""
         return draws_of(self._identities(rows), self.key, None if self.by_id else {})
+
+    @cached_property
+    def every(self) -> Floats:
+        """The draws of all rows, shape (n,)."""
+        return self(np.arange(self.columns.num_rows if self.rows is None else self.rows.size))
 
     def take(self, rows: Ints) -> RowDraws:
         """Return what makes the draws of some of the rows, by their new numbers."""

@@ -21,6 +21,7 @@ from fairfix.auditing.baseline import change as change_between
 from fairfix.auditing.checks import Ruling, ruled
 from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
 from fairfix.auditing.continuous_attribute import AttributeCovariance, in_fifths, reports, trends
+from fairfix.auditing.metrics import FLIP_SCOPES
 from fairfix.auditing.paired_differences import Changes, Matched
 from fairfix.auditing.results import Settings
 from fairfix.auditing.row_differences import (
@@ -219,16 +220,21 @@ def evaluate(
     table, predictor = rows.table, rows.rule
     base, repaired, random = rows.out_of_fold if of_fit else rows.shipped
     plain, confidence = predictor.trace.base, settings.confidence
+    brief, usual = only is not None, COMPARED_VALUES if predictor.gives == "value" else COMPARED
+    first = (*(() if brief else usual), *also)  # nobody reads the others of the original results
+    shown = (*(usual if only is None else only), *also)
     was: More = {}
-    if plain is not None:
+    if plain is not None and _has_flips(first):
         was = of_predictor(table, plain, comparable, confidence, copies, rows.predict_plain)
-    elif table.rescore is not None:
+    elif table.rescore is not None and _has_flips(first):
 
         def rescored(changed: Table) -> Floats:
             return Scorer()(RepairedRows(changed, predictor).base())
 
         was = of_predictor(table, predictor, comparable, confidence, score=rescored)
-    now: More = of_predictor(table, predictor, comparable, confidence, copies, rows.predict)
+    now: More = {}
+    if _has_flips(shown):
+        now = of_predictor(table, predictor, comparable, confidence, copies, rows.predict)
     each: OfTrueGroups = {}
     claims: tuple[Note, ...] = ()
     if claim is not None:
@@ -241,13 +247,11 @@ def evaluate(
     numbers = [list(trends(one, predictor.scales, confidence)) for one in (base, repaired)]
     was, now = (joined(more, reports(of_rows)) for more, of_rows in zip((was, now), numbers, strict=True))
     claims += () if of_fit else tuple(map(_of_number, *numbers))
-    brief, usual = only is not None, COMPARED_VALUES if predictor.gives == "value" else COMPARED
-    shown = (*(usual if only is None else only), *also)
     judged = [check.comparison.id for check in settings.checks]
     settings = replace(settings, only=(*shown, *judged), metrics=() if brief and of_fit else READ)
     uncertain = {} if claim is None else claim.uncertain
     probable = predictor.is_probability and not brief
-    both = (*shown, *COMPARED) if probable else shown
+    both = (*first, *COMPARED) if probable else first
     unchecked = replace(settings, checks=(), only=both)
     if was or uncertain:
         before = audit(base, base.data_spec, unchecked, was, uncertain=uncertain)
@@ -295,6 +299,11 @@ def evaluate(
         people=changes_of(*matched.merged, before, after),
     )
     return BeforeAfter(shown_changes, before, after, after.checks, claims)
+
+
+def _has_flips(comparisons: Sequence[str]) -> bool:
+    """Return whether some of the comparisons are of changed copies of rows."""
+    return any(Comparison.parse(one).scope in FLIP_SCOPES for one in comparisons)
 
 
 @once_per_object
