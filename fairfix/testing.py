@@ -40,7 +40,7 @@ def assert_fair(
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not this one
     if undecided not in ("fail", "skip", "pass"):
-        raise UsageError(f"`undecided={undecided}`: take fail, skip or pass")
+        raise UsageError(f"`undecided={undecided}`: use fail, skip or pass")
     run: Any = audit  # takes its parameters from a request, which a type checker does not see
     result: AuditResult = run(data, **parameters)
     of = judged(readable(result.content), "assert_fair")

@@ -15,6 +15,8 @@ import click
 import pytest
 from fairfix.cli import COMMANDS, cli
 
+from tests.scripts import script
+
 ROOT = Path(__file__).parents[1]
 TUTORIALS = ("docs/quickstart.md", "docs/first-repair.md", "docs/first-gate.md", "docs/first-python.md")
 SHORT = ("README.md", *TUTORIALS, "docs/choosing.md")
@@ -148,6 +150,16 @@ def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
     """So that each can be read alone."""
     begins = re.compile(r"\s*(?:What|That|How|Whose|Who|Of)\b")
     assert [place for place, text in docstrings() if begins.match(text)] == []
+
+
+def test_printed_sentences_are_in_plain_english() -> None:
+    """Those of messages and reports: without the words of the dialect, and short; a semicolon ends a sentence."""
+    printed = script("docs/sentences.py").places()
+    parts = {where[0]: text.replace(";", ".") for text, where in printed.items()}
+
+    assert len(printed) > 1000
+    assert {where: found for where, text in parts.items() if (found := dialect(prose(text)))} == {}
+    assert {where: found for where, text in parts.items() if (found := long_sentences(text))} == {}
 
 
 def test_the_net_finds_what_it_should() -> None:

@@ -193,7 +193,7 @@ def _solved(function: Callable[..., Any]) -> tuple[tuple[float, ...], tuple[floa
     _, sizes, directions = np.linalg.svd(equations[:16])
     solution = directions[-1]
     if sizes[-2] < EXACT * sizes[0] or not np.allclose(equations @ solution, 0.0, atol=EXACT * sizes[0]):
-        raise NoQuotientError("its values are no quotient of two sums of counts")
+        raise NoQuotientError("its values are not a quotient of two sums of counts")
     solution[np.abs(solution) < EXACT] = 0.0
     solution /= solution[len(labels) :][np.flatnonzero(solution[len(labels) :])[0]]
     smallest = np.abs(solution[solution != 0]).min()

@@ -175,7 +175,7 @@ def list_of(inner: Json, least: int = 0, most: float = math.inf) -> Json:
 
     def take(value: Any) -> tuple[Any, ...]:
         fits = isinstance(value, list) and least <= len(value) <= most
-        need(fits, f"{shown(value)} is no list of the right length")
+        need(fits, f"{shown(value)} is not a list of the right length")
         return tuple(_inside(i, inner, part) for i, part in enumerate(value))
 
     return take
@@ -186,7 +186,8 @@ def tuple_of(*inner: Json) -> Json:
 
     def take(value: Any) -> tuple[Any, ...]:
         need(
-            isinstance(value, list) and len(value) == len(inner), f"{shown(value)} is no list of {len(inner)}"
+            isinstance(value, list) and len(value) == len(inner),
+            f"{shown(value)} is not a list of {len(inner)}",
         )
         return tuple(_inside(i, each, part) for i, (each, part) in enumerate(zip(inner, value, strict=True)))
 
@@ -321,7 +322,7 @@ class Array(Part):
         need(right, f"array {name!r} has not the type {self.dtype} and the shape {self.shape}")
         ranged = array.dtype.kind in "iuf" and self.low is not None
         inside = not ranged or bool(((array >= self.low) & (array <= self.high)).all())
-        need(inside, f"array {name!r} holds what is no number from {self.low} to {self.high}")
+        need(inside, f"array {name!r} holds a value that is not a number from {self.low} to {self.high}")
         return array
 
 

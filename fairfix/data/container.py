@@ -239,7 +239,7 @@ class _Reader:
             and not info.is_dir()
             and (info.external_attr >> 16) & 0o170000 in modes
         )
-        need(plain, f"the member {name!r} is no plain file")
+        need(plain, f"the member {name!r} is not a plain file")
         need(not info.flag_bits & _ENCRYPTED, f"the member {name!r} is encrypted")
         common = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         need(common, f"the member {name!r} is compressed in an unknown way")
@@ -262,7 +262,7 @@ class _Reader:
             manifest = json_of(data)
         except ValueError as error:
             raise ValueError(f"the manifest is not JSON: {error}") from error
-        need(isinstance(manifest, dict), "the manifest is no JSON object")
+        need(isinstance(manifest, dict), "the manifest is not a JSON object")
         return dict(manifest)
 
     def _check_format(self, text: Any) -> None:

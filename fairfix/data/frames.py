@@ -31,8 +31,8 @@ from fairfix.data.urls import hidden
 from fairfix.errors import ColumnError, DataError
 
 KINDS = (
-    "a path, a data frame of pandas, Polars, Dask or Spark, an Arrow table or dataset, a DuckDB relation, a dict of "
-    "columns, a list of dicts, or a numpy array with named columns"
+    "a path, a data frame (pandas, Polars, Dask, Spark), an Arrow table or dataset, a DuckDB relation, a dict of "
+    "columns, a list of dicts, or an array with names"
 )
 """Rows that fairfix takes, for messages."""
 

@@ -153,7 +153,7 @@ def _compared(text: str, columns: Sequence[str]) -> tuple[str, str] | None:
 def kept_threshold(text: str) -> str:
     """Return a comparison as it was saved, or an empty text; a ValueError where it is neither."""
     if text and _compared(f"label{text}", ()) != ("label", text):
-        raise ValueError(f"{text!r} is no threshold of a label")
+        raise ValueError(f"{text!r} is not a threshold of a label")
     return text
 
 

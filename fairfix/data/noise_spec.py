@@ -136,9 +136,7 @@ class NoiseSpec:
                 else:
                     parts.setdefault(kind, []).extend(content)
         if len(files) > 1:
-            raise UsageError(
-                "`noise` names several files; give one file, and radii beside it if they are known"
-            )
+            raise UsageError("`noise` names several files; give one file, and also radii if they are known")
         file, written = files[0] if files else (None, {})
         keep = written.pop("keep", None)
         if written and not written.get("true"):
@@ -201,7 +199,7 @@ def _parts(entry: Any) -> Iterator[tuple[str, Any]]:
         return
     if sign and kind.isalpha() and not rest.startswith("/") and (near := nearest(kind, KINDS)):
         raise UsageError(
-            f"`noise={entry}`: {kind!r} is no kind of noise; did you mean `noise={near[0]}:{rest}`?"
+            f"`noise={entry}`: {kind!r} is not a kind of noise; did you mean `noise={near[0]}:{rest}`?"
         )
     file, written = file_of(entry)
     yield "file", (file, _said(written))

@@ -313,7 +313,7 @@ def _chosen(place: FileLocation, names: list[str], member: str, endings: Sequenc
     if len(tables) == 1:
         return tables[0]
     if not tables:
-        raise DataError(f"{place.name} holds no table; it holds: {listed(names) or 'nothing'}")
+        raise DataError(f"{place.name} does not hold a table; it holds: {listed(names) or 'nothing'}")
     raise DataError(
         f"{place.name} holds {len(tables):,} tables; name one of them after #, such as "
         f"'{place.shown}#{tables[0]}'; it holds: {listed(tables)}"

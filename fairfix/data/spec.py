@@ -69,7 +69,7 @@ def parse_spec(parameter: str, text: str, forms: Mapping[str, Form]) -> Spec:
     for entry in split_names(listed) if (listed or "").strip() else ():
         own, sign, value = (part.strip() for part in entry.partition("="))
         if not sign:
-            raise UsageError(f"{shown}: {entry!r} is no KEY=VALUE of {name}; {allowed}")
+            raise UsageError(f"{shown}: {entry!r} is not a KEY=VALUE of {name}; {allowed}")
         if own not in keys:
             error = UsageError(f"{shown}: {name} has no key {own!r}; {allowed}{did_you_mean(own, keys)}")
             raise error.proposing(*((text, text.replace(own, one, 1)) for one in nearest(own, tuple(keys))))

@@ -101,7 +101,7 @@ def classified(
     if not (sound := np.isfinite(chance).all(axis=1)).all():
         raise DataError(
             f"the rule gives no class probabilities for one of the {len(table):,} rows from row {where} (the "
-            f"{int(np.argmin(sound)) + 1:,}th of these): one of its features is too large, or the artifact was "
+            f"{int(np.argmin(sound)) + 1:,}th of these). One of its features is too large, or the artifact was "
             "changed; correct the row, or repair again"
         )
     lost = unseen & (policy == "abstain")

@@ -449,7 +449,7 @@ def _lists(column: pa.Array, name: str, width: int | None = None) -> Floats:
     lengths = pc.list_value_length(column).drop_null().to_numpy(zero_copy_only=False)
     if width is None:
         if not lengths.size:
-            raise DataError(f"feature column {name!r} holds no list; leave it out with `features`")
+            raise DataError(f"feature column {name!r} does not hold lists; leave it out with `features`")
         width = int(lengths[0])
         if not 0 < width <= LONGEST:
             raise DataError(

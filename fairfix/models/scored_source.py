@@ -46,7 +46,10 @@ class Change:
 
 def _entry(value: Any) -> Any:
     """Return what a column of a row can hold."""
-    need(value is None or isinstance(value, (str, bool, int, float)), f"{shown(value)} is no entry of a row")
+    need(
+        value is None or isinstance(value, (str, bool, int, float)),
+        f"{shown(value)} is not an entry of a row",
+    )
     return value
 
 

@@ -506,8 +506,8 @@ def _positive(path: str, classes: tuple[Any, ...], positive_label: Sequence[str]
     if len(named) != 1:
         wrong = "is not among" if not named else "are several of"
         raise ModelError(
-            f"`label` has the positive values {_listing(positive_label)}: this {wrong} the classes of model {path}, of "
-            f"which it scores one: {_listing(classes)}"
+            f"`label` has the positive values {_listing(positive_label)}: this {wrong} the classes of model {path}. "
+            f"It scores one of {_listing(classes)}"
         )
     return texts.index(named[0])
 

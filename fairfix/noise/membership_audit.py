@@ -482,7 +482,7 @@ class MembershipGroups(TrueGroups):
             "the membership probabilities are taken as known, and as right for the people in these data",
             (
                 f"the worst case was searched on {membership.searched:,} randomly chosen rows (seed {self.seed}), in "
-                f"{membership.bins:,} bins of similar probabilities ({membership.vectors:,} distinct vectors), and its "
+                f"{membership.bins:,} bins of similar probabilities ({membership.vectors:,} distinct vectors). Its "
                 f"limits come from the other {membership.held:,} rows: few rows make them wide, not narrow"
             ),
         ]

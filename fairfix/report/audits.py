@@ -144,8 +144,8 @@ def _facts(result: Audit) -> Iterator[str]:
     losses = (one for block in (*result.attributes, *result.strata) for one in _losses(block))
     if any(one.given_scores is not None for one in losses):
         yield (
-            "an interval given scores is for the mean log loss of people with the scores of these rows: too few rows "
-            "determine the mean for an interval over the whole population"
+            "an interval given scores is for the mean log loss of people with the scores of these rows; over the whole "
+            "population, too few rows determine the mean"
         )
     yield from suppression_lines(result)
 

@@ -93,8 +93,8 @@ def _scope(search: SliceSearch, confidence: str) -> Iterator[str]:
         many = len(search.slices)
         yield (
             f"{percent(1 - share)} of the rows proposed {many} slice{'s' * (many != 1)}, and the other "
-            f"{search.rows:,} rows test them: with {confidence} confidence, none of those shown to be worse is a "
-            "chance result (Holm), and the intervals hold for all proposed slices at once"
+            f"{search.rows:,} rows test them. With {confidence} confidence, none of those shown to be worse is a "
+            "chance result (Holm). The intervals hold for all proposed slices at once"
         )
     else:
         yield (
@@ -104,7 +104,7 @@ def _scope(search: SliceSearch, confidence: str) -> Iterator[str]:
     for one in search.columns:
         if one.pooled:
             few = f"{one.pooled:,} level{'s' * (one.pooled != 1)}"
-            yield f"{one.column}: {few} of fewer than {search.min_rows:,} rows are no condition"
+            yield f"{one.column}: {few} of fewer than {search.min_rows:,} rows are not used as conditions"
     yield from (f"{one.column} is left out: {one.reason}" for one in search.left_out)
 
 

@@ -240,8 +240,8 @@ def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | 
         return None
     if request.suppress_below:
         raise UsageError(
-            "`baseline`: leave out `suppress_below`, or compare with a saved result: rows that both models scored are "
-            "other rows than those of the rest of the report, so nothing is hidden for certain"
+            "`baseline`: leave out `suppress_below`, or compare with a saved result. The rows that both models scored "
+            "differ from those of the rest of the report, so small groups might be shown"
         )
     return both_models(request, data, base)
 

@@ -437,7 +437,7 @@ def guarantee_problem(
     _ = problem.true_groups  # raises where too little is known about the noise
     finite, remedy = problem.gaps[np.isfinite(problem.gaps)], NAME_IT[problem.adapter.parameter]
     if not finite.size:
-        raise UsageError(f"`guarantee`: a gap of at most inf is no guarantee; {remedy}")
+        raise UsageError(f"`guarantee`: a gap of at most inf limits nothing; {remedy}")
     if (
         not finite.min() > 0 and problem.comparison.scope != "under_flips"
     ):  # there may be none, whatever the rows

@@ -213,8 +213,8 @@ def of_unknown_classes(classes: Mapping[str, Mapping[str, Estimate]]) -> Iterato
     if names:
         shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield Caution(
-            f"some predicted classes are the label of no row: {shown}. Such a class has no true positive rate, so no "
-            "gap over the classes can be shown to be small. If the labels have this class, spell it the same way",
+            f"some predicted classes are not the label of any row: {shown}. Such a class has no true positive rate, so "
+            "no gap over the classes can be shown to be small. If the labels have this class, spell it the same way",
             "unknown_classes",
         )
 

@@ -282,7 +282,7 @@ def _attribute(of: Comparison, protected: Sequence[str]) -> str:
         return ""
     if of.attribute and of.attribute not in protected:
         raise UsageError(
-            f"`slice_metric`: {of.attribute!r} is no protected column; add `protected={of.attribute}`"
+            f"`slice_metric`: {of.attribute!r} is not a protected column; add `protected={of.attribute}`"
         )
     if not of.attribute and len(protected) != 1:
         raise UsageError(
@@ -299,7 +299,8 @@ def _require_same(check: Check, of: Comparison, quantity: Quantity) -> None:
         return
     if not end:
         raise UsageError(
-            f"check {check.text!r}: slices are worst by {of.metric} in both directions; there is no check of both"
+            f"check {check.text!r}: a slice can be worst by {of.metric} in either direction, and no check limits both; "
+            "set another `slice_metric`"
         )
     right = f"slices.{quantity.name}.{'max' if quantity.is_gap else end}"
     raise UsageError(

@@ -270,7 +270,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     ),
     "a shape beyond the bytes": (with_array(HUGE, np.zeros(9)), "bytes where its shape needs"),
     "no JSON": (plus("manifest.json", b"{"), "not JSON"),
-    "JSON of another kind": (plus("manifest.json", b"[]"), "no JSON object"),
+    "JSON of another kind": (plus("manifest.json", b"[]"), "not a JSON object"),
     "a key twice": (plus("manifest.json", b'{"a": 1, "a": 2}'), "twice"),
     "NaN": (plus("manifest.json", b'{"a": NaN}'), "holds NaN"),
     "a number beyond all": (plus("manifest.json", b'{"a": 1e999}'), "1e999"),
@@ -330,7 +330,7 @@ def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
         for name, data in content.items():
             archive.writestr(link if name == link.filename else zipfile.ZipInfo(name), data)
 
-    with pytest.raises(ArtifactError, match="no plain file"):
+    with pytest.raises(ArtifactError, match="not a plain file"):
         read(out)
 
 

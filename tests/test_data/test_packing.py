@@ -259,7 +259,7 @@ def test_a_file_with_the_sign_in_its_name_stays_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("members", "words"),
-    [({}, "holds no table"), ({"a.pdf": b"", "b.pdf": b""}, r"holds no table; it holds: a\.pdf, b\.pdf")],
+    [({}, "not hold a table"), ({"a.pdf": b"", "b.pdf": b""}, r"not hold a table; it holds: a\.pdf, b\.pdf")],
 )
 def test_a_zip_without_a_table_is_refused(members: dict[str, bytes], words: str, tmp_path: Path) -> None:
     """With what it holds."""

@@ -186,7 +186,7 @@ def quantity_of(table: Table, metric: Metric, groups: Groups | None) -> Quantity
             name for name, one in metrics_for(table.data_spec.task).items() if isinstance(one, (Rate, Mean))
         ]
         raise UsageError(
-            f"`slice_metric`: {metric.name} is no plain rate or mean; take one of {', '.join(plain)}"
+            f"`slice_metric`: {metric.name} is not a plain rate or mean; use one of {', '.join(plain)}"
         )
     entries = _entries(table, metric)
     low, high = metric.bounds

@@ -123,9 +123,9 @@ class FairRegression(Searched):
 
     constraint: str = parameter(
         "statistical_parity",
-        "quantity to limit: the distance of each group's scores from those of all rows (statistical_parity, or "
-        "ks.to_overall<=0.02), or the loss of each group (square_loss.max<=0.2, or bounded_group_loss<=0.2 for the "
-        "loss in `loss`). A limit may be for one group, such as ks.to_overall[race=Black]<=0.01. Separate several "
+        "quantity to limit. statistical_parity, or ks.to_overall<=0.02: the distance of each group's scores from those "
+        "of all rows; bounded_group_loss<=0.2: the loss of each group in `loss`, also written with its name, as "
+        "square_loss.max<=0.2. A limit may be for one group, such as ks.to_overall[race=Black]<=0.01. Separate several "
         "limits with commas",
     )
     slack: float = parameter(

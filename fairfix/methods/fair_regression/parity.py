@@ -236,9 +236,9 @@ def _off(problem: RepairProblem, rows: PluginProblem) -> str:
         else "use more rows"
     )
     return (
-        f"the method assumes that the score minimizes the {row_loss(rows.loss).title}, and this one does not: "
-        "shifting it by one number for rows with similar scores would remove "
-        f"{rows.around.off:.0%} of its loss on the labels; {remedy}"
+        f"the method assumes that the score minimizes the {row_loss(rows.loss).title}, and this one does not. If one "
+        "number were added to it for rows with similar scores, its loss on the labels would be "
+        f"{rows.around.off:.0%} smaller; {remedy}"
     )
 
 

@@ -147,9 +147,9 @@ def _warnings(method: Ramp, problem: RepairProblem) -> Iterator[Note]:
 
 
 ASSUMED = Note(
-    "rates of groups are weighted by the membership probabilities; they equal those of the true groups if the "
-    "probabilities are right for the people in these data and if, among people of equal probabilities, the score, and "
-    "for rates by label the label too, is independent of the true group; the data cannot show either",
+    "rates of groups are weighted by the membership probabilities. They equal those of the true groups under two "
+    "assumptions, which the data cannot show: the probabilities are right for the people in these data; and among "
+    "people of equal probabilities, the score (for rates by label, the label too) is independent of the true group",
     "assumption",
 )
 """Assumptions of weighted rates."""

@@ -66,9 +66,9 @@ class Robust(Learning):
 
     name: ClassVar[str] = "robust"
     summary: ClassVar[str] = (
-        "score thresholds that equalize rates of the true groups where the recorded groups are noisy: demographic "
-        "parity, equal opportunity, predictive equality (FPR), equalized odds, or the smallest error of the worst-off "
-        "group (minimax), under a stated assumption about the noise"
+        "score thresholds that equalize rates of the true groups where the recorded groups are noisy, under a stated "
+        "assumption about the noise; demographic parity, equal opportunity, predictive equality (FPR), equalized odds, "
+        "or the smallest error of the worst-off group (minimax)"
     )
     criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
     grammar: ClassVar = Grammar(

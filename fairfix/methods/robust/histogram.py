@@ -252,11 +252,10 @@ def _require_cells(problem: RepairProblem, noise: Noise) -> None:
         what = noise.table.source if noise.table is not None else "`noise=radius:...`"
         raise UsageError(
             f"robust: `protected` names {', '.join(columns)}, whose intersections are the groups, such as "
-            f"{names[0]!r}, and "
-            f"{what} does not describe them: describe the noise of the intersections under such names (a file "
-            "with a row per "
-            "person is counted this way by `noise=FILE(true=A x B,recorded=C x D)`), or name the one column that it "
-            "describes"
+            f"{names[0]!r}. "
+            f"{what} does not describe them. Describe the noise of the intersections under such names, or name the "
+            "one column that it describes. `noise=FILE(true=A x B,recorded=C x D)` counts a file with a row per person "
+            "in this way"
         )
 
 

@@ -75,10 +75,9 @@ class EqualRates(Solver):
         right, most = rows.balanced(other), rows.balanced((free.score(*unseen) > 0).astype(np.float64))
         holds = gap <= method.slack + ROUNDING
         reached = (
-            f"true positive and true negative rates of groups are within {gap:.4f} of the overall rates on the "
-            "training "
-            f"rows, as the rule decides them, and within {apart:.4f} by models not fitted to the row; the slack "
-            f"is {method.slack:g}"
+            f"true positive and true negative rates of groups are within {gap:.4f} of the overall rates, as the rule "
+            f"decides the training rows; by models not fitted to the row they are within {apart:.4f}; the slack is "
+            f"{method.slack:g}"
         )
         cost = f"balanced accuracy is {right:.4f}, and {most:.4f} without the slack, by the same models"
         dear = most > 0.5 and right - 0.5 < 0.5 * (most - 0.5)

@@ -319,9 +319,9 @@ class Network(Regularized):
             least = bound.plan.value
             converged = converged and bound.trained >= REACHED * least
             limits = (
-                f"the regularizer at radius {radius:g}, on {len(sample.y):,} rows that the weights were not fitted "
-                f"to: at least {least:.4g}, by a transport plan that was found, and at most {bound.upper:.4g}, by a "
-                f"bound for all plans; the steps of the training reach {bound.trained:.4g}"
+                f"the regularizer at radius {radius:g} is measured on {len(sample.y):,} rows that the weights were not "
+                f"fitted to: it is at least {least:.4g} by a transport plan that was found; it is at most "
+                f"{bound.upper:.4g} by a bound for all plans; the steps of the training reach {bound.trained:.4g}"
             )
             notes.append(Note(limits, "regularizer"))
             where = f"the regularizer at radius {radius:g} on rows that the weights were not fitted to"
