@@ -6,7 +6,7 @@ r"""Parts of a gap: how much of the difference of two groups' means each feature
 
 The group is in the regression, so its own effect stays in the rest and out of ``b`` (Jann 2008). A part is the sum over
 the columns of a feature. It is unique if all least-squares solutions agree on it; features whose parts are not unique
-are taken together, and what only the group tells apart is left out. The rest is what is left, so parts and rest add up.
+are taken together, and those that only the group tells apart have none. The rest is what is left, so all add up.
 
 **By a model** (Shapley). With ``v(S) = E f(columns in S of a row of a, all others of a row of b)``, the rows drawn
 independently, the part of column ``j`` is the mean of ``v(S + j) - v(S)`` over the orders of the columns, ``S`` being
@@ -138,64 +138,37 @@ class Regression:
 
 @dataclass(frozen=True)
 class Solution:
-    """Features whose parts are unique: ``sets`` of their numbers, those ``aside``, and the inverse that solves."""
+    """Features whose parts are unique, in ``sets`` of their numbers, and a generalised inverse that solves for them."""
 
     sets: tuple[tuple[int, ...], ...]
     aside: tuple[tuple[int, ...], ...]
     """Features, alone or together, that differ between the groups and not within them."""
     inverse: Floats
-    """(k, k) generalised inverse of the cross products, without the columns that are aside."""
+    """(k, k), of the cross products."""
 
 
 def solved(own: Regression, feature: Ints) -> Solution:
     """Return which features, or sets of them, have parts of their own; ``feature`` is that of each column, (k,)."""
-    aside: list[tuple[int, ...]] = []
-    total, many = float(own.weight.sum()), int(feature.max(initial=-1)) + 1
-    while True:
-        at = np.flatnonzero(~np.isin(feature, [j for one in aside for j in one]))
-        spread = np.sqrt(np.maximum(np.diag(own.xx)[at] / total, 0.0))
-        varies = spread**2 > SAME
-        scale = np.where(varies, spread, 1.0)
-        unit = own.xx[np.ix_(at, at)] / total / np.outer(scale, scale) * np.outer(varies, varies)
-        size, axes = np.linalg.eigh(unit)
-        free = size <= SAME * max(float(size.max(initial=0.0)), 1.0)
-        still, differs = axes[:, free], own.apart[at] / scale
-        members = [feature[at] == j for j in range(many)]
+    from scipy.sparse.csgraph import connected_components
 
-        def unsure(columns: Bools, still: Floats = still, differs: Floats = differs) -> bool:
-            """Tell whether solutions differ in the part of some columns."""
-            return bool(np.abs((columns * differs) @ still).max(initial=0.0) > NEAR)
+    total = float(own.weight.sum())
+    spread = np.sqrt(np.maximum(np.diag(own.xx) / total, 0.0))
+    varies = spread**2 > SAME
+    scale = np.where(varies, spread, 1.0)
+    size, axes = np.linalg.eigh(own.xx / total / np.outer(scale, scale) * np.outer(varies, varies))
+    free = size <= SAME * max(float(size.max()), 1.0)
+    still, differs = axes[:, free], own.apart / scale
+    members = [feature == j for j in range(int(feature.max()) + 1)]
 
-        joined = np.array(
-            [[np.abs(still[a] @ still[b].T).max(initial=0.0) > NEAR for b in members] for a in members],
-            dtype=bool,
-        ).reshape(many, many)
-        sets, more = list[tuple[int, ...]](), list[tuple[int, ...]]()
-        for one in _components(joined):
-            there = tuple(j for j in one if members[j].any())
-            if not any(unsure(members[j]) for j in there):
-                sets += [(j,) for j in there]
-            else:
-                (more if unsure(np.logical_or.reduce([members[j] for j in there])) else sets).append(there)
-        if more:
-            aside += more
-            continue
-        solves, inverse = axes[:, ~free] / scale[:, None], np.zeros(own.xx.shape)
-        inverse[np.ix_(at, at)] = (solves / size[~free]) @ solves.T / total
-        return Solution(tuple(sorted(sets)), tuple(aside), inverse)
-
-
-def _components(joined: Bools) -> list[list[int]]:
-    """Return the connected sets of a symmetric relation."""
-    left, out = set(range(len(joined))), []
-    while left:
-        reached, edge = set[int](), {min(left)}
-        while edge:
-            reached |= edge
-            edge = {j for i in edge for j in np.flatnonzero(joined[i]).tolist()} - reached
-        out.append(sorted(reached))
-        left -= reached
-    return out
+    joined = [[np.abs(still[a] @ still[b].T).max(initial=0.0) > NEAR for b in members] for a in members]
+    component = connected_components(np.array(joined))[1]
+    sets, aside = list[tuple[int, ...]](), list[tuple[int, ...]]()
+    for one in range(component.max() + 1):
+        there = np.flatnonzero(component == one)
+        unsure = np.abs((np.isin(feature, there) * differs) @ still).max(initial=0.0) > NEAR
+        (aside if unsure else sets).append(tuple(there.tolist()))
+    solves = axes[:, ~free] / scale[:, None]
+    return Solution(tuple(sorted(sets)), tuple(aside), (solves / size[~free]) @ solves.T / total)
 
 
 def of_regression(

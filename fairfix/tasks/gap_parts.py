@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -52,16 +53,8 @@ class Pair:
     """Metric -> values of all rows of the table, (n,)."""
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """Parts of the gaps of a pair with limits, the columns of each, what was drawn, and what there is to note."""
-
-    parts: Sequence[Floats]
-    columns: Sequence[tuple[str, ...]]
-    pairs: int = 0
-    orders: int = 0
-    left_out: tuple[LeftOut, ...] = ()
-    notes: tuple[str, ...] = ()
+Explained: TypeAlias = tuple[Sequence[Floats], Sequence[tuple[str, ...]], dict[str, Any]]
+"""Parts of the gaps of a pair with limits, the columns of each part, and further fields of the result."""
 
 
 class UnexplainedError(Exception):
@@ -105,7 +98,7 @@ def with_gap_parts(result: Audit, request: AuditRequest, data: Dataset, *, inter
                     if judge is None
                     else _by_model(table, names, judge, pair, alpha, rng)
                 )
-            gaps += _structs(table, pair, explained)
+            gaps += _structs(table, pair, *explained)
         except UnexplainedError as reason:
             missing.append(NotComputed(metric=f"parts of the gap by {attribute}", reason=str(reason)))
     part = ExplainedGaps(by="regression" if judge is None else "model", gaps=tuple(gaps), left_out=left_out)
@@ -151,12 +144,12 @@ def _pair(table: Table, columns: tuple[str, ...], block: Block, reference: str |
             raise UnexplainedError(f"the reference group {reference} has fewer than {LEAST} rows")
         value, own = same[0]
         low, high = (own, high) if most - value >= value - least else (low, own)
-    if least == most:
-        raise UnexplainedError("all groups have the same value, so there is no gap")
     groups = table.groups(columns)
     first, second = (groups.rows[groups.levels.index(one.levels)] for one in (high, low))
     rows = np.concatenate([first, second])
     varying = {name: one for name, one in outcomes.items() if np.ptp(one[rows]) > 0}
+    if least == most or not varying:  # of equal outcomes, weighted means may differ by rounding
+        raise UnexplainedError("all groups have the same value, so there is no gap")
     return Pair(block.attribute, (high.group, low.group), (first, second), varying)
 
 
@@ -165,9 +158,7 @@ def _reasons(left_out: Sequence[LeftOut]) -> str:
     return "; ".join(f"{one.column!r} {one.text}" for one in left_out[:6]) or "there is none"
 
 
-def _by_regression(
-    table: Table, names: Sequence[str], pair: Pair, alpha: float, *, named: bool
-) -> Explanation:
+def _by_regression(table: Table, names: Sequence[str], pair: Pair, alpha: float, *, named: bool) -> Explained:
     """Return the parts of each column by a regression on the columns and the group."""
     rows = np.concatenate(pair.rows)
     own = table.take(rows)
@@ -193,14 +184,14 @@ def _by_regression(
     titles = [one.name for one in learned.columns]
     for together in solution.aside:
         same = ", ".join(repr(titles[j]) for j in together)
-        alone = "does not vary within the two groups"
-        text = alone if len(together) == 1 else f"tells the two groups apart, with all of {same} together"
+        alone = "differs between the two groups and not within them"
+        text = alone if len(together) == 1 else f"is one of {same}, which together tell the two groups apart"
         left_out += tuple(LeftOut(column=titles[j], reason="group", text=text) for j in together)
     if not solution.sets:
         raise UnexplainedError(_reasons(left_out))
     parts = of_regression(pieces, sums, solution, feature, alpha)
     columns = [tuple(titles[j] for j in one) for one in solution.sets]
-    return Explanation(parts, columns, left_out=left_out, notes=notes)
+    return parts, columns, {"left_out": left_out, "notes": notes}
 
 
 def _encoded(
@@ -237,7 +228,7 @@ def _encoded(
 
 def _by_model(
     table: Table, names: Sequence[str], judge: Judge, pair: Pair, alpha: float, rng: np.random.Generator
-) -> Explanation:
+) -> Explained:
     """Return the Shapley values of each column of a model, averaged over pairs of rows of the two groups."""
     features = table.features.select(list(names))
     metrics = list(pair.outcomes)
@@ -271,12 +262,18 @@ def _by_model(
         spans,
         rng,
     )
-    return Explanation(parts, [(name,) for name in names], pairs, orders)
+    return parts, [(name,) for name in names], {"pairs": pairs, "orders": orders}
 
 
-def _structs(table: Table, pair: Pair, explained: Explanation) -> Iterator[ExplainedGap]:
+def _structs(
+    table: Table,
+    pair: Pair,
+    every: Sequence[Floats],
+    columns: Sequence[tuple[str, ...]],
+    more: dict[str, Any],
+) -> Iterator[ExplainedGap]:
     """Yield what a result has of the parts of each outcome, the largest first."""
-    for (metric, outcome), numbers in zip(pair.outcomes.items(), explained.parts, strict=True):
+    for (metric, outcome), numbers in zip(pair.outcomes.items(), every, strict=True):
         first, second = (float(np.average(outcome[own], weights=table.weight[own])) for own in pair.rows)
         few = np.where(np.isinf(numbers[1]), "too few rows for limits", "").tolist()
         each = [
@@ -287,8 +284,7 @@ def _structs(table: Table, pair: Pair, explained: Explanation) -> Iterator[Expla
             raise UnexplainedError(
                 "all drawn rows of a group have the same outcome, so other rows are not represented"
             )
-        named = zip(explained.columns, each, strict=False)
-        parts = [GapPart(columns=columns, **part.numbers) for columns, part in named]
+        parts = [GapPart(columns=names, **part.numbers) for names, part in zip(columns, each, strict=False)]
         yield ExplainedGap(
             attribute=pair.attribute,
             metric=metric,
@@ -297,9 +293,6 @@ def _structs(table: Table, pair: Pair, explained: Explanation) -> Iterator[Expla
             means=(first, second),
             value=first - second,
             parts=tuple(sorted(parts, key=lambda part: -abs(part.point))),
-            rest=None if explained.pairs else each[-1],
-            pairs=explained.pairs,
-            orders=explained.orders,
-            left_out=explained.left_out,
-            notes=explained.notes,
+            rest=each[-1] if len(each) > len(columns) else None,
+            **more,
         )

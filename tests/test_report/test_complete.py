@@ -43,7 +43,18 @@ CHECKS = tuple(
     for name in ("check", "attribute", "reason", "limit", "value", "low", "high", "groups.*")
 )
 SHOWN = {
-    "audit": (*DATA, *CHECKS, "settings.confidence"),
+    "audit": (
+        *(*DATA, *CHECKS, "settings.confidence"),
+        *(
+            f"explained_gaps.gaps.*.{name}"
+            for name in ("groups.*", "parts.*.columns.*", "parts.*.value", "value")
+        ),
+        *(
+            "explained_gaps.gaps.*.rest.value",
+            "explained_gaps.left_out.*.column",
+            "explained_gaps.left_out.*.text",
+        ),
+    ),
     "noise": (
         *("noise.attribute", "noise.assumptions.N0", "noise.unavailable.N1", "noise.unavailable.N3"),
         *("noise.radii.*.group", "noise.radii.*.radius", "noise.groups.*.group"),
@@ -84,7 +95,9 @@ def result(kind: str) -> dict[str, Any]:
     }
     made: Any
     if kind == "audit":
-        made = fairfix.audit(rows, **told, check=["dp.difference<=0.01"], merge={"race": {"c": "b"}})
+        made = fairfix.audit(
+            rows, **told, check=["dp.difference<=0.01"], merge={"race": {"c": "b"}}, explain_gap=True
+        )
     elif kind == "noise":
         made = fairfix.audit(rows, **told, noise=[f"radius:{race}=0.05" for race in "abc"])
     elif kind == "repair":
