@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from fairfix.auditing.checks import OPERATORS, worst
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.schema import checked
 from fairfix.schema.audit import Audit
@@ -45,10 +46,11 @@ def checked_result(content: Any) -> SavedResult:
 
 def _require_range(name: str, estimate: Estimate) -> None:
     """Raise a ValueError where a rate is not in [0, 1], or a difference of rates not in [-1, 1]."""
-    metric = METRICS.get(name.partition(".")[0])
-    if metric is None or metric.scale != "share" or ".ratio" in name:
+    of = Comparison.parse(name)
+    metric = METRICS.get(of.metric)
+    if metric is None or metric.scale != "share" or of.kind == "ratio":
         return
-    least = -1.0 if "." in name else 0.0
+    least = -1.0 if of.part else 0.0
     for end in (estimate.low, estimate.value, estimate.high):
         if end is not None and not least - ROUNDED <= end <= 1.0 + ROUNDED:
             raise ValueError(f"{name} is {end}, which is not from {least:g} to 1")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fairfix.auditing.comparisons import NOISE_SCOPES, WITH_NUMBER, Comparison
+from fairfix.auditing.comparisons import NOISE_SCOPES, TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, FLIP_SCOPES
 from fairfix.auditing.results import in_percent
 from fairfix.report.layout import MARKS
@@ -496,15 +496,13 @@ def judged_statement(check: Check, result: CheckedResult, rows: int | None = Non
 def leading_check(checks: Sequence[Check]) -> Check:
     """Return the check to speak of: of the worst verdict the one that was asked first, where it is worst."""
     asked = [c for c in checks if (c.verdict, c.check) == (checks[0].verdict, checks[0].check)]
-    return max(asked, key=_beyond)
+    return max(asked, key=beyond)
 
 
-def _beyond(check: Check) -> float:
+def beyond(check: Check) -> float:
     """Return how far the value of a check is beyond its limit; negative within it, and 0 where it is undefined."""
-    if check.value is None:
-        return 0.0
-    beyond = check.value - check.limit
-    return beyond if check.operator.startswith("<") else -beyond
+    over = 0.0 if check.value is None else check.value - check.limit
+    return over if check.operator.startswith("<") else -over
 
 
 def _counted(checks: Sequence[Check]) -> Iterator[str]:
@@ -534,7 +532,10 @@ def _unchecked(result: Audit) -> Iterator[str]:
         if block.attribute in checked:
             continue
         leading = headline(block)
-        true = next((one for one in block.comparisons if one.id.endswith("difference.true_groups")), None)
+        gaps = (
+            one for one in block.comparisons if Comparison.parse(one.id).part == f"difference.{TRUE_GROUPS}"
+        )
+        true = next(gaps, None)
         first = statement(Stated.from_comparison(leading, block.attribute), result) if leading else ""
         second = statement(Stated.from_comparison(true, block.attribute), result) if true else ""
         if first or second:

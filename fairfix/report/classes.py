@@ -11,7 +11,16 @@ from msgspec.structs import replace as replace_fields
 from fairfix.auditing.comparisons import CLASS_GAPS, CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import in_percent
-from fairfix.report.answer import NOT_CHECKED, ORDER, OTHERS, Stated, between_whom, judgement, statement
+from fairfix.report.answer import (
+    NOT_CHECKED,
+    ORDER,
+    OTHERS,
+    Stated,
+    between_whom,
+    beyond,
+    judgement,
+    statement,
+)
 from fairfix.report.audits import (
     GROUP,
     attribute_section,
@@ -103,14 +112,9 @@ def _asked(result: CheckedResult) -> list[list[Check]]:
     asked: dict[tuple[str, str], list[Check]] = {}
     for check in result.checks:
         asked.setdefault((check.check, check.attribute), []).append(check)
-    return [sorted(these, key=_badness) for these in asked.values()]
-
-
-def _badness(check: Check) -> tuple[int, float]:
-    """Return the rank of a check among its classes: by its verdict, then by how far it is beyond the limit."""
-    value = check.value
-    beyond = 0.0 if value is None else value - check.limit
-    return ORDER.index(check.verdict), -beyond if check.operator.startswith("<") else beyond
+    return [
+        sorted(these, key=lambda one: (ORDER.index(one.verdict), -beyond(one))) for these in asked.values()
+    ]
 
 
 def _answer(result: Audit) -> Iterator[str]:

@@ -435,7 +435,7 @@ def slices(search: SliceSearch) -> Iterator[Part]:
     """Yield a picture of slices with their intervals and the overall value."""
     if not search.slices:
         return
-    title = METRICS[search.metric.removesuffix(".difference")].title
+    title = Comparison.parse(search.metric).entry.title
     heading = f"{'gap in ' if search.attribute else ''}{title} of slices"
     rows = [_dot(one.where, one) for one in search.slices]
     overall = _dot("overall", search.overall, show(search.overall.value))

@@ -184,8 +184,8 @@ def _of_criterion(result: Repair, table: Sequence[EvaluationRow]) -> list[Evalua
 
     Where the slack bounds the gaps of each column alone, these rows.
     """
-    name = result.criterion
-    wanted = (Comparison.parse(name).to(TRUE_GROUPS).id, name) if "between" in name else (name,)
+    name, of = result.criterion, Comparison.parse(result.criterion)
+    wanted = (of.to(TRUE_GROUPS).id, name) if of.scope == "between_groups" else (name,)
     rows = [row for one in wanted for row in table if row.id == one]
     if name == WITH_NUMBER:
         return rows

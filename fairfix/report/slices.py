@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import NOT_CHECKED, judged, sentence
 from fairfix.report.layout import (
@@ -45,7 +45,7 @@ def section(result: SavedResult, search: SliceSearch, *, answered: bool = False)
 
 def named(search: SliceSearch) -> str:
     """Return the number of slices in words: a metric, or a gap between groups."""
-    phrase = METRICS[search.metric.removesuffix(".difference")].phrase
+    phrase = Comparison.parse(search.metric).entry.phrase
     return f"the gap in {phrase} between groups of {search.attribute}" if search.attribute else phrase
 
 
@@ -59,9 +59,7 @@ def answer(result: SavedResult, search: SliceSearch) -> Iterator[str]:
         yield f"No slice is shown to {worse}, by {named(search)}."
         return
     first = shown[0]
-    write = (
-        (points if gap else percent) if METRICS[search.metric.removesuffix(".difference")].percent else show
-    )
+    write = (points if gap else percent) if Comparison.parse(search.metric).entry.percent else show
     sure = in_percent(result.settings.confidence)
     low, high = (write(end).removesuffix("%").removesuffix(" points") for end in (first.low, first.high))
     number = f"{write(first.value)} ({sure} CI {low} to {high})"
@@ -110,7 +108,7 @@ def _scope(search: SliceSearch, confidence: str) -> Iterator[str]:
 
 def _columns(search: SliceSearch) -> Columns:
     """Return the columns of the table of slices."""
-    title = METRICS[search.metric.removesuffix(".difference")].title
+    title = Comparison.parse(search.metric).entry.title
     out: dict[str, str | Callable[[Slice], str]] = {
         "slice": "where",
         "rows": lambda one: f"{one.rows:,}",

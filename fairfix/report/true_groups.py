@@ -102,7 +102,7 @@ def _curve(points: Sequence[CurvePoint]) -> Columns:
         return lambda row: between(row[1].curve[i].low, row[1].curve[i].high, "refuted")
 
     def certain(row: Row) -> str:
-        is_gap = row[1].name.endswith(".difference")
+        is_gap = Comparison.parse(row[1].name).kind == "difference"
         return _up_to(row[1].certain_up_to, "never") if is_gap else ""
 
     columns = {f"eps {point.eps:g}": at(i) for i, point in enumerate(points)}

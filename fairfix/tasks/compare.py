@@ -66,14 +66,15 @@ from fairfix.tasks.row_split import check_split, split_rows
 from fairfix.tasks.run_metadata import with_record
 from fairfix.tasks.warnings import of_directions
 
-GAPS = (
-    "ks.to_overall",
+DISTANCE = "ks.to_overall"
+OF_RATES = (
     "selection_rate.difference.between_groups",
     "true_positive_rate.difference.between_groups",
     "equalized_odds.difference.between_groups",
     "decision_flips.under_flips",
     "decision_flips.under_comparable",
 )
+GAPS = (DISTANCE, *OF_RATES)
 """Fairness comparisons that are shown for each attribute, where they apply."""
 
 BASELINES = 2
@@ -244,19 +245,22 @@ class _HoldoutEvaluator:
         settings = Settings(confidence, crossed, only=GAPS, metrics=() if sure else READ)
         return audit(table, table.data_spec, settings, flips)
 
-    def numbers(self, report: Audit, *, decided: bool = False) -> Numbers:
-        """Return the numbers of an audit; for decisions, without those about the score."""
-        gaps = {
+    def gaps(self, report: Audit, names: Sequence[str] = GAPS) -> dict[str, Estimate]:
+        """Return some gaps of an audit, as far as they are there."""
+        return {
             f"{name} [{block.attribute}]": own[name].alone
             for block in report.attributes
             for own in [block.by_id]
-            for name in GAPS
-            if name in own and not (decided and name.startswith("ks"))
+            for name in names
+            if name in own
         }
+
+    def qualities(self, report: Audit, *, decided: bool = False) -> dict[str, Estimate]:
+        """Return the qualities of an audit; for decisions, without those of the score."""
         metrics = report.overall.metrics
         asked = () if self.quality is None else (self.quality.name,)
         shown = [name for name in dict.fromkeys((*QUALITIES, *asked)) if not decided or name in OF_DECISIONS]
-        return gaps, {name: metrics[name] for name in shown if name in metrics}
+        return {name: metrics[name] for name in shown if name in metrics}
 
     def of_rule(self, rows: RepairedRows, report: Audit, *, sure: bool = False) -> Numbers:
         """Return the numbers of repaired rows, which ``report`` is an audit of.
@@ -265,12 +269,13 @@ class _HoldoutEvaluator:
         and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
         """
         rule, chance = rows.rule, rows.shipped.repaired.rows.decision
-        gaps, qualities = self.numbers(report, decided=rule.gives == "decision" or rule.is_probability)
+        decided = rule.gives == "decision" or rule.is_probability
+        gaps = self.gaps(report, OF_RATES if decided else GAPS)
+        qualities = self.qualities(report, decided=decided)
         if rule.is_probability and rule.gives == "decision" and chance is not None:
             own = self.audited(self.held.with_score(chance), sure=sure)
-            own_gaps, losses = self.numbers(own)
-            distances = {name: gap for name, gap in own_gaps.items() if name.startswith("ks")}
-            gaps, qualities = {**distances, **gaps}, {**losses, **qualities}
+            gaps = {**self.gaps(own, (DISTANCE,)), **gaps}
+            qualities = {**self.qualities(own), **qualities}
         return gaps, qualities
 
     def of_repair(self, title: str, slack: float | None, result: Assessment, repairer: Repairer) -> Point:
@@ -360,8 +365,8 @@ def _baselines(fitted: Table, judge: _HoldoutEvaluator) -> Iterator[Point]:
                 selected = BeforeAfter(before=rates[0], after=rates[1])
         yield judge.point(
             table,
-            judge.numbers(reports[title]),
-            judge.numbers(judge.audited(table, sure=True))[0],
+            (judge.gaps(reports[title]), judge.qualities(reports[title])),
+            judge.gaps(judge.audited(table, sure=True)),
             title=title,
             slack=None,
             randomized=0.0,
