@@ -11,6 +11,9 @@ numerator counts rows that its denominator does not count is none of them, and i
 
 A function of labels and decisions, such as scikit-learn's ``fbeta_score``, is called with made-up rows instead. The
 coefficients are solved from its values :math:`f`, as :math:`\sum_e a_e n_e - f \sum_e b_e n_e = 0` is linear in them.
+So are those of a quotient of two polynomials, of degree 2 or 3, such as Cohen's kappa or a macro average; its limits
+are in :mod:`fairfix.stats.table_ratios`. A function of scikit-learn that the catalogue has, such as ``roc_auc_score``,
+is that metric under the name given.
 """
 
 from __future__ import annotations
@@ -20,15 +23,25 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
 
-from fairfix.auditing.metrics import ADDED, ALIASES, KINDS_OF_VALUES, METRICS, EntryMean
+from fairfix.auditing.metrics import (
+    ADDED,
+    ALIASES,
+    KINDS_OF_VALUES,
+    METRICS,
+    NOT_TO_OVERALL,
+    EntryMean,
+    Metric,
+    TableRatio,
+)
 from fairfix.errors import UsageError
 from fairfix.schema.audit import OwnMetric
+from fairfix.stats.table_ratios import DEGREES, monomials, powers_of, range_of
 
 SUMS: Mapping[str, tuple[float, float, float, float]] = {
     "true_positives": (1, 0, 0, 0),
@@ -113,7 +126,7 @@ class Quotient:
     __bool__ = __float__ = __int__ = __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __pow__ = _refuse
 
 
-def own_metrics(functions: Mapping[str, Callable[..., Any]]) -> tuple[EntryMean, ...]:
+def own_metrics(functions: Mapping[str, Callable[..., Any]]) -> tuple[Metric, ...]:
     """Return an entry of the catalogue for each function that is not in it.
 
     Raises
@@ -125,7 +138,7 @@ def own_metrics(functions: Mapping[str, Callable[..., Any]]) -> tuple[EntryMean,
     return tuple(one for one in made if one is not None)
 
 
-def _own(name: str, function: Callable[..., Any]) -> EntryMean | None:
+def _own(name: str, function: Callable[..., Any]) -> Metric | None:
     where = f"`metrics`: {name!r}"
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
         raise UsageError(f"{where} is not a name; use letters, digits and underscores, such as 'cost'")
@@ -137,15 +150,13 @@ def _own(name: str, function: Callable[..., Any]) -> EntryMean | None:
     if not callable(function):
         raise UsageError(f"{where} must be a function of counts, such as {EXAMPLE}")
     try:
+        if built_in and METRICS[built_in].interval not in ("rates", "F1"):  # these are solved for
+            return make(name, same_as=built_in)
         if _takes_rows(function):
             return make(name, *_solved(function))
         counts = SimpleNamespace(**{one: Quotient(tuple(map(float, sums))) for one, sums in SUMS.items()})
         return make(name, *_parts(function(counts)))
-    except (NoQuotientError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
-        if built_in:
-            raise UsageError(
-                f"{where} is fairfix's own {built_in!r}, which audits contain; leave it out"
-            ) from error
+    except Exception as error:  # a function may raise anything
         raise UsageError(
             f"{where} has no valid interval: {error}. Return a quotient of two sums of "
             f"{', '.join(SUMS)}, in which the numerator counts no row that the denominator does not: {EXAMPLE}"
@@ -181,21 +192,43 @@ def _takes_fractions(function: Callable[..., Any], labels: np.ndarray[Any, Any])
 def _solved(function: Callable[..., Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the coefficients of a function of labels and decisions; its answers to other rows confirm them."""
     rng = np.random.default_rng(0)
-    # 8 unknowns up to a factor: 16 sets of rows solve, 16 confirm
-    counts = rng.integers(1, 40, (32, len(ENTRY_ROWS)))
-    labels, decisions = (np.array(column) for column in zip(*ENTRY_ROWS, strict=True))
+    rows = np.array(ENTRY_ROWS)
+
+    def answer(counts: np.ndarray[Any, Any]) -> float:
+        labels, decisions = rng.permutation(np.repeat(rows, counts, axis=0)).T
+        return float(function(labels, decisions))
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if _takes_fractions(function, labels):
+        if _takes_fractions(function, rows[:, 0]):
             raise NoQuotientError("it takes scores for decisions, and its values for these would differ")
-        answers = np.array([float(function(np.repeat(labels, n), np.repeat(decisions, n))) for n in counts])
-    equations = np.hstack([counts, -answers[:, None] * counts])
-    _, sizes, directions = np.linalg.svd(equations[:16])
+        counts, answers = np.empty((0, len(rows)), int), np.empty(0)
+        for terms, degree in DEGREES.items():  # 2 terms unknowns, up to a factor: half of the answers solve
+            counts = np.vstack([counts, rng.integers(1, 40, (8 * terms - len(counts), len(rows)))])
+            answers = np.append(answers, [answer(one) for one in counts[len(answers) :]])
+            if not np.isfinite(answers).all():
+                raise NoQuotientError("it is undefined where there are rows of all four kinds")
+            if (solution := _coefficients(counts, answers, degree)) is not None:
+                return solution
+    if not np.isclose(answer(counts[0]), answers[0], rtol=EXACT):
+        raise NoQuotientError("its value depends on the order of rows, or on chance")
+    raise NoQuotientError(
+        "its values are not a quotient of two sums of counts, or of products of up to three counts"
+    )
+
+
+def _coefficients(
+    counts: np.ndarray[Any, Any], answers: np.ndarray[Any, Any], degree: int
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Return the coefficients of a quotient with these answers, above and below; None where there is none."""
+    terms = monomials(counts / counts.sum(axis=1, keepdims=True), degree)
+    equations = np.hstack([terms, -answers[:, None] * terms])
+    _, sizes, directions = np.linalg.svd(equations[: len(equations) // 2])
     solution = directions[-1]
     if sizes[-2] < EXACT * sizes[0] or not np.allclose(equations @ solution, 0.0, atol=EXACT * sizes[0]):
-        raise NoQuotientError("its values are not a quotient of two sums of counts")
+        return None
     solution[np.abs(solution) < EXACT] = 0.0
-    solution /= solution[len(labels) :][np.flatnonzero(solution[len(labels) :])[0]]
+    solution /= solution[terms.shape[1] :][np.flatnonzero(solution[terms.shape[1] :])[0]]
     smallest = np.abs(solution[solution != 0]).min()
     above, below = (np.round(solution / smallest, 9) + 0.0).reshape(2, -1).tolist()  # + 0.0: no -0.0
     return tuple(above), tuple(below)
@@ -209,8 +242,14 @@ def _parts(quotient: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return quotient.above, quotient.below
 
 
-def make(name: str, above: Sequence[float], below: Sequence[float]) -> EntryMean:
-    """Return the metric of the coefficients of its numerator and its denominator, (4,) each."""
+def make(name: str, above: Sequence[float] = (), below: Sequence[float] = (), same_as: str = "") -> Metric:
+    """Return the metric of the coefficients of its numerator and its denominator, or one of the catalogue."""
+    if same_as:
+        as_it_is = METRICS[same_as]
+        own: Any = {"title": "", "phrase": "", "aliases": (), "titles": {}, "same_as": same_as}
+        return replace(as_it_is, name=name, **own)
+    if len(above) > len(ENTRY_ROWS):
+        return _table_ratio(name, above, below)
     if not all(map(math.isfinite, (*above, *below))) or not any(below) or min(below) < 0:
         raise NoQuotientError("its denominator must count some rows, and none of them negatively")
     if any(a and not b for a, b in zip(above, below, strict=True)):
@@ -238,6 +277,46 @@ def make(name: str, above: Sequence[float], below: Sequence[float]) -> EntryMean
     )
 
 
+def _table_ratio(name: str, above: Sequence[float], below: Sequence[float]) -> TableRatio:
+    """Return a quotient of polynomials, if its range is bounded."""
+    if min(below) < 0:
+        raise NoQuotientError("its denominator can be negative")
+    bounds = range_of(above, below)
+    if not all(map(math.isfinite, bounds)):
+        raise NoQuotientError("it has no largest or no smallest value, so an interval would have no end")
+    return TableRatio(
+        name=name,
+        formula=f"{_polynomial(above)} / {_polynomial(below)}",
+        above=tuple(above),
+        below=tuple(below),
+        needs=("decision", "label"),
+        undefined="its denominator is 0",
+        interval="ratios of products",
+        scale="data",
+        bounds=bounds,
+        kinds=KINDS_OF_VALUES if bounds[0] >= 0 else ("difference", "min", "max"),
+        scopes=NOT_TO_OVERALL,
+        of="decisions",
+    )
+
+
+def _polynomial(weights: Sequence[float]) -> str:
+    """Return a polynomial of the four counts in words."""
+    products = (
+        " ".join(
+            part for part, power in zip(("TP", "FN", "FP", "TN"), powers, strict=True) for _ in range(power)
+        )
+        for powers in powers_of(DEGREES[len(weights)])
+    )
+    terms = (f"{w:+g} {product}" for w, product in zip(weights, products, strict=True) if w)
+    return (
+        f"({' '.join(terms)})".replace("(+", "(")
+        .replace("+1 ", "+ ")
+        .replace("-1 ", "- ")
+        .replace("(1 ", "(")
+    )
+
+
 def _sum(weights: Sequence[float]) -> str:
     """Return a sum in words, by the name of the whole where it is one."""
     for name, sums in SUMS.items():
@@ -250,15 +329,20 @@ def _sum(weights: Sequence[float]) -> str:
     return f"({' + '.join(terms)})" if len(terms) > 1 else "".join(terms) or "0"
 
 
-def own_struct(metric: EntryMean) -> OwnMetric:
+def own_struct(metric: Metric) -> OwnMetric:
     """Return the metric in a result, from which a saved report makes it again."""
-    return OwnMetric(metric=metric.name, above=metric.above, below=metric.below)
+    if isinstance(metric, (EntryMean, TableRatio)):
+        return OwnMetric(metric=metric.name, above=metric.above, below=metric.below)
+    return OwnMetric(metric=metric.name, same_as=metric.same_as)
 
 
 @contextmanager
-def added(metrics: Sequence[EntryMean | OwnMetric]) -> Iterator[None]:
+def added(metrics: Sequence[Metric | OwnMetric]) -> Iterator[None]:
     """Have metrics in the catalogue for the time of a ``with`` block, in this thread; also those of a result."""
-    made = [one if isinstance(one, EntryMean) else make(one.metric, one.above, one.below) for one in metrics]
+    made = [
+        one if isinstance(one, Metric) else make(one.metric, one.above, one.below, one.same_as)
+        for one in metrics
+    ]
     token = ADDED.set({**ADDED.get(), **{one.name: one for one in made}})
     try:
         yield

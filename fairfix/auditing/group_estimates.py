@@ -19,6 +19,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
 from fairfix.auditing.ks_candidates import Candidates
 from fairfix.auditing.metrics import (
+    ENTRIES,
     EQUALIZED_ODDS,
     METRICS,
     RATES,
@@ -26,6 +27,7 @@ from fairfix.auditing.metrics import (
     Mean,
     Metric,
     Rate,
+    TableRatio,
     metrics_for,
 )
 from fairfix.auditing.results import Settings
@@ -48,10 +50,18 @@ from fairfix.data.scan import KeptRows
 from fairfix.schema import common
 from fairfix.schema.common import Distribution, Estimate, Group, PairGap, number, numbers
 from fairfix.stats import gaps
-from fairfix.stats.estimates import Areas, BalancedAccuracies, Correlations, Estimates, simultaneous_limits
+from fairfix.stats.estimates import (
+    Areas,
+    BalancedAccuracies,
+    Correlations,
+    Estimates,
+    Proportions,
+    simultaneous_limits,
+)
 from fairfix.stats.gaps import Contrasts, Gap, combine, worst
 from fairfix.stats.ks import ALWAYS, FIXED, ks_between_cdfs, ks_between_groups, ks_to_overall
 from fairfix.stats.sequences import ConfidenceSequences
+from fairfix.stats.table_ratios import TableRatios
 
 ROUNDING = 1e-10
 """A variance that is a smaller part of the mean square may be nothing but rounding."""
@@ -149,8 +159,17 @@ class Evidence:
         return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean, EntryMean))}
 
     @cached_property
+    def ratios(self) -> dict[str, TableRatio]:
+        """The ratios of polynomials of the confusion table, by name."""
+        return {name: one for name, one in METRICS.items() if isinstance(one, TableRatio)}
+
+    @cached_property
     def missing(self) -> dict[str, str]:
-        """Metric -> reason for what this data cannot give."""
+        """Metric -> reason for what this data cannot give, be it by another name."""
+        out = self._missing()
+        return out | {name: out[one.same_as] for name, one in METRICS.items() if one.same_as in out}
+
+    def _missing(self) -> dict[str, str]:
         counts, data_spec = self.counts, self.data_spec
         out = dict(self.unlimited)
         for name, metric in self.plain.items():
@@ -158,12 +177,12 @@ class Evidence:
                 out[name] = why
         for name in reversed(EQUALIZED_ODDS):
             if name in out:
-                out |= dict.fromkeys(("equalized_odds", *OF_TABLES), out[name])
+                out |= dict.fromkeys(("equalized_odds", *OF_TABLES, *self.ratios), out[name])
         if counts.grid is None:
             if counts.private is None:
                 return out | dict.fromkeys(OF_SCORES, NO_SCORE)
             of_others = (name for name in self.plain if name not in RATES)
-            return out | dict.fromkeys((*of_others, *OF_TABLES, *OF_SCORES), PRIVATE)
+            return out | dict.fromkeys((*of_others, *OF_TABLES, *self.ratios, *OF_SCORES), PRIVATE)
         if not counts.has_labels:
             out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, data_spec)
         elif data_spec.score_scale not in SCORE_RANGE:
@@ -177,7 +196,7 @@ class Evidence:
         """Metric without an always-valid interval -> reason; empty if none is requested."""
         if not self.settings.always_valid:
             return {}
-        out = dict.fromkeys(("auc", "calibration_error", *OF_TABLES), NO_SEQUENCE)
+        out = dict.fromkeys(("auc", "calibration_error", *OF_TABLES, *self.ratios), NO_SEQUENCE)
         out["scoring_rate"] = MOVING_MEDIAN
         for name, metric in self.plain.items():
             if isinstance(metric, EntryMean):
@@ -264,7 +283,7 @@ class Measured:
                 out[name] = entry_estimates(metric, entry_sums(metric, self.table), self.counts.weighted)
             else:
                 out[name] = means(metric, self.evidence.data_spec, mean_sums(metric, self.counts))
-        if any(map(self._makes, OF_TABLES)):
+        if any(map(self._makes, (*OF_TABLES, *self.evidence.ratios))):
             out |= {name: made for name, made in self._of_tables().items() if self._makes(name)}
         if self._makes("scoring_rate"):
             out["scoring_rate"] = proportions(*self._above_median(), self.counts.weighted)
@@ -273,6 +292,7 @@ class Measured:
         if self._makes("calibration_error"):
             out["calibration_error"] = self._calibration.errors
         whys = metrics_for(self.evidence.data_spec.task)
+        out |= {name: out[one.same_as] for name, one in METRICS.items() if one.same_as in out}
         why_areas = {"auc": "needs positives and negatives"}
         return {name: (self._kind(of), why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
 
@@ -298,7 +318,8 @@ class Measured:
         )
         decided = (self.table[..., 0].sum(axis=1) > 0).all(axis=1)
         both = BalancedAccuracies(right, rejected), Correlations(base, right, rejected, decided)
-        return dict(zip(OF_TABLES, both, strict=True))
+        ratios = _ratios(self.evidence.ratios, self.table, (base, right, rejected))
+        return {**dict(zip(OF_TABLES, both, strict=True)), **ratios}
 
     def _above_median(self) -> tuple[Floats, Floats]:
         assert self.evidence.above_median is not None
@@ -521,6 +542,16 @@ class Measured:
             at_score=number(at),
             per_group=per_group,
         )
+
+
+def _ratios(
+    metrics: Mapping[str, TableRatio], table: Floats, rates: tuple[Proportions, Proportions, Proportions]
+) -> dict[str, Estimates]:
+    """Return the ratios of polynomials of a confusion table, whose base rate, TPR and TNR are at hand."""
+    entries = np.stack([table[:, label, decision, 0] for label, decision in ENTRIES], axis=1)
+    return {
+        name: TableRatios(entries, rates, one.above, one.below, one.bounds) for name, one in metrics.items()
+    }
 
 
 def _rest(sums: Floats) -> Floats:

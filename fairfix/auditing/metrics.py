@@ -79,6 +79,8 @@ class Metric:
     """Its name in a sentence, ``{phrase} is 46% for Black``; by default the title."""
     percent: bool = False
     """Whether sentences write it in percent, and its differences in points."""
+    same_as: str = ""
+    """Metric of the catalogue that it is by another name."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
@@ -133,6 +135,14 @@ class EntryMean(Metric):
     def has_two_values(self) -> bool:
         """Whether it is a rate on another scale."""
         return len({level for level in self.levels if not math.isnan(level)}) == 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRatio(Metric):
+    """A ratio of two polynomials of the shares of the entries; :mod:`fairfix.stats.table_ratios` has the order."""
+
+    above: tuple[float, ...]
+    below: tuple[float, ...]
 
 
 NEEDS: Mapping[str, str] = {

@@ -55,11 +55,16 @@ class AuditSettings(Settings, frozen=True, kw_only=True):
 
 
 class OwnMetric(Part, frozen=True, kw_only=True):
-    """A metric that the caller defined, as a ratio of counts: weights of TP, FN, FP, TN above and below."""
+    """A metric that the caller defined, as a ratio of counts: weights of TP, FN, FP, TN above and below.
+
+    A ratio of polynomials has a weight for each product of two or three of them; a metric of fairfix by another name
+    has none.
+    """
 
     metric: str
-    above: tuple[float, float, float, float]
-    below: tuple[float, float, float, float]
+    above: tuple[float, ...] = ()
+    below: tuple[float, ...] = ()
+    same_as: str = ""
 
 
 # ---------------------------------------------------------------------- noise in the groups

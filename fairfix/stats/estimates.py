@@ -508,7 +508,7 @@ class CalibrationErrors(Estimates):
         return low.reshape(self.mass.shape), high.reshape(self.mass.shape)
 
 
-def _together(alpha: float, *rates: Proportions) -> list[Limits]:
+def together(alpha: float, *rates: Proportions) -> list[Limits]:
     """Limits of rates of different rows that hold together, on each side with probability ``1 - alpha/2`` (Šidák)."""
     level = 2.0 * sidak(alpha / 2.0, len(rates))
     return [one.limits(level) for one in rates]
@@ -532,7 +532,7 @@ class BalancedAccuracies(Estimates):
 
     def _limits_at(self, alpha: float) -> Limits:
         """Means of both limits."""
-        (low, high), (other_low, other_high) = _together(alpha, self.sensitivity, self.specificity)
+        (low, high), (other_low, other_high) = together(alpha, self.sensitivity, self.specificity)
         return self._open_undefined((low + other_low) / 2.0, (high + other_high) / 2.0)
 
 
@@ -567,7 +567,7 @@ class Correlations(Estimates):
 
     def _limits_at(self, alpha: float) -> Limits:
         """Smallest and largest coefficient within limits of the three rates that hold together."""
-        (least, most), *rates = _together(alpha, self.base, self.sensitivity, self.specificity)
+        (least, most), *rates = together(alpha, self.base, self.sensitivity, self.specificity)
         ends = []
         for right, rejected in zip(*rates, strict=True):  # both low, then both high
             odds = np.sqrt(_divide(rejected * (1.0 - rejected), right * (1.0 - right)))

@@ -19,7 +19,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix import __version__
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.custom_metrics import added, own_struct
-from fairfix.auditing.metrics import METRICS, EntryMean
+from fairfix.auditing.metrics import METRICS, Metric
 from fairfix.auditing.results import Settings, rows_struct, spec_fields
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import did_you_mean
@@ -218,7 +218,7 @@ class _HoldoutEvaluator:
     """Requested quality, or None."""
 
     @property
-    def own_metrics(self) -> tuple[EntryMean, ...]:
+    def own_metrics(self) -> tuple[Metric, ...]:
         """The metric of a quality that is in no catalogue."""
         return () if self.quality is None else self.quality.own_metrics
 

@@ -63,6 +63,7 @@ INTERVALS: Mapping[str, str] = {
     "balanced accuracy": "the means of Clopper-Pearson limits of TPR and TNR, which hold together (Šidák)",
     "MCC": "smallest and largest value within Clopper-Pearson limits of base rate, TPR and TNR, which hold together "
     "(Šidák)",
+    "ratios of products": "smallest and largest value within the same limits of three rates, by Bernstein coefficients",
     "AUC": "Newcombe's method 5, widened where DeLong's variance is larger",
     "KS": "lower end: Kolmogorov's quantile; upper end: a normal margin, at most Hoeffding's",
     "calibration error": "Clopper-Pearson in every bin, combined",
@@ -252,7 +253,7 @@ def _of_metric(metric: Metric) -> Iterator[tuple[str, str]]:
         yield "undefined", f"{metric.undefined}; the value is then null, and a check of it cannot pass"
     if metric.interval:
         yield "interval", INTERVALS[metric.interval]
-    if metric.name in RATES or metric.interval in ("F1", "balanced accuracy", "MCC"):
+    if metric.name in RATES or metric.interval in ("F1", "balanced accuracy", "MCC", "ratios of products"):
         yield "with weights", INTERVALS["weighted rates"].replace("`", "")
     elif metric.interval == "means, losses":
         yield "with weights", INTERVALS["weighted means"]

@@ -11,7 +11,7 @@ from fairfix.data.spec import Form, parse_spec
 from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairfix.auditing.metrics import EntryMean
+    from fairfix.auditing.metrics import Metric
     from fairfix.data.table import Table
     from fairfix.schema.common import Estimate
 
@@ -65,7 +65,7 @@ class Quality:
             raise UsageError(f"`quality={self.name}`: with `task={task}`, name one of {', '.join(there)}")
 
     @property
-    def own_metrics(self) -> tuple[EntryMean, ...]:
+    def own_metrics(self) -> tuple[Metric, ...]:
         """The cost as a metric, as there is none in the catalogue."""
         from fairfix.auditing.custom_metrics import make
 

@@ -14,15 +14,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.auditing.custom_metrics import own_metrics
-from fairfix.auditing.metrics import ENTRIES, METRICS
-from fairfix.auditing.sufficient_statistics import entry_estimates, entry_sums
+from fairfix.auditing.metrics import ENTRIES, METRICS, RATES, TableRatio
+from fairfix.auditing.sufficient_statistics import entry_estimates, entry_sums, proportions, rate_sums
 from fairfix.cli import run
 from fairfix.errors import UsageError
-from fairfix.schema import json_schema
+from fairfix.report import renderer
+from fairfix.schema import checked, json_schema
+from fairfix.stats.mover import mover
+from fairfix.stats.table_ratios import DEGREES, TableRatios, enclosed, monomials
 from fairfix.tasks.audit import AuditResult
 from fairfix.tasks.result import Result
 from sklearn.metrics import (
     accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
+    brier_score_loss,
     cohen_kappa_score,
     f1_score,
     fbeta_score,
@@ -32,6 +38,7 @@ from sklearn.metrics import (
     mean_squared_error,
     precision_score,
     recall_score,
+    roc_auc_score,
     zero_one_loss,
 )
 
@@ -281,11 +288,14 @@ def test_functions_of_the_catalogue_by_their_names_are_there(rows: pd.DataFrame)
 @pytest.mark.parametrize(
     ("name", "function"),
     [
-        ("kappa", cohen_kappa_score),
-        ("macro", partial(f1_score, average="macro")),
-        ("phi", matthews_corrcoef),
-        ("loss", log_loss),
+        ("root", lambda label, decision: recall_score(label, decision) ** 0.5),
+        ("odds", lambda label, decision: recall_score(label, decision) / (1 - recall_score(label, decision))),
+        ("precision_at", average_precision_score),
         ("square", mean_squared_error),
+        ("first", lambda label, decision: decision[:3].mean() + 1 / {0: 1, 1: 1}[decision[0]]),
+        ("luck", lambda label, decision: np.random.default_rng().random() + 1 / {0: 1, 1: 1}[decision[0]]),
+        ("nan", lambda label, decision: float("nan") + 1 / {0: 1, 1: 1}[decision[0]]),
+        ("raises", lambda label, decision: {}["no"]),
         ("count", partial(accuracy_score, normalize=False)),
         ("same", lambda label, decision: float(np.mean(label == decision))),
         ("f1", accuracy_score),
@@ -296,3 +306,118 @@ def test_functions_of_rows_that_are_no_quotient_are_refused(name: str, function:
     """So are those of scores, whose values for decisions would be others, and another function by a metric's name."""
     with pytest.raises(UsageError, match=name):
         own_metrics({name: function})
+
+
+RATIOS: Mapping[str, Any] = {
+    "kappa": cohen_kappa_score,
+    "macro_f1": partial(f1_score, average="macro", zero_division=np.nan),
+    "weighted_precision": partial(precision_score, average="weighted", zero_division=np.nan),
+    "informedness": partial(balanced_accuracy_score, adjusted=True),
+}
+"""Functions that are quotients of products of counts."""
+
+
+@pytest.mark.parametrize("more", [{}, {"weight": "weight"}], ids=str)
+def test_quotients_of_products_have_the_values_of_scikit_learn(rows: pd.DataFrame, more: Any) -> None:
+    """Of every group, and undefined where a denominator is 0; a saved result has them too."""
+    result = audited(rows, dict(RATIOS), threshold=0.3, check="kappa.difference<=2", **more)
+    table = result.to_frame().set_index(["metric", "group"])
+    for name, function in RATIOS.items():
+        for race, part in rows.groupby("race"):
+            decided = (part.score >= 0.3).astype(int)
+            value = function(part.label, decided, sample_weight=part.weight if more else None)
+            one = table.loc[name, race]
+            assert one.value == pytest.approx(value, abs=1e-9)
+            assert one.low < one.value < one.high
+    assert [one.verdict for one in result.content.checks] == ["pass"]
+    again = checked(json.loads(result.to_json()))
+    assert again == result.content
+    assert renderer("html")(again) == result.to_html()
+    none = audited(rows.assign(label=0), {"informedness": RATIOS["informedness"]}, threshold=0.3).to_frame()
+    undefined = none[none.metric == "informedness"]
+    assert undefined.value.isna().all()
+    assert undefined.reason.all()
+
+
+def test_a_metric_of_the_catalogue_by_another_name_has_its_numbers(rows: pd.DataFrame) -> None:
+    """Of scores and of decisions: value, limits and gaps."""
+    own: Functions = {
+        "roc": roc_auc_score,
+        "phi": matthews_corrcoef,
+        "bce": log_loss,
+        "brier_2": brier_score_loss,
+    }
+    own["balanced"] = balanced_accuracy_score
+    twins = ("auc", "mcc", "log_loss", "square_loss", "balanced_accuracy")
+    result = audited(rows, own, check="roc.difference<=0.9")
+    for table, key, numbers in (("groups", "metric", "group"), ("comparisons", "comparison", "groups")):
+        frame = result.to_frame(table)
+        for name, twin in zip(own, twins, strict=True):
+            parts = [frame[frame[key].str.split(".").str[0] == one] for one in (name, twin)]
+            one, other = (
+                part[[numbers, "value", "low", "high", "reason"]].reset_index(drop=True) for part in parts
+            )
+            assert len(one)
+            pd.testing.assert_frame_equal(one, other)
+    assert checked(json.loads(result.to_json())) == result.content
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_extremes_on_a_box_of_rates_are_enclosed(name: str) -> None:
+    """No rates in a box have a ratio outside its limits, and in a small box these are near its extremes."""
+    (metric,) = own_metrics({name: RATIOS[name]})
+    assert isinstance(metric, TableRatio)
+    rng = np.random.default_rng(1)
+    boxes = np.sort(rng.beta(0.5, 0.5, (3, 2, 200)), axis=1)
+    boxes[:, 1, ::2] = boxes[:, 0, ::2] + 0.1 * (boxes[:, 1, ::2] - boxes[:, 0, ::2])
+    low, high = enclosed(metric.above, metric.below, boxes)
+    mix = np.concatenate(
+        [np.stack(np.meshgrid(*[np.linspace(0, 1, 9)] * 3), -1).reshape(-1, 3), rng.random((500, 3))]
+    )
+    p, t, v = (boxes[i, 0] + mix[:, i, None] * (boxes[i, 1] - boxes[i, 0]) for i in range(3))
+    shares = np.stack([p * t, p * (1 - t), (1 - p) * (1 - v), (1 - p) * v], axis=-1)
+    degree = DEGREES[len(metric.above)]
+    over, under = (monomials(shares, degree) @ np.array(part) for part in (metric.above, metric.below))
+    value = over / under
+    assert (value >= low - 1e-9).all()
+    assert (value <= high + 1e-9).all()
+    assert (value.min(axis=0)[::2] - low[::2]).max() < 0.02
+    assert (high[::2] - value.max(axis=0)[::2]).max() < 0.02
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [5, 30, 500])
+def test_intervals_of_quotients_of_products_hold_the_truth(size: int, weighted: bool) -> None:
+    """In the same worlds as the others; so do their differences between two groups."""
+    rng, samples = np.random.default_rng(size), 250
+    for shares, others in zip(WORLDS, (*WORLDS[1:], WORLDS[0]), strict=True):
+        entries = np.concatenate([rng.choice(4, size=(samples, size), p=one) for one in (shares, others)])
+        weights = rng.lognormal(0, 0.7, entries.shape) if weighted else np.ones(entries.shape)
+        table = np.zeros((2 * samples, 2, 2, 2))
+        for e, (label, decision) in enumerate(ENTRIES):
+            mine = weights * (entries == e)
+            table[:, label, decision] = np.stack([mine.sum(axis=1), (mine**2).sum(axis=1)], axis=-1)
+        names = ("base_rate", "true_positive_rate", "true_negative_rate")
+        rates = [proportions(*rate_sums(RATES[one], table), weighted) for one in names]
+        masses = np.stack([table[:, label, decision, 0] for label, decision in ENTRIES], axis=1)
+        for metric in own_metrics(RATIOS):
+            assert isinstance(metric, TableRatio)
+            ratios = TableRatios(
+                masses, (rates[0], rates[1], rates[2]), metric.above, metric.below, metric.bounds
+            )
+            known = monomials(np.array([shares, others]), DEGREES[len(metric.above)])
+            truth = known @ np.array(metric.above) / (known @ np.array(metric.below))
+            low, high = ratios.limits(0.05)
+            whole = np.repeat(truth, samples)
+            held = (low <= whole + 1e-12) & (whole <= high + 1e-12)
+            (a, b), (la, lb), (ha, hb) = (np.split(one, 2) for one in (ratios.value, low, high))
+            down, up = mover(a, (la, ha), b, (lb, hb))
+            gap, there = truth[0] - truth[1], ~np.isnan(a - b)
+            apart = (down <= gap + 1e-12) & (gap <= up + 1e-12)
+            least = 0.95 - 3 * np.sqrt(0.05 * 0.95 / samples)
+            assert held.reshape(2, -1).mean(axis=1).min() > least, (metric.name, shares, others)
+            assert apart[there].mean() > least if there.sum() > samples / 2 else True, (
+                metric.name,
+                shares,
+                others,
+            )
