@@ -45,10 +45,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     from fairfix.tasks.compare_models import compare_models
 
     check_outputs(given, gated=False)
-    request = settled(request_of(ctx, CompareRequest))
-    if request.baseline is not None:
+    request, second = settled(request_of(ctx, CompareRequest))
+    if second is not None:
         with working(given, "comparing two models"):
-            write_results(compare_models(request).content, given)
+            write_results(compare_models(request, second).content, given)
         return 0
     plan = plan_of(request)
     with working(given, "comparing", len(plan.fits)) as done:

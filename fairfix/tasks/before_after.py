@@ -33,7 +33,7 @@ from fairfix.auditing.row_differences import (
     change_of,
 )
 from fairfix.data.choices import Code
-from fairfix.data.counts import Floats
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.numeric_groups import Edges
 from fairfix.data.once import once_per_object
@@ -273,10 +273,8 @@ def evaluate(
     elif predictor.gives == "value" and by_row and (random.any() or (of_fit and predictor.trace.redrawn)):
         expected = _expected(table, predictor, of_fit)
         changes = [fields_replaced(row, expected=expected.get(row.name)) for row in changes]
-    elif (
-        random.any() and table.draw is not None
-    ):  # else nobody knows with which draws the rule will be shipped
-        delivered = _delivered(table, repaired, replace(settings, checks=(), only=shown))
+    elif random.any() and table.draw:  # else nobody knows with which draws the rule will be shipped
+        delivered = _delivered(table.draw, repaired, replace(settings, checks=(), only=shown))
         changes = [fields_replaced(row, delivered=delivered.get(row.name)) for row in changes]
     if predictor.gives == "decision" and not predictor.is_probability:
         changes = [fields_replaced(row, unlike=UNLIKE) if row.id in LOSSES else row for row in changes]
@@ -329,13 +327,12 @@ EXACT = 20_000
 the fourth decimal. Errors of ``m`` rows are like independent ones, so each needs only this over ``sqrt(m)``."""
 
 
-def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, float]:
+def _delivered(draw: Callable[[Ints], Floats], repaired: Table, settings: Settings) -> dict[str, float]:
     """Return the numbers with the decisions as they are drawn, by the names of their rows; without undefined ones."""
     chance = repaired.decisions
-    assert table.draw is not None
     drawn = np.flatnonzero(is_random(chance))
     decided = chance.copy()
-    decided[drawn] = table.draw(drawn) < chance[drawn]
+    decided[drawn] = draw(drawn) < chance[drawn]
     done = repaired.with_decision(decided)
     bare = replace(
         done.data_spec.of_one_threshold, columns=replace(done.data_spec.columns, score=None), thresholds=()

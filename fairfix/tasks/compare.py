@@ -42,7 +42,7 @@ from fairfix.schema.common import BeforeAfter, Data, Estimate, GroupChanges
 from fairfix.schema.compare import Advice, Compare, CompareNoise, CompareSettings, CompareSplit, Point
 from fairfix.tasks.advice import ORIGINAL, TRIVIAL, advice_of
 from fairfix.tasks.before_after import READ, Assessment
-from fairfix.tasks.changes import baseline_of
+from fairfix.tasks.changes import Baseline, baseline_of
 from fairfix.tasks.command import repair_command
 from fairfix.tasks.compare_models import compare_models
 from fairfix.tasks.dataset import (
@@ -575,17 +575,17 @@ def _compare(request: CompareRequest) -> Result:
     UsageError, DataError
         Parameters do not go together, or no method fits the data.
     """
-    request = settled(request)
-    return plan_of(request).run() if request.baseline is None else compare_models(request)
+    request, second = settled(request)
+    return plan_of(request).run() if second is None else compare_models(request, second)
 
 
-def settled(request: CompareRequest) -> CompareRequest:
-    """Return a request whose baseline, if any, is a second model; a saved result of a configuration is for audits."""
+def settled(request: CompareRequest) -> tuple[CompareRequest, Baseline | None]:
+    """Return a request and its second model, if it names one; a saved result of a configuration is for audits."""
     base = baseline_of(request.baseline)
     if base is None or base.result is None:
-        return request
+        return request, base
     if "baseline" in request.configured:
-        return replace(request, baseline=None)
+        return replace(request, baseline=None), None
     raise UsageError(
         f"`baseline`: {base.name} is a saved result, and two models are compared on rows; name a column or data, or "
         "compare the results with 'fairfix audit'"

@@ -25,7 +25,7 @@ from fairfix.schema import common
 from fairfix.schema.audit import Audit
 from fairfix.schema.models import GroupOfModels, Model, Models
 from fairfix.tasks.before_after import LOSSES
-from fairfix.tasks.changes import audited_pair, baseline_of, both_models
+from fairfix.tasks.changes import Baseline, audited_pair, both_models
 from fairfix.tasks.dataset import open_data, said_of_unused, unsent
 from fairfix.tasks.messages import of_direction, of_names, with_messages
 from fairfix.tasks.request import CompareRequest
@@ -48,15 +48,14 @@ class ModelsResult(Result):
     content: Models
 
 
-def compare_models(request: CompareRequest) -> ModelsResult:
+def compare_models(request: CompareRequest, base: Baseline) -> ModelsResult:
     """Compare the score of the request with that of its baseline, on the same rows."""
     if request.noise:
         raise UsageError(
             "`baseline`: leave out the description of noise; two models are compared by the recorded groups"
         )
     said_of_unused(request)
-    data, base = open_data(request), baseline_of(request.baseline)
-    assert base is not None
+    data = open_data(request)
     base = base.among(data.source.columns)
     columns = data.data_spec.columns
     if not columns.score or columns.prediction:
