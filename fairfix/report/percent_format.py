@@ -19,7 +19,7 @@ def points(difference: float | None, *, sign: bool = False) -> str:
     """Return a difference of shares for reading, in percentage points."""
     if difference is None:
         return "–"
-    return f"{100 * difference + 0.0:{'+' if sign else ''}.1f} points"
+    return f"{round(100 * difference, 1) + 0.0:{'+' if sign else ''}.1f} points"
 
 
 def ends_of(low: float, high: float, write: Callable[..., str]) -> str:

@@ -158,10 +158,9 @@ def solved(own: Regression, feature: Ints) -> Solution:
     size, axes = np.linalg.eigh(own.xx / total / np.outer(scale, scale) * np.outer(varies, varies))
     free = size <= SAME * max(float(size.max()), 1.0)
     still, differs = axes[:, free], own.apart / scale
-    members = [feature == j for j in range(int(feature.max()) + 1)]
-
-    joined = [[np.abs(still[a] @ still[b].T).max(initial=0.0) > NEAR for b in members] for a in members]
-    component = connected_components(np.array(joined))[1]
+    members = (np.arange(int(feature.max()) + 1)[:, None] == feature).astype(float)
+    joined = members @ (np.abs(still @ still.T) > NEAR) @ members.T
+    component = connected_components(joined)[1]
     sets, aside = list[tuple[int, ...]](), list[tuple[int, ...]]()
     for one in range(component.max() + 1):
         there = np.flatnonzero(component == one)

@@ -28,7 +28,7 @@ def missed(gap: dict[str, Any], truth: dict[str, float]) -> list[str]:
     "audit --explain-gap: the parts by regression of the population lie in their intervals, all at once",
     level=0.05,
     quick=8,
-    full=2000,
+    full=1000,
 )
 def parts_by_regression(rng: np.random.Generator, shell: Shell) -> Tried:
     """Decisions whose probability is linear in columns that differ between groups: skewed, rare, correlated."""
@@ -88,7 +88,7 @@ def _mean_of_clipped(shift: float) -> float:
     "audit --explain-gap --model: the Shapley values of the population lie in their intervals, all at once",
     level=0.05,
     quick=8,
-    full=2000,
+    full=600,
 )
 def parts_by_model(rng: np.random.Generator, shell: Shell) -> Tried:
     """Decisions by a sum of normal columns: each mixed rate is a normal probability."""
