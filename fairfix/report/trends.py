@@ -39,8 +39,10 @@ def sections(result: Trend, *, detail: bool) -> Iterator[Section]:
         for one in moment.not_comparable:
             reasons.setdefault((name, one.reason), []).append(one.id)
     if reasons:
-        missing = (f"{name}: {', '.join(ids)}: {reason}" for (name, reason), ids in reasons.items())
-        yield Section("Not comparable with the last audit", tuple(missing), kind="not comparable")
+        missing = (
+            f"{name}: {', '.join(dict.fromkeys(ids))}: {reason}" for (name, reason), ids in reasons.items()
+        )
+        yield Section("Not in the trend", tuple(missing), kind="not comparable")
     yield Section("Data and settings of the last audit", tuple(data_lines(result)), kind="facts")
 
 
@@ -94,7 +96,7 @@ def _answer(result: Trend) -> Iterator[str]:
             yield sentence(_turn(line, names, result.moments))
     missing = [name for name, one in zip(names, result.moments, strict=True) if one.not_comparable]
     if missing:
-        yield f"Some numbers of {', '.join(missing)} cannot be compared with the last audit; the reasons are below."
+        yield f"Some numbers of {', '.join(missing)} are not in the trend; the reasons are below."
     yield (
         "Audits are in the order of the dates of their data."
         if result.order == "date"

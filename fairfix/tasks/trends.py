@@ -155,7 +155,9 @@ def _unjoined(one: Audit, last: Audit) -> Iterator[NotComparable]:
         if not _is_joined(check, one):
             reason = "a trend has only checks of recorded groups, of all rows and of all classes together"
         if reason and check.attribute not in gone:
-            yield NotComparable(id=check.check, attribute=check.attribute, reason=reason)
+            yield NotComparable(
+                id=check.check, attribute=check.attribute, of_class=check.of_class, reason=reason
+            )
 
 
 def _line(
