@@ -434,16 +434,16 @@ class LogLossFit:
     def notes(self, rule: TruncatedLogit, best: Solution, base: Solution) -> Iterator[Note]:
         """Yield both gaps of a constraint given the label, and what the threshold does: nothing, or too much."""
         table = self.problem.table
-        chance, cut, w = rule.predict(table), table.data_spec.cut, table.weight
+        cut, w = table.data_spec.cut, table.weight
         if self.method.about_labels and not self.method.estimates:
-            after = self.gap_of((self.masses(w * chance) / self.masses(w)).ravel())
+            after = self.gap_of((self.masses(w * rule.predict(table)) / self.masses(w)).ravel())
             yield Note(
                 f"on the training rows, the {self.gap} is {self.gap_of(best.rates):.4f} given the true labels, and "
                 f"{after:.4f} for the rule in use, which does not know them",
                 "reached",
             )
         if rule.rounded:
-            yield from _alike(self.groups, chance, self.scorer(base)(table), cut)
+            yield from _alike(self.groups, rule.predict(table), self.scorer(base)(table), cut)
         elif cut != 0.5:
             yield Caution(
                 f"decisions are randomized with the probability and ignore the threshold of {cut:g}, which applies to "

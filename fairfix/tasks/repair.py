@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace as fields_replaced
 
@@ -87,9 +87,6 @@ from fairfix.tasks.result import Result, data_fields
 from fairfix.tasks.run_metadata import with_record
 from fairfix.tasks.similar import people_of
 from fairfix.tasks.synonyms import METHODS, ours
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, repr=False)
