@@ -64,6 +64,7 @@ class UnexplainedError(Exception):
 def with_gap_parts(result: Audit, request: AuditRequest, data: Dataset, *, intersect: bool) -> Audit:
     """Return an audit with the parts of the largest gap of each attribute."""
     left_out, judge = tuple[LeftOut, ...](), None
+    named = tuple(request.features) not in ((), ("all",))
     with explaining(data):
         if data.model is not None:
             if isinstance(request.threshold, GroupThresholds):
@@ -75,10 +76,14 @@ def with_gap_parts(result: Audit, request: AuditRequest, data: Dataset, *, inter
             table = readable_table(data.source, data.data_spec, names)
             judge = judge_of_model(table.data_spec, data.model)
         else:
-            free, left_out = _columns(request, data)
+            free, left_out = _columns(request, data, named=named)
             table = read_table(data.source, data.data_spec, free)
-            left_out += () if request.features else tuple(screen(table, free))
+            left_out += () if named else tuple(screen(table, free))
             names = [name for name in free if name not in {one.column for one in left_out}]
+            if request.suppress_below:  # texts may quote a value, or a number of few rows
+                left_out = tuple(
+                    fields_replaced(one, text=f"is of the kind {one.reason!r}") for one in left_out
+                )
     if not names:
         why = f"no column without a role can explain a gap ({_reasons(left_out)}); name some with `features`"
         raise ColumnError(f"`explain_gap`: {why}", "")
@@ -88,13 +93,15 @@ def with_gap_parts(result: Audit, request: AuditRequest, data: Dataset, *, inter
     gaps, missing = list[ExplainedGap](), list[NotComputed]()
     for place, columns in enumerate(attributes):
         attribute = attribute_name(columns)
+        if attribute not in blocks:  # too few of its groups can be shown
+            continue
         try:
             pair = _pair(table, columns, blocks[attribute], result.settings.reference.get(attribute))
             alpha = 1.0 - request.confidence
             rng = np.random.default_rng([request.seed, place])
             with limited():
                 explained = (
-                    _by_regression(table, names, pair, alpha, named=bool(request.features))
+                    _by_regression(table, names, pair, alpha, named=named)
                     if judge is None
                     else _by_model(table, names, judge, pair, alpha, rng)
                 )
@@ -105,7 +112,7 @@ def with_gap_parts(result: Audit, request: AuditRequest, data: Dataset, *, inter
     return fields_replaced(result, explained_gaps=part, not_computed=(*result.not_computed, *missing))
 
 
-def _columns(request: AuditRequest, data: Dataset) -> tuple[list[str], tuple[LeftOut, ...]]:
+def _columns(request: AuditRequest, data: Dataset, *, named: bool) -> tuple[list[str], tuple[LeftOut, ...]]:
     """Return the columns of a regression as names and types decide, and those that are left out."""
     source = data.source
     taken = {
@@ -113,7 +120,7 @@ def _columns(request: AuditRequest, data: Dataset) -> tuple[list[str], tuple[Lef
         request.id,
         request.baseline if isinstance(request.baseline, str) else None,
     }
-    if not request.features or tuple(request.features) == ("all",):
+    if not named:
         names = [name for name in dict.fromkeys(source.columns) if name not in taken]
         left_out = tuple(screen_types(source.schema, names))
         return [name for name in names if name not in {one.column for one in left_out}], left_out

@@ -104,6 +104,7 @@ def test_a_weight_is_as_many_rows_and_a_count_is_as_many_people() -> None:
     expected = gaps_of(repeated)
     for metric, gap in gaps_of(frame, weight="many").items():
         assert_same(gap, expected[metric], limits=False)
+    assert gaps_of(frame, weight="many", features="all") == gaps_of(frame, weight="many")
     for metric, gap in gaps_of(frame, count="many").items():
         assert_same(gap, expected[metric])
 
@@ -205,6 +206,13 @@ def test_small_groups_leave_no_trace_where_they_are_hidden() -> None:
     other.loc[other["race"] == "c", ["income", "town", "score"]] = [9e9, "south", 0.0]
     one, two = (fairfix.audit(x, **KEYS, suppress_below=least).content.explained_gaps for x in (frame, other))
     assert one == two
+    frame["size"] = [f"{i} cm" for i in range(len(frame))]
+    frame["few"] = np.where(np.arange(len(frame)) < 5, "x", "y")
+    both = fairfix.audit(frame, **(KEYS | {"protected": ["few", "race"]}), suppress_below=least).content
+    assert both.explained_gaps is not None
+    assert {gap.attribute for gap in both.explained_gaps.gaps} == {"race"}
+    assert [one.text for one in both.explained_gaps.left_out if " cm" in one.text] == []
+    assert "size" in {one.column for one in both.explained_gaps.left_out}
     assert one is not None
     assert one.gaps
 
