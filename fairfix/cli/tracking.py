@@ -147,7 +147,7 @@ def _fill(client: Any, ident: str, result: SavedResult, save: Callable[[str], ob
     for key, number in _numbers(result).items():
         ends = {"": number.value, ".lower": number.low, ".upper": number.high}
         if number.value is None:
-            tags[_safe(f"undefined.{key}")] = number.reason or "undefined"
+            tags[f"undefined.{_safe(key)}"] = number.reason or "undefined"
             continue
         metrics += [
             entities.Metric(_safe(key) + end, value, when, 0)
