@@ -210,8 +210,9 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "not_checked": "checks of changes in the configuration or the environment have no `baseline`",
         "unpaired": "changes are undecided because old and new are treated as independent samples; pair the rows",
         "weights_or_counts": "weights look like numbers of people; `count` reads such a column",
-        "alike_groups": "names of groups differ only in case or blanks, and are separate groups; `merge` makes "
-        "them one",
+        "alike_groups": "names of groups differ only in case, blanks or Unicode form, and are separate groups; "
+        "`merge` makes them one",
+        "one_look": "counts that grow by batches were audited with intervals for a single look",
         "missing_marks": "names of groups look like missing values; make them missing or keep them with `merge`",
         "where_unmatched": "`where` names a value that no row has; check how it is written",
         "other_rows": "the baseline was made with another `where`, so a change may come from other rows",

@@ -105,7 +105,7 @@ def without_change(text: str) -> str | None:
 
 def read_checks(texts: Iterable[str]) -> tuple[tuple[Check, ...], tuple[Allowance, ...]]:
     """Return the checks of values, and those of changes since a baseline."""
-    listed = list(texts)
+    listed = list(dict.fromkeys(texts))
     changes = [text for text in listed if without_change(text) is not None]
     return (
         tuple(Check.parse(text) for text in listed if text not in changes),

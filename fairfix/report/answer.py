@@ -366,14 +366,14 @@ def _change(one: Check, of: Comparison, sure: str) -> str:
         percent=of.entry.percent and of.kind != "ratio",
         apart=(one.value, one.low, one.high, one.limit),
     )
-    way = "went up by" if one.value > 0 else "went down by" if one.value < 0 else "changed by"
+    way = "went up" if one.value > 0 else "went down" if one.value < 0 else "did not change"
     ends = amounts.between(one.low, one.high)
     return sentence(
-        f"by {attribute}, since the baseline the {title} {way} {amounts.gap(abs(one.value))} ({sure}{ends})"
+        f"by {attribute}, since the baseline the {title} {way} (change {amounts.gap(one.value)}, {sure}{ends})"
     )
 
 
-def _limit(check: Check) -> str:
+def limit_in_words(check: Check) -> str:
     """Return the limit of a check as its number is written."""
     of = Comparison.of(check)
     plain = of.kind in ("ratio", "covariance")
@@ -385,7 +385,7 @@ def _limit(check: Check) -> str:
 
 def judgement(check: Check, rows: int | None = None) -> str:
     """Return what the limit of a check says of its value; ``rows``, from which it comes, give what would decide it."""
-    limit, breaks = _limit(check), BREAKS[check.operator]
+    limit, breaks = limit_in_words(check), BREAKS[check.operator]
     if check.waived is not None:
         would = {"fail": "would fail", "undecided": "would be undecided"}[check.waived.verdict]
         return sentence(
@@ -513,16 +513,16 @@ def _counted(checks: Sequence[Check]) -> Iterator[str]:
             yield "1 other check passes." if len(these) == 1 else f"{len(these):,} other checks pass."
         elif these:
             more = f", and {len(these) - OTHERS:,} more" if len(these) > OTHERS else ""
-            yield f"{words}: {'; '.join(map(_brief, these[:OTHERS]))}{more}."
+            yield f"{words}: {'; '.join(map(brief, these[:OTHERS]))}{more}."
 
 
-def _brief(check: Check) -> str:
+def brief(check: Check) -> str:
     """Return a check in a few words: title and limit."""
     of = Comparison.of(check)
     title = of.title if of.part else f"{of.title} of {check.group}"
     change = "change of " if check.of == "change" else ""
     where = f" of {check.of_class}" if check.of_class else ""
-    return f"{change}{title}{where} (limit {_limit(check)})"
+    return f"{change}{title}{where} (limit {limit_in_words(check)})"
 
 
 def _unchecked(result: Audit) -> Iterator[str]:

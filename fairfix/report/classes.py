@@ -128,7 +128,7 @@ def _answer(result: Audit) -> Iterator[str]:
         where = f"Class {first.of_class}, the worst of {len(these)}: " if first.of_class else ""
         context = result.part(first.of_class) if first.of_class else result
         text = statement(Stated.from_check(first), context, check=first)
-        yield f"{where}{text} {judgement(first)}" + _counted(these)
+        yield f"{where}{text} {judgement(first, result.data.rows.used)}" + _counted(these)
 
     if len(asked) > OTHERS + 1:
         yield f"{len(asked) - OTHERS - 1:,} more checks are below."

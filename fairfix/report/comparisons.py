@@ -12,6 +12,7 @@ from fairfix.auditing.results import in_percent
 from fairfix.report.frontier import quality_of
 from fairfix.report.layout import (
     Columns,
+    Command,
     Grid,
     Interval,
     Section,
@@ -68,7 +69,7 @@ def sections(result: Compare, *, detail: bool) -> Iterator[Section]:
     yield Section("Data and settings", tuple(_compare_facts(result)), kind="facts")
     commands = [(named(point), point.command) for point in _advised(result, leading) if point.command]
     if commands:
-        steps = (line for name, command in commands for line in (f"To fit {name}:", command))
+        steps = (line for name, command in commands for line in (f"To fit {name}:", Command(command)))
         yield Section("Next step", tuple(steps), kind="next")
 
 
@@ -218,16 +219,14 @@ def advised(result: Compare, gap: str) -> Iterator[str]:
 
 
 def _of_advised(result: Compare, gaps: Sequence[str]) -> Iterator[str]:
-    """Yield the warnings of recommended candidates, each code once."""
-    points = _advised(result, gaps)
-    warned: dict[str, list[tuple[str, str]]] = {}
-    for point in points:
+    """Yield the warnings of recommended candidates, each text once: it may have numbers of its candidate."""
+    warned: dict[tuple[str, str], list[str]] = {}
+    for point in _advised(result, gaps):
         for one in point.messages:
             if one.severity == "warning":
-                warned.setdefault(one.code, []).append((named(point), one.text))
-    for code, those in warned.items():
-        names = dict.fromkeys(name for name, _ in those)
-        yield f"Warning for {'; '.join(names)}: {those[0][1]} [{code}]"
+                warned.setdefault((one.code, one.text), []).append(named(point))
+    for (code, text), names in warned.items():
+        yield f"Warning for {'; '.join(dict.fromkeys(names))}: {text} [{code}]"
 
 
 def _advised(result: Compare, gaps: Sequence[str]) -> list[Point]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS
 from fairfix.report import svg
+from fairfix.report.answer import limit_in_words
 from fairfix.report.audits import GROUP, group_metrics, to_reference, worst_first
 from fairfix.report.classes import by_gap, gap_id, gap_metrics, gap_of
 from fairfix.report.comparisons import slack_of
@@ -186,7 +187,7 @@ def _limit_in(block: Block, metric: str, result: Audit) -> tuple[float, str] | N
         best = low if METRICS[metric].better == "smaller" else high
         if of.kind == "difference":
             place = best + check.limit if best == low else best - check.limit
-            return (place, f"limit {100 * check.limit:g} points") if 0 <= place <= 1 else None
+            return (place, f"limit {limit_in_words(check)}") if 0 <= place <= 1 else None
         if of.kind == "ratio" and check.limit > 0:
             place = best / check.limit if best == low else best * check.limit
             return (place, f"limit ratio {check.limit:g}") if 0 <= place <= 1 else None

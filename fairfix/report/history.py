@@ -16,9 +16,17 @@ SHORT = 8
 """Number of last batches in the table of the short report."""
 
 
+SCOPE = (
+    "An interval below is of the difference between two named groups. A check is of the largest gap between any "
+    "two groups, so its interval can differ."
+)
+
+
 def section(result: Audit, state: State, *, detail: bool) -> Section:
     """Return the gaps of each batch, and their changes."""
     lines = tuple(_changes(result, state))
+    if state.traces:
+        lines += (SCOPE,)
     first = 0 if detail else max(len(state.batches) - SHORT, 0)
     if first:
         lines += (f"{first:,} earlier batches: use --detail or JSON",)

@@ -19,7 +19,7 @@ from fairfix.auditing.metrics import metrics_for
 from fairfix.auditing.results import in_percent
 from fairfix.report import figures, repair_figures
 from fairfix.report import headline as headline_of_unrun
-from fairfix.report.answer import ORDER, Stated, between_whom, headline
+from fairfix.report.answer import ORDER, Stated, between_whom, brief, compared, headline
 from fairfix.report.audits import group_metrics
 from fairfix.report.classes import gap_id, gap_metrics
 from fairfix.report.figures import Part
@@ -319,13 +319,14 @@ def _section(section: Section, ident: str, result: SavedResult) -> Shown:
     folded = section.kind in FOLDED
     verdict, gap = None, ("", "", "")
     if isinstance(result, Audit) and isinstance(about := section.about, Block):
-        if (one := headline(about)) is not None:
+        own = () if about.stratum else [c for c in result.checks if c.attribute == about.attribute]
+        if own:
+            check = min(own, key=lambda one: ORDER.index(one.verdict))
+            verdict, stated = Verdict(check.verdict), Stated.from_check(check, compared(check, result))
+            gap = brief(check), interval(check), between_whom(stated, result)
+        elif (one := headline(about)) is not None:
             stated = Stated.from_comparison(one, about.attribute, about.stratum)
             gap = titled(one.id), interval(one), between_whom(stated, result)
-        verdicts = (
-            () if about.stratum else {c.verdict for c in result.checks if c.attribute == about.attribute}
-        )
-        verdict = next((Verdict(code) for code in ORDER if code in verdicts), None)
     return Shown(section.title, (tables, *drawn), section.lines, ident, limits, folded, verdict, gap)
 
 

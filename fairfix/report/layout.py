@@ -322,6 +322,12 @@ SECTIONS = {
 """Kind of result -> the module of its sections, which is made of the parts of this one."""
 
 
+class Command(str):
+    """A line to copy into a shell; no format breaks it or escapes what is in it, as far as the format allows."""
+
+    __slots__ = ()
+
+
 def layout(result: SavedResult, *, detail: bool = False) -> Iterator[Section]:
     """Yield the sections of a result."""
     yield from import_module(SECTIONS[kind_of(result)]).sections(result, detail=detail)
@@ -329,7 +335,8 @@ def layout(result: SavedResult, *, detail: bool = False) -> Iterator[Section]:
         yield Section("For the record", tuple(_record(result.record)), kind="record")
     if result.next_step is not None:
         step = result.next_step
-        yield Section("Next step", tuple(filter(None, (step.text, step.command))), kind="next")
+        command = (Command(step.command),) if step.command else ()
+        yield Section("Next step", (step.text, *command), kind="next")
 
 
 def message_lines(messages: Iterable[Message], severity: str = "") -> Iterator[str]:

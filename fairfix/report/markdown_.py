@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from fairfix.report import headline
-from fairfix.report.layout import Grid, Section, layout
+from fairfix.report.layout import Command, Grid, Section, layout
 from fairfix.report.words import harmless, plain, readable
 from fairfix.schema.common import SavedResult
 from fairfix.schema.unrun import Unrun
@@ -25,7 +25,11 @@ def written(sections: Iterable[Section]) -> str:
     for level, section in enumerate(sections):
         parts.append(f"{'#' if level == 0 else '##'} {safe(section.title)}")
         if section.lines:
-            parts.append("\n".join(f"- {safe(line)}" for line in section.lines))
+            parts.append(
+                "\n".join(
+                    f"- {code(line) if isinstance(line, Command) else safe(line)}" for line in section.lines
+                )
+            )
         parts.extend(table(grid) for grid in section.grids)
     return "\n\n".join(parts) + "\n"
 
@@ -57,6 +61,13 @@ def safe(text: str) -> str:
     return harmless(
         REFERENCE.sub(r"\1&#8203;", text)
     )  # a backslash does not end a mention, a space without width does
+
+
+def code(text: str) -> str:
+    """Return a text as code, in which nothing is markup: between more backquotes than stand together in it."""
+    runs = re.findall("`+", text)
+    ticks, pad = "`" * (max(map(len, runs), default=0) + 1), " " if runs else ""
+    return harmless(f"{ticks}{pad}{text}{pad}{ticks}")
 
 
 def unrun(problem: Unrun) -> str:

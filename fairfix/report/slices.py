@@ -9,6 +9,7 @@ from fairfix.auditing.results import in_percent
 from fairfix.report.answer import NOT_CHECKED, judged, sentence
 from fairfix.report.layout import (
     Columns,
+    Command,
     Grid,
     Section,
     data_lines,
@@ -71,7 +72,8 @@ def answer(result: SavedResult, search: SliceSearch) -> Iterator[str]:
         f"{write(search.overall.value)} overall"
     )
     if command := first.command:
-        yield f"To audit it, run: {command}"
+        yield "To audit it:"
+        yield Command(command)
 
 
 def _reach(search: SliceSearch) -> str:

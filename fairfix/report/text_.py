@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from textwrap import wrap
 
-from fairfix.report.layout import Grid, Interval, Verdict, layout
+from fairfix.report.layout import Command, Grid, Interval, Verdict, layout
 from fairfix.report.words import harmless, readable
 from fairfix.schema.common import SavedResult
 
@@ -62,8 +62,7 @@ def render(
         for i, line in enumerate(_wrapped(title, width - len(INDENT))):
             lines.append(INDENT * (i > 0) + _styled(line, BOLD if color else ""))
         for line in section.lines:
-            is_command = section.kind == "next" and line.startswith("fairfix ")
-            wrapped = _continued if is_command else _wrapped
+            wrapped = _continued if isinstance(line, Command) else _wrapped
             lines += (INDENT + part for part in wrapped(line, width - len(INDENT)))
         for grid in section.grids:
             before = "" if _begins_with_verdicts(grid, width) else INDENT

@@ -21,7 +21,7 @@ from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.threads import threads_of_fits
-from fairfix.models.trace import Note
+from fairfix.models.trace import Caution, Note
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import Excluded, Rows
 from fairfix.tasks.changes import (
@@ -162,6 +162,14 @@ def _run(request: AuditRequest) -> AuditResult:
         content, data_spec, settings = _of_counts(request, counts)
         if counts.privacy:
             notes.append(Note(f"{counts.name}: {counts.privacy}", "private_counts"))
+        if counts.batches and not settings.always_valid:
+            notes.append(
+                Caution(
+                    f"{counts.name} grows by batches, and these intervals hold for a single look at it; add "
+                    "`always_valid` if it is audited more than once",
+                    "one_look",
+                )
+            )
         if base is not None and base.result is None:
             raise UsageError(
                 "`baseline`: the data is counts, which have no rows; give a saved result or counts"
@@ -311,6 +319,7 @@ def _of_classes(
             base = replace(base, result=then)
         content = with_changes(content, base, allowances, request, settings, None)
     content = with_waivers(content, waivers, request)
+    content = fields_replaced(content, next_step=after_audit(request, content))
     return AuditResult(with_record(content, request, data.source))
 
 

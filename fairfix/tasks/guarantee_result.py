@@ -150,7 +150,7 @@ class GuaranteeResult:
         there = {one.group: round(one.rows / self.share) for one in self.rows}
         text = f"About {many:,} rows in the data are needed"
         if groups != ("everybody",):
-            named = ", ".join(f"{name!r} ({there[name]:,} here)" for name in groups[:3])
+            named = ", ".join(f"{name!r} (about {there[name]:,} here)" for name in groups[:3])
             more = f" and {len(groups) - 3:,} more" if len(groups) > 3 else ""
             text += f" of {'each of ' * (len(groups) > 1)}{named}{more}"
         return f"{text}; or {allow}"

@@ -186,9 +186,9 @@ def of_names(levels: Mapping[str, Mapping[str, int]], data_spec: DataSpec) -> It
             first = max(names, key=lambda name: own[name])
             merge = with_values(column, (first, *(name for name in names if name != first)))
             yield Caution(
-                f"{len(names)} groups of {column!r} differ only in case or blanks: {_with_rows(names, own)}. They are "
-                f"separate groups here. To make them one, add `merge={merge}`; to keep them apart, name each alone, as "
-                f"in `merge={with_values(column, names[:1])}`",
+                f"{len(names)} groups of {column!r} differ only in case, blanks or Unicode form: "
+                f"{_with_rows(names, own)}. They are separate groups here. To make them one, add `merge={merge}`; to "
+                f"keep them apart, name each alone, as in `merge={with_values(column, names[:1])}`",
                 "alike_groups",
             )
         if marks := marks_in(own, stated):

@@ -13,7 +13,7 @@ from typing import Any
 
 from fairfix.auditing.comparisons import Comparison, written
 from fairfix.auditing.metrics import METRICS
-from fairfix.data.names import shell_line
+from fairfix.data.names import shell_line, with_values
 from fairfix.errors import UsageError
 from fairfix.report.answer import headline, leading_check, rows_to_decide
 from fairfix.schema.audit import Audit
@@ -47,13 +47,30 @@ def after_audit(request: AuditRequest, result: Audit) -> NextStep | None:
         return None  # the numbers that count are not those of the recorded groups alone
     failed = [check for check in result.checks if check.verdict == "fail" and check.of == "value"]
     if failed:
-        steps = (_to_repair(request, result, check) for check in (leading_check(failed), *failed))
+        first = leading_check(failed)
+        if first.of_class:
+            return _to_class(request, result, first)
+        steps = (_to_repair(request, result, check) for check in (first, *failed))
         return next((step for step in steps if step is not None), None)
+    needed: dict[str, int] = {}
     for check in result.checks:
         rows = rows_to_decide(check, result.data.rows.used) if check.verdict == "undecided" else None
-        if rows is not None:
-            return NextStep(text=f"To decide {check.check} by {check.attribute}, audit about {rows:,} rows.")
+        if rows is not None:  # of all classes that a check is about
+            asked = f"{check.check} by {check.attribute}"
+            needed[asked] = max(rows, needed.get(asked, 0))
+    if needed:
+        asked, rows = next(iter(needed.items()))
+        return NextStep(text=f"To decide {asked}, audit about {rows:,} rows.")
     return None if result.checks else _to_limit(request, result)
+
+
+def _to_class(request: AuditRequest, result: Audit, check: Check) -> NextStep | None:
+    """Return the audit of the one class of a failed check, against all others."""
+    columns = result.data.columns
+    roles = {"label": columns.label, "prediction": columns.prediction}
+    more = {role: with_values(name, (check.of_class,)) for role, name in roles.items() if name}
+    refused = {"task", "check", "baseline", "similar", "threads", *roles}
+    return _step(f"To look at class {check.of_class} alone:", "audit", AuditRequest, request, refused, more)
 
 
 def _to_repair(request: AuditRequest, result: Audit, check: Check) -> NextStep | None:
@@ -105,13 +122,16 @@ def _is_repairable(block: Block) -> bool:
 def _to_limit(request: AuditRequest, result: Audit) -> NextStep | None:
     """Return the audit with a limit that the first gap meets now."""
     block = result.attributes[0]
-    gap = headline(block)
-    if gap is None or gap.value is None or gap.high is None:
+    blocks = [one.attributes[0] for one in result.classes] or [block]
+    gaps = [gap for one in blocks if (gap := headline(one)) is not None]
+    highs = [gap.high for gap in gaps if gap.high is not None]
+    if len(highs) < len(blocks):
         return None
+    gap = gaps[highs.index(max(highs))]
     of = Comparison.parse(gap.id)
     share = METRICS[of.metric].scale == "share"
-    step = 0.01 if share or not gap.high else 10.0 ** (math.floor(math.log10(gap.high)) - 1)
-    limit = max(math.ceil(gap.high / step - 1e-9), 1) * step
+    step = 0.01 if share or not max(highs) else 10.0 ** (math.floor(math.log10(max(highs))) - 1)
+    limit = max(math.ceil(max(highs) / step - 1e-9), 1) * step
     if share and limit >= 1:
         return None
     where = f"[{written(block.attribute)}]" if len(result.attributes) > 1 else ""

@@ -125,6 +125,17 @@ def test_verdicts_read_the_intervals(tmp_path: Path) -> None:
     assert statuses == [1, 3, 1]
 
 
+def test_a_state_that_is_read_as_one_look_is_warned_of(tmp_path: Path) -> None:
+    """By command and library, unless the intervals hold for all looks."""
+    people(700).to_parquet(tmp_path / "d.parquet")
+    state = str(tmp_path / "state.counts")
+    words = ("--protected", "group", "--prediction", "decision", "--state", state, "-q")
+    assert run(["audit", str(tmp_path / "d.parquet"), *words]) == 0
+    for always, codes in ((True, set()), (False, {"one_look"})):
+        messages = fairfix.audit(state, always_valid=always).content.messages
+        assert {one.code for one in messages if one.severity == "warning"} == codes
+
+
 def test_batches_add_up_to_the_whole(tmp_path: Path) -> None:
     """Counts of batches have the intervals of a scan of all rows, strata and intersections too."""
     frame = people().assign(sex=lambda one: np.where(one.index % 3 == 0, "f", "m"))

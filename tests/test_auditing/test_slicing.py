@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
+import fairfix
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -207,6 +208,20 @@ def test_equal_rows_may_be_counted_once(name: str) -> None:
         np.testing.assert_array_equal(cube.levels, whole[cube.columns].levels)
         np.testing.assert_allclose(cube.tables, whole[cube.columns].tables)
     np.testing.assert_allclose(merged.table(), cells.table())
+
+
+@pytest.mark.parametrize("weight", ["", "weight"])
+def test_a_slice_without_a_group_has_no_gap_and_no_warning(weight: str) -> None:
+    """Of two groups, where one has no row in a slice; of rates with and without weights."""
+    frame = pd.DataFrame(
+        {"g": ["u"] * 60 + ["v"] * 20, "a": ["x"] * 40 + ["y"] * 40, "prediction": [0, 1] * 40, "weight": 0.5}
+    )
+    result = fairfix.slices(
+        frame, protected="g", weight=weight or None, slice_metric="dp.difference", min_rows=20
+    )
+
+    assert result.content.slices.searched > 0
+    assert result.content.slices.slices == ()
 
 
 def test_order_of_rows_and_columns_and_names_do_not_matter() -> None:

@@ -31,6 +31,7 @@ from fairfix.report.html_ import _breakable
 from fairfix.report.layout import MARKS
 from fairfix.report.svg import CURVES, Curve, Dot, dots, lines, span_of
 
+from tests.data import people
 from tests.results import audit_dict, rendered, struct
 from tests.test_report.test_report import READINGS, result_of, rows
 
@@ -529,6 +530,22 @@ def test_a_long_page_lists_its_sections() -> None:
     assert links == [attributes["id"] for attributes in page.all("section") if "id" in attributes]
     assert len(links) > 4
     assert not assert_sound(rendered("html", result_of("weights"))).all("nav")
+
+
+def test_the_list_of_sections_has_the_value_of_the_verdict() -> None:
+    """Where a group's own number fails, it stands next to the word, not the gap that is undecided."""
+    frame = people(600)
+    worst = fairfix.audit(frame, protected=["sex", "race"], score="p").by_group["accuracy"].iloc[0]
+    checks = ["dp.difference[sex]<=0.9", f"accuracy[sex={frame['sex'].iloc[0]}]>=0.999"]
+    result = fairfix.audit(
+        frame, protected=["sex", "race"], score="p", check=checks, gate_on="point", intersect=True
+    )
+    (failed,) = (one for one in result.content.checks if one.verdict == "fail")
+    contents = rendered("html", result.to_dict()).partition('id="contents"')[2].partition("</nav>")[0]
+    (entry,) = (line for line in contents.split("<li>") if ">sex</a>" in line)
+
+    assert worst > 0
+    assert f"<span>{failed.value:.4f}</span>" in entry
 
 
 def test_curves_carry_their_names_apart() -> None:

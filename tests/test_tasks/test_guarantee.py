@@ -554,7 +554,7 @@ def test_a_slack_that_few_rows_cannot_show_ends_with_3(
     ("asked", "words"),
     [
         ({"slack": 0}, "cannot be shown by any number of rows; set the largest allowed gap"),
-        ({"slack": "inf"}, "is no guarantee"),
+        ({"slack": "inf"}, "limits nothing"),
         ({"guarantee": 1.0}, "`guarantee=1`: the confidence is at least 0.5 and below 1"),
         ({"guarantee": 0.05}, "0.95 is usual"),
         ({"weight": "weight"}, r"rows have weights \('weight'\)"),
@@ -741,4 +741,4 @@ def test_what_is_there_and_what_it_takes_are_both_of_the_data(call: Call, tmp_pa
     status, _, err = call("repair", *line)
 
     assert status == 3
-    assert "'b' (300 here)" in err
+    assert "'b' (about 300 here)" in err

@@ -40,6 +40,7 @@ COMMANDS: dict[str, type[Request]] = {
     "predict": PredictRequest,
 }
 SAYING = {
+    "log",
     "format_",
     "out",
     "detail",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 from fairfix.cli import run
 from fairfix.report import renderer
 from fairfix.report.layout import layout
+from fairfix.report.markdown_ import code
+from markdown_it import MarkdownIt
 
 from tests.results import struct
 
@@ -115,6 +118,39 @@ def test_an_undecided_check_tells_how_many_rows_decide_it(folder: Path) -> None:
     assert f"about {number} rows" in next(iter(layout(struct(result)))).lines[0]
 
 
+@pytest.mark.parametrize(
+    ("checks", "command"),
+    [
+        ((), "audit"),
+        (("--check", "tpr.difference<=0.001", "--gate-on", "point"), "audit"),
+        (("--check", "dp.difference<=0.1"), ""),
+    ],
+    ids=["none", "failed", "undecided"],
+)
+def test_many_classes_have_a_next_step_too(checks: tuple[str, ...], command: str, folder: Path) -> None:
+    """The limit that all classes meet now, the failed class alone, or the rows that decide every class."""
+    rng = np.random.default_rng(0)
+    truth = rng.choice(["it's x", "y", "z"], 900)
+    said = np.where(rng.random(900) < 0.7, truth, rng.permutation(truth))
+    pd.DataFrame({"g": rng.choice(["a", "b"], 900), "out come": truth, "said": said}).to_csv("classes.csv")
+    asked = ("audit", "classes.csv", "--protected", "g", "--label", "out come", "--prediction", "said")
+    result = result_of(*asked, "--task", "multiclass", *checks)
+    if not command:
+        assert any(word.replace(",", "").isdigit() for word in result["next_step"]["text"].split())
+        return
+    again = result_of(*step_of(result))
+    if not checks:
+        assert {check["verdict"] for check in again["checks"]} == {"pass"}
+    else:
+        worst = max((one for one in result["checks"]), key=lambda one: one["value"])
+        (rate,) = (
+            one["value"]
+            for one in again["attributes"][0]["comparisons"]
+            if one["id"] == "true_positive_rate.difference.between_groups"
+        )
+        assert rate == pytest.approx(worst["value"])
+
+
 def test_where_there_is_nothing_to_paste_there_is_no_step(folder: Path) -> None:
     """A check that passes, data in memory, hidden groups, and decisions, which no repair of a score changes."""
     failing = ("--check", "dp.difference<=0.05")
@@ -132,7 +168,15 @@ def test_every_format_ends_with_the_command_and_a_shell_reads_it(width: int, fol
     printed = text[text.index("  fairfix repair") :].replace("\\\n", " ")
     assert shlex.split(printed)[1:] == step_of(result)
     assert result["next_step"]["text"] in " ".join(text.split())
-    for kind in ("markdown", "html"):
-        assert "selection_rate.difference" in renderer(kind)(struct(result)).partition("Next step")[
-            2
-        ].replace("\\_", "_").replace("<wbr>", "")
+    markdown = renderer("markdown")(struct(result)).partition("Next step")[2]
+    (code,) = re.findall(r"- `(.*)`\n", markdown)
+    assert shlex.split(code)[1:] == step_of(result)
+    page = renderer("html")(struct(result)).partition("Next step")[2]
+    assert "selection_rate.difference" in page.replace("<wbr>", "")
+
+
+def test_a_command_is_code_whatever_is_in_it() -> None:
+    """Backquotes, pipes and stars are as a shell needs them; a Markdown reader finds one span with the command."""
+    for text in ("a | b", "*a* _b_ <c>", "a `b` c", "``", "`a", "plain"):
+        (span,) = MarkdownIt().parseInline(code(text))[0].children or ()
+        assert (span.type, span.content.strip()) == ("code_inline", text.strip())

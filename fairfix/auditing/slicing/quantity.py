@@ -131,7 +131,7 @@ class Quantity:
             value, reach = (one.reshape(table.shape[:-1]) for one in (means.value, reach))
             return value, value - reach, value + reach
         part, total = self._parts(table)
-        many = np.maximum(total, 1e-300)
+        many = np.where(total > 0, total, np.nan)  # a group without rows has no value
         mean = part / many
         if self.kind == "bounded":
             reach = z * np.sqrt(np.maximum(table[..., 2] / many - mean**2, 0.0) / many) + z**2 / (3.0 * many)
