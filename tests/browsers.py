@@ -100,9 +100,11 @@ def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
     words = [path, "--headless", "--no-remote", "--remote-debugging-port=0", "--profile", str(profile)]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        lines = (re.search(r"listening on (ws://\S+)", line) for line in process.stderr)
-        listening = next(filter(None, lines))
-        with sockets.connect(f"{listening[1]}/session", max_size=None) as socket:
-            yield Firefox(socket)
-        process.terminate()
-        process.stderr.read()
+        try:
+            lines = (re.search(r"listening on (ws://\S+)", line) for line in process.stderr)
+            listening = next(filter(None, lines))
+            with sockets.connect(f"{listening[1]}/session", max_size=None) as socket:
+                yield Firefox(socket)
+        finally:
+            process.terminate()
+            process.stderr.read()
