@@ -321,7 +321,7 @@ ALL_CONTROLS = """() => {
 """Goes through the controls, and returns what is no number or text for a reader; at last back to where it began."""
 
 
-ALL_TEXTS = """() => {
+ALL_TEXTS = """async () => {
     const texts = [], at = (id) => document.getElementById(id)
     const set = (id, to, event) => { at(id).value = to; at(id).dispatchEvent(new Event(event)) }
     for (const attribute of at('attribute').options) {
@@ -333,10 +333,14 @@ ALL_TEXTS = """() => {
                 set('gap', gap, 'input')
                 at('threshold').value = Math.round(place * at('threshold').max)
                 at('threshold').dispatchEvent(new Event('input'))
-                texts.push(document.querySelector('main').textContent)
+                const main = document.querySelector('main').cloneNode(true)
+                main.querySelector('#frontier').remove()  // which is drawn when the hand rests
+                texts.push(main.textContent)
             }
         }
     }
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    texts.push(at('frontier').textContent)
     at('restore').click()
     return [texts, document.documentElement.scrollWidth]
 }"""
