@@ -81,7 +81,7 @@ class Firefox:
         """Return what a function without arguments returns, as JSON."""
         done = self(
             "script.evaluate",
-            expression=f"JSON.stringify(({function})())",
+            expression=f"(async () => JSON.stringify(await ({function})()))()",
             target={"context": self.context},
             awaitPromise=True,
         )
