@@ -209,6 +209,10 @@ def _require_direction(check: Check, one: Condition) -> None:
 
 def _metric(name: str) -> str:
     metric = ALIASES.get(name, name)
+    if metric == "slices":
+        raise UsageError(
+            "a check of slices needs a search for them; add `slices=all`, or its columns, to an audit"
+        )
     if metric not in METRICS:
         hint = did_you_mean(metric, (*METRICS, *ALIASES)) or "."
         raise UsageError(f"unknown metric {metric!r}{hint} The metrics are {', '.join(METRICS)}")

@@ -74,6 +74,11 @@ class Condition:
             value = float(number) / (1.0 if number == self.limit else 100.0)
         except ValueError:
             value = math.nan
+        if not fraction and self.limit.endswith("%"):
+            raise UsageError(
+                f"the limit {self.limit!r} is a percentage, which is for rates and ratios; {of.id} is neither, so "
+                "write a plain number"
+            )
         if not math.isfinite(value):
             raise UsageError(f"the limit {self.limit!r} is not a number")
         if fraction and abs(value) > 1.0:

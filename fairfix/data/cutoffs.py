@@ -83,7 +83,7 @@ class GroupThresholds:
                 )
             if name in cuts:
                 raise UsageError(f"`threshold={text}` names the group {name!r} twice; give one threshold")
-            cuts[name] = _number(number)
+            cuts[name] = _number(number, f"`threshold` of group {name!r}")
         if not cuts:
             raise UsageError(
                 f"`threshold={text}` names no group of {attribute!r}; give each group a threshold"
@@ -145,7 +145,7 @@ def threshold_of(value: Any) -> float | GroupThresholds | None:
     return (GroupThresholds.parse(value) if isinstance(value, str) else None) or _number(value)
 
 
-def _number(value: Any) -> float:
-    """Return a finite number; a UsageError where it is none."""
-    number: float = Domain("", kind=float).one_of("`threshold`", value)
+def _number(value: Any, what: str = "`threshold`") -> float:
+    """Return a finite number; a UsageError where it is none, which says ``what`` it is of."""
+    number: float = Domain("", kind=float).one_of(what, value)
     return number

@@ -349,18 +349,15 @@ def check_excluded(excluded: Mapping[str, int], read: int, data_spec: DataSpec) 
     """Raise a DataError where rows were left out although the policy is ``error``."""
     for reason, rows in excluded.items():
         kind, _, name = reason.removesuffix(")").partition(" (")
-        if (
-            rows
-            and kind.startswith("missing")
-            and data_spec.policy(name or data_spec.column_of(kind)) == "error"
-        ):
-            own = (
-                f" or `missing={quoted_name(name, '=')}=group` (a separate group)"
-                if kind == "missing group"
-                else ""
-            )
+        if not rows or not kind.startswith("missing"):
+            continue
+        column = name or data_spec.column_of(kind)
+        if data_spec.policy(column) == "error":
+            key = quoted_name(column, "=")
+            own = f" or `missing={key}=group` (a separate group)" if kind == "missing group" else ""
             raise DataError(
-                f"{reason} in {rows:,} of {read:,} rows; fill the values, or use `missing=drop`{own}"
+                f"{kind} ({column}) in {rows:,} of {read:,} rows; fill the values, or use `missing=drop`, or "
+                f"`missing={key}=drop` for this column alone{own}"
             )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from fairfix.data.counts import Floats
 from fairfix.data.memberships import numbers_of
+from fairfix.data.names import quoted_name
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 
@@ -57,9 +58,10 @@ def complete(table: Table, columns: Sequence[str]) -> Table:
         if not missing.any():
             continue
         reason = f"missing number ({name})"
-        if table.data_spec.missing_group != "drop":
+        if table.data_spec.policy(name) != "drop":
             raise DataError(
-                f"{reason} in {int(missing.sum()):,} of {len(table):,} rows; fill the values, or use `missing=drop`"
+                f"{reason} in {int(missing.sum()):,} of {len(table):,} rows; fill the values, or use `missing=drop`, "
+                f"or `missing={quoted_name(name, '=')}=drop` for this column alone"
             )
         excluded[reason] = int(missing.sum())
         lacking |= missing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,7 @@ from fairfix import __version__
 from fairfix.auditing.checks import Check, named, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.group_estimates import unavailable
-from fairfix.auditing.metrics import ALIASES, METRICS, metrics_for
+from fairfix.auditing.metrics import ALIASES, METRICS, Mean, Rate, metrics_for
 from fairfix.auditing.results import columns_struct, judged, rows_struct, spec_fields, with_checks
 from fairfix.data.names import did_you_mean
 from fairfix.data.numeric_groups import Edges, parse_bands
@@ -196,8 +197,8 @@ def searched_in(
     if quantity.kind == "free" and not request.validation:
         raise UsageError(
             f"`slice_metric={metric.name}`: its values have no known range, so no interval holds for all slices at "
-            "once; add `validation=0.5`, or choose a rate or square_loss of probabilities"
-        )
+            f"once; add `validation=0.5`{_bounded(table)}"
+        ).proposing(("", "validation=0.5"))
     least = request.min_rows or max(LEAST, math.ceil(SHARE * len(table)))
     cut = {name: rule for name, rule in asked.bands.items() if name in names}
     schema = data.source.schema
@@ -292,6 +293,18 @@ def _attribute(of: Comparison, protected: Sequence[str]) -> str:
     return of.attribute or protected[0]
 
 
+def _bounded(table: Table) -> str:
+    """Return in words which metrics of rows have a range, so that they need no held-out rows."""
+    from fairfix.auditing.slicing.quantity import quantity_of
+
+    counts, names = count_table(table).counts, []
+    for name, metric in metrics_for(table.data_spec.task).items():
+        if isinstance(metric, (Rate, Mean)) and not unavailable(metric, counts, table.data_spec):
+            with suppress(UsageError):
+                names += [name] * (quantity_of(table, metric, None).kind != "free")
+    return f", or set `slice_metric` to one of {', '.join(names)}" if names else ""
+
+
 def _require_same(check: Check, of: Comparison, quantity: Quantity) -> None:
     """Raise a UsageError where a check is not of the worst value of the search."""
     end = "difference" if quantity.is_gap else {1: "max", -1: "min", 0: ""}[quantity.worse]
@@ -333,7 +346,9 @@ def _command(asked: SliceRequest, data: Dataset, where: str) -> str:
     request = asked.request
     dropped = ("slices", "slice_metric", "min_rows", "validation") if request.protected else ()
     more: dict[str, Any] = {"bands": asked.rest.bands} if request.protected else {}
-    plain = request.without((*dropped, "check"), **more, explicit=request.explicit | {"slices"})
+    plain = request.without(
+        (*dropped, "check", "other_words"), **more, explicit=request.explicit | {"slices"}
+    )
     lines = alternatives(plain, data.source, [{"where": where}])
     line = lines[0] if lines else ""
     called = not request.protected and not isinstance(request.data, str)

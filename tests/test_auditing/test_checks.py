@@ -62,6 +62,8 @@ def test_checks_are_read(text: str) -> None:
         ("tpr.min[race=a]>=0.5", "drop '.min'"),
         ("ks[race=a]<=0.5", "ks compares groups, so it has no value for one group"),
         ("eo[race=a]<=0.5", "equalized_odds compares groups"),
+        ("slices.accuracy.min>=0.4", "`slices=all`"),
+        ("log_loss.max<=60%", "'60%' is a percentage"),
         ("zzzzzz<=0.5", "unknown metric 'zzzzzz'. The metrics are"),
     ],
 )

@@ -208,11 +208,11 @@ def changed(column: str, values: list[Any]) -> pa.Table:
 
 
 BAD_DATA = {
-    "missing score": (changed("score", [None]), "missing score in 1 of 300 rows"),
-    "NaN score": (changed("score", [float("nan")]), "missing score in 1 of 300 rows"),
+    "missing score": (changed("score", [None]), "missing score (score) in 1 of 300 rows"),
+    "NaN score": (changed("score", [float("nan")]), "missing score (score) in 1 of 300 rows"),
     "infinite score": (changed("score", [float("inf")]), "inf at row 1"),
     "score out of range": (changed("score", [0.5, 1.5]), "holds 1.5 at row 2"),
-    "missing label": (changed("label", [None, None]), "missing label in 2 of 300 rows"),
+    "missing label": (changed("label", [None, None]), "missing label (label) in 2 of 300 rows"),
     "three labels": (changed("label", [0, 2]), "holds '2' at row 2"),
     "missing group": (changed("race", [None]), "missing group (race) in 1 of 300 rows"),
     "single group": (people(300).set_column(1, "race", pa.array(["red"] * 300)), "only the group 'red'"),
@@ -280,11 +280,27 @@ def test_missing_entries_of_a_column_of_any_name(name: str) -> None:
     )
     with pytest.raises(DataError, match="missing group") as refused:
         fairfix.audit(table, protected=[name])
-    proposed = re.search(r" or `missing=(.*)` \(a separate", str(refused.value))
+    proposed = re.search(r" or `missing=([^`]*)` \(a separate", str(refused.value))
     assert proposed is not None
     for missing in ({name: "group"}, proposed[1]):
         groups = fairfix.audit(table, protected=[name], missing=missing).to_dict()["attributes"][0]["groups"]
         assert "(missing)" in [one["group"] for one in groups]
+
+
+@pytest.mark.parametrize("role", ["label", "score", "prediction", "weight", "strata", "protected"])
+def test_a_missing_entry_of_every_role_is_answered_with_settings_that_run(role: str) -> None:
+    """The column is named, and each setting for missing entries runs as it is written."""
+    frame = people(300).to_pandas().assign(kept=1.0, said=lambda rows: rows["score"] > 0.5, place="x")
+    columns = {"label": "label", "score": "score", "weight": "kept", "strata": "place", "protected": "race"}
+    columns |= {"prediction": "said"} if role == "prediction" else {}
+    frame[columns[role]] = frame[columns[role]].astype(object).where(frame.index > 2)
+    with pytest.raises(DataError, match=rf"\({columns[role]}\)") as refused:
+        fairfix.audit(frame, **columns)
+    ways = re.findall("`missing=([^`]*)`", str(refused.value))
+    assert f"{columns[role]}=drop" in ways
+    for missing in ways:
+        used = fairfix.audit(frame, **columns, missing=missing).content.data.rows.used
+        assert used == 300 - 3 * missing.endswith("drop")
 
 
 def test_a_group_without_positives_cannot_pass(call: Call) -> None:

@@ -253,7 +253,7 @@ def test_every_row_is_accounted_for() -> None:
     assert sum(counts.excluded.values()) == 5
     with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 6 rows"):
         scan(open_source(table), DataSpec(columns, missing_rows="drop"))
-    with pytest.raises(DataError, match="missing score in 1 of 6 rows"):
+    with pytest.raises(DataError, match=r"missing score \(score\) in 1 of 6 rows"):
         scan(open_source(table), DataSpec(columns, missing_group="drop"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -200,5 +201,12 @@ def test_an_unbounded_loss_is_tested_on_held_out_rows() -> None:
     given = {"task": "regression", "label": "real", "score": "age", "slices": ["product", "race", "sex"]}
     with pytest.raises(UsageError, match="validation"):
         fairfix.slices(frame, **given)
+    score = {"score": "age", "score_scale": "raw", "label": "label", "slices": ["product"]}
+    with pytest.raises(UsageError, match="validation") as refused:
+        fairfix.slices(frame, **score, slice_metric="mean_score")
+    others = re.search(r"one of ([\w, ]+)", str(refused.value))
+    assert others is not None
+    for name in others[1].split(", "):
+        fairfix.slices(frame, **score, slice_metric=name)
     shown = fairfix.slices(frame, **given, validation=0.5).to_frame()
     assert shown.loc[shown["shown"], "where"].tolist() == ["product == 'car'"]
