@@ -135,6 +135,8 @@ class ModelError(FairfixError):
 
     code = "model"
     quotes = True
+    classes: Sequence[str] = ()
+    """Classes of the model, where its positive one has to be named."""
 
 
 class ArtifactError(FairfixError):

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
@@ -91,8 +91,11 @@ class Several(click.Path):
         from fairfix.tasks.count import is_counts
 
         if not any(map(is_counts, value)):
-            many = "s" if len(value) > 2 else ""
-            raise click.UsageError(f"Got unexpected extra argument{many} ({' '.join(value[1:])})", ctx)
+            raise click.UsageError(
+                f"{' '.join(value)}: several DATA must be files of counts; for files of rows, give a folder or a "
+                "quoted pattern such as '2024-*.csv', or count each by 'fairfix count'",
+                ctx,
+            )
         return value
 
 
@@ -270,7 +273,24 @@ def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
         more |= _waivers(ctx)
     if issubclass(kind, ReportRequest) and (record := ctx.meta.get("fairfix.record")):
         more["record"] = {**record, "command": reports_of(ctx).line or ctx.command_path}
-    return kind(**{name: ctx.params[name] for name in names} | more, explicit=explicit, configured=configured)
+    more |= {"explicit": explicit, "configured": configured}
+    words = tuple(_other_words(ctx, {*names, *more.get("parameters", ()), "set_"}))
+    return kind(**{name: ctx.params[name] for name in names} | more, other_words=words)
+
+
+def _other_words(ctx: click.Context, names: Collection[str]) -> Iterator[str]:
+    """Yield the typed options without some names."""
+    from fairfix.cli.config import NO_CONFIG
+
+    for param in ctx.command.params:
+        typed = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+        if not typed or param.name in names or param.name not in ctx.params:
+            continue
+        value = ctx.params[param.name]
+        for one in value if isinstance(value, tuple) else (value,):
+            yield min(param.opts, key=len)
+            if one is not True:
+                yield NO_CONFIG if one is None else str(one)
 
 
 def _waivers(ctx: click.Context) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
+from os.path import commonprefix
 from pathlib import Path
 
 import click
@@ -179,7 +180,12 @@ def _place(line: _Line, offered: set[str]) -> bool:
     extra = line.others[1:]
     if "-o" in offered and "--part" in offered and all(Path(one).exists() for one in line.others):
         return True  # several files of counts
-    if extra and ("--protected" not in offered or any(Path(one).exists() for one in extra)):
+    if extra and (pattern := _pattern(line.others)):
+        line.others = [pattern]
+        return True
+    if extra and (
+        "--protected" not in offered or any(Path(one).exists() or Path(one).suffix for one in extra)
+    ):
         return False
     if extra:
         before = [line.value("--protected") or ""]
@@ -187,6 +193,16 @@ def _place(line: _Line, offered: set[str]) -> bool:
         line.set("--protected", joined_names(dict.fromkeys(listed)))
         del line.others[1:]
     return True
+
+
+def _pattern(files: Sequence[str]) -> str:
+    """Return a pattern that matches these files of one kind, and no others; empty where there is none."""
+    paths = {Path(one) for one in files}
+    first = commonprefix(files)  # noqa: RUF071  of characters
+    last = commonprefix([one[len(first) :][::-1] for one in files])[::-1]  # noqa: RUF071
+    pattern = Path(f"{first}*{last}")
+    alike = len({(one.parent, one.suffix, one.is_file()) for one in paths}) == 1 and len(paths) == len(files)
+    return str(pattern) if alike and {*pattern.parent.glob(pattern.name)} == paths else ""
 
 
 def replaced_in(arguments: Sequence[str], error: FairfixError) -> list[str]:

@@ -7,7 +7,8 @@ index, the two must not contradict each other:
 - the same labels in another order: refused, since position and label mean different rows;
 - different labels: aligned by position if one of the two is the default index 0, 1, 2, ..., else refused.
 
-The values become a column, named after the array, or else after its parameter.
+The values become a column, named after the array, or else after its parameter. A dictionary of one name and its values
+names the column; that of a label or a prediction may name the positive value, too: ``label={"loan=paid": y}``.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.choices import ROLES, SEVERAL
+from fairfix.data.choices import ROLES, SEVERAL, VALUED
 from fairfix.data.files import DerivedSource, Part, Source, open_source
 from fairfix.data.frames import fetched
+from fairfix.data.names import ValuedColumn
 from fairfix.data.urls import is_database
 from fairfix.errors import DataError, UsageError
 
@@ -110,29 +112,36 @@ def with_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
     source = None if data is None else open_source(data)
     taken = set(source.schema.names) if source else set[str]()
     added: dict[str, pa.Array] = {}
+    as_arrays: dict[str, tuple[str, ...]] = {}
     for role, columns in arrays.items():
-        names = []
+        names, asked = [], ValuedColumn("")
         for named, entries in columns:
             _check_index(role, entries, data)
             array = _array(role, entries)
             _check_length(role, array, source, added)
-            own = named or role
+            if role in VALUED and isinstance(given[role], Mapping):
+                asked = ValuedColumn.parse(named, (), role)
+            own = asked.column or named or role
             if own in taken and source is not None and _same(source, own, array):
                 names.append(own)
                 continue
+            alone = () if role in SEVERAL else (role,)
             name = next(
                 one
-                for one in (own, f"{own} ({role})", *(f"{own} ({role} {i})" for i in range(2, 1000)))
+                for one in (own, *alone, f"{own} ({role})", *(f"{own} ({role} {i})" for i in range(2, 1000)))
                 if one not in taken and one not in added
             )
             added[name] = array
             names.append(name)
         if len(set(names)) < len(names):
             raise UsageError(f"`{role}` has the values of column {names[0]!r} more than once; give them once")
-        out[role] = tuple(names) if role in SEVERAL else names[0]
+        out[role] = tuple(names) if role in SEVERAL else str(asked._replace(column=names[0]))
+        if added.keys() & {*names}:
+            as_arrays[role] = tuple(names)
     if added:
         beside = open_source(pa.table(added))
         out["data"] = beside if source is None else BesideSource(source, beside)
+        out["data"].as_arrays = as_arrays
     return out
 
 
@@ -157,7 +166,9 @@ def _arrays(role: str, value: Any, columns: frozenset[str]) -> list[tuple[str, A
     if value is None or isinstance(value, (str, bytes)):
         return None
     if isinstance(value, Mapping):
-        return [(str(name), one) for name, one in value.items()] if role in SEVERAL and value else None
+        if value and role not in SEVERAL and len(value) != 1:
+            raise UsageError(f"`{role}` takes one column, and this dictionary has {len(value)}")
+        return [(str(name), one) for name, one in value.items()] or None
     if hasattr(value, "columns") and _is_array(value):
         names = getattr(value, "column_names", value.columns)  # of Arrow, whose columns are arrays
         many = [(one if isinstance(one, str) else "", value[one]) for one in names]

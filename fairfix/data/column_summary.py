@@ -95,33 +95,46 @@ def survey(
 
 
 def explained(
-    error: EntryError, source: Source, data_spec: DataSpec, *, decides: bool = False
+    error: EntryError, source: Source, data_spec: DataSpec, *, decides: bool = False, real: bool = True
 ) -> tuple[str, list[dict[str, str]]]:
     """Return the error with what the whole column holds, and the settings to choose from.
 
     Where the run ``decides`` by the score and no threshold was given, that of a raw one is the middle of its range.
+    ``real`` is whether it knows a regression.
     """
     part, name = error.part, error.column
     kind = pa.float64() if part == "score" else pa.string()
     seen = survey(source, [name], {name: kind} if source.text else None)[name]
     if part == "score":
+        if not math.isfinite(seen.low):
+            return str(error), []
         low, high = (shown(one, *data_spec.range) for one in (seen.low, seen.high))
+        of_entry = repr(name) in error.place  # else of a threshold
+        text = (
+            f"{error.place}; {'the column' if of_entry else f'column {name!r}'} goes from {low} to {high}: "
+        )
+        if data_spec.range[0] <= seen.low and seen.high <= data_spec.range[1]:
+            return f"{text}give a threshold in this range", []
         scales = _scales(seen, data_spec)
         words = " or ".join(f"`score_scale={scale}` ({meaning})" for scale, meaning in scales.items())
-        text = f"{error.place}; the column goes from {low} to {high}: set its scale with {words}, or "
-        raw = "; a raw score has decisions only with `threshold=NUMBER`" if "raw" in scales else ""
+        other = ", or `task=regression` for a real-valued target" if real and of_entry else ""
+        raw = (
+            "; a raw score has decisions only with `threshold=NUMBER`" if "raw" in scales and of_entry else ""
+        )
         choices = [{"score_scale": scale} for scale in scales]
         if decides and "raw" in scales:
             middle = f"{(seen.low + seen.high) / 2:.6g}"
             next(one for one in choices if one["score_scale"] == "raw")["threshold"] = middle
             raw += f", such as {middle}, the middle of its range"
-        return f"{text}`task=regression` for a real-valued target{raw}", choices
+        return f"{text}set its scale with {words}{other}{raw}", choices
     wanted = data_spec.positive_label if part == "label" else data_spec.positive_prediction
-    text, choices = ways(seen, part, name, wanted)
+    text, choices = ways(seen, part, name, wanted, real=real)
     return f"{error.place}; {text}", choices
 
 
-def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tuple[str, list[dict[str, str]]]:
+def ways(
+    seen: Survey, part: str, name: str, wanted: Sequence[str] = (), *, real: bool = True
+) -> tuple[str, list[dict[str, str]]]:
     """Return the content of a column in words, and settings that each name one of its values as positive.
 
     Where ``wanted`` values are not there, the nearest ones come first.
@@ -133,13 +146,12 @@ def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tupl
         f"the column holds {seen.shown(first=few)}",
         [{part: with_values(name, [value])} for value, _ in few[:SHOWN]],
     )
-    other = (
-        "for a real-valued target set `task=regression`" if part == "label" else "name a score with `score`"
-    )
+    other = "; name a score with `score`" if part != "label" else ""
+    other = "; for a real-valued target set `task=regression`" if part == "label" and real else other
     if not few:
         example = with_values(name, ["VALUE"])
         return (
-            f"{text}; name the positive one with `{part}={example}`, and all others will be negative; {other}",
+            f"{text}; name the positive one with `{part}={example}`, and all others will be negative{other}",
             [],
         )
     if len(few) == 1:
@@ -151,7 +163,7 @@ def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tupl
     return (
         f"{text}; name the positive one, or several as in `{part}={several}`, and all others will be negative{each}"
         if len(few) <= MANY_CLASSES
-        else f"{text}; name the positive ones, as in `{part}={several}`, and all others will be negative; {other}",
+        else f"{text}; name the positive ones, as in `{part}={several}`, and all others will be negative{other}",
         choices,
     )
 
@@ -160,7 +172,7 @@ def _scales(seen: Survey, data_spec: DataSpec) -> dict[str, str]:
     """Return what scores of a range may be, by scale.
 
     Whole numbers up to 20, such as deciles, are no percentages, and numbers hardly above 1 are rounded probabilities.
-    Margins and log-odds have both signs.
+    Margins and log-odds have both signs. Numbers of such a size are rather raw.
     """
     points = seen.counts is not None and all(value.lstrip("-").isdecimal() for value in seen.counts)
     unlikely = {
@@ -174,6 +186,8 @@ def _scales(seen: Survey, data_spec: DataSpec) -> dict[str, str]:
         "logit": "log-odds",
         "raw": "not a probability",
     }
+    if seen.high <= DECILES:
+        scales = {"raw": scales["raw"], **scales}
     return {
         scale: words
         for scale, words in scales.items()
@@ -182,4 +196,5 @@ def _scales(seen: Survey, data_spec: DataSpec) -> dict[str, str]:
         and not unlikely.get(scale)
         and low <= seen.low
         and seen.high <= high
+        and all(low <= cut <= high for cut in data_spec.thresholds)
     }

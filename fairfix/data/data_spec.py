@@ -18,7 +18,7 @@ from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.merging import Merges
 from fairfix.data.names import threshold_sign
 from fairfix.data.numeric_groups import Edges
-from fairfix.errors import AmbiguousError, ColumnError, DataError, UsageError
+from fairfix.errors import AmbiguousError, ColumnError, DataError, EntryError, UsageError
 
 SCORE_RANGE: Mapping[str, tuple[float, float]] = {
     "probability": (0.0, 1.0),
@@ -200,16 +200,20 @@ class DataSpec:
             self._check_threshold(cut)
 
     def _check_threshold(self, cut: float) -> None:
-        """Raise a UsageError where no score can be at a threshold."""
+        """Raise an error where no score can be at a threshold: an EntryError where the column may show its scale."""
         low, high = self.range
         if math.isfinite(cut) and low <= cut <= high:
             return
         why = f"`threshold={cut:g}` is not a score on the scale {self.score_scale!r}"
         if not (math.isfinite(cut) and math.isfinite(low)):
             raise UsageError(why)
-        scale = "percent" if self.score_scale == "probability" and 0 <= cut <= 100 else "raw"
-        why += f", which goes from {low:g} to {high:g}; if scores go further, set `score_scale={scale}`"
-        raise UsageError(why).proposing(("", f"score_scale={scale}"))
+        why += f", which goes from {low:g} to {high:g}"
+        if not self.columns.score:
+            raise UsageError(f"{why}; give a threshold in this range")
+        error = EntryError(
+            "score", self.columns.score, why, "; if scores go further, set another scale with `score_scale`"
+        )
+        raise error.without_values()
 
     def policy(self, name: str) -> MissingGroup:
         """Return what happens to rows without an entry in a column."""

@@ -88,6 +88,8 @@ class Source(ABC):
     """Columns that may hold numbers and are read as text alone -> why; ``parts`` refuses them as anything else."""
     examples: Mapping[str, str] = MappingProxyType({})
     """An entry of each column, where columns have numbers instead of names."""
+    as_arrays: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """Role -> its columns, where their values were given as arrays."""
 
     @property
     def columns(self) -> tuple[str, ...]:

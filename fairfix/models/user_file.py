@@ -522,10 +522,12 @@ def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:
         why = "1 is often the positive class, and here it is the smaller one"
     else:
         return classes.index(max(classes))
-    raise ModelError(
+    error = ModelError(
         f"model {path} does not show which class is positive ({why}); its classes are {_listing(classes)}; "
-        f"choose one with `label`, as in `label=COLUMN={classes[-1]}`"
+        "choose one with `label`"
     )
+    error.classes = [*map(canonical, classes)]
+    raise error
 
 
 def _is_one_against_one(estimator: Any) -> bool:

@@ -282,7 +282,7 @@ def _command(
 def _line(request: DataRequest, settings: Mapping[str, Any]) -> str:
     """Return a command with its parameters, or the call for data in memory; empty where it cannot be copied."""
     task = type(request).__name__.removesuffix("Request").lower()
-    return to_copy(task, request.data, settings)
+    return to_copy(task, request.data, settings, request.other_words)
 
 
 UNREAD: dict[str, Any] = dict.fromkeys(("sql", "count", *WRITTEN))
@@ -319,7 +319,7 @@ def paired_instead(request: AuditRequest, source: Source, old: str) -> str | Non
         return None
     ids = [name for name in source.columns if IDENTITY.search(name.lower())]
     identity = request.id or next(iter(ids), "id")
-    paired = replace(request, baseline=old, id=identity)
+    paired = replace(request, baseline=old, id=identity, other_words=())
     if identity not in source.columns or not Path(old).is_file():
         return ""
     given = {role: names for role in ROLES if (names := _named(paired, role, source.columns))}

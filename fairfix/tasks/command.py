@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from fairfix.data.choices import VALUED
 from fairfix.data.domain import parameters_of
-from fairfix.data.names import joined_names, shell_line
+from fairfix.data.files import Source
+from fairfix.data.names import ValuedColumn, joined_names, shell_line
 from fairfix.data.urls import STANDARD, shown_argument
 from fairfix.report.words import as_options, option_words
 from fairfix.tasks.request import AuditRequest, CompareRequest, RepairRequest, Request
@@ -79,19 +82,33 @@ def command_of(task: str, data: Any, settings: Mapping[str, Any]) -> str:
     """Return the command line of a task with these settings, or the call of the library where data is in memory."""
     if not in_memory(data):
         return shell_line(map(shown_argument, _words_of(task, data, settings)))
+    arrays = data.as_arrays if isinstance(data, Source) else {}
+    alone = bool(arrays) and {*chain(*arrays.values())} == {*data.columns}  # no other data was given
     calls = dict[str, Any]()
     for name, value in settings.items():
-        alone = name in LISTED and isinstance(value, list) and len(value) == 1
-        calls[name] = value[0] if alone else "inf" if value == math.inf else value
-    return f"fairfix.{task}({', '.join(('data', *(f'{name}={value!r}' for name, value in calls.items())))})"
+        single = name in LISTED and isinstance(value, list) and len(value) == 1
+        own = value[0] if single else "inf" if value == math.inf else value
+        calls[name] = _as_array(name, own, arrays[name]) if name in arrays else own
+    words = (*(() if alone else ("data",)), *(f"{name}={value!r}" for name, value in calls.items()))
+    return f"fairfix.{task}({', '.join(words)})"
 
 
-def to_copy(task: str, data: Any, settings: Mapping[str, Any]) -> str:
-    """Return what :func:`command_of` does; empty where a shell would not take it as it is shown."""
+def _as_array(role: str, value: Any, names: Sequence[str]) -> Any:
+    """Return the setting of a role whose columns were arrays with these names, as a call has it."""
+    if role in VALUED:
+        one = ValuedColumn.parse(value, names, role)
+        own = Name(role if one == ValuedColumn(one.column) else f"{{{value!r}: {role}}}")
+        return own if one.column in names else value
+    return Name(role) if {*([value] if isinstance(value, str) else value)} == {*names} else value
+
+
+def to_copy(task: str, data: Any, settings: Mapping[str, Any], more: Sequence[str] = ()) -> str:
+    """Return what :func:`command_of` does, and ``more`` words; empty where a shell would not take it as shown."""
     line = command_of(task, data, settings)
     if in_memory(data):
         return line
-    whole = shlex.split(line) == _words_of(task, data, settings) and as_options(line) == line
+    line = " ".join((line, *map(shell_line, ([shown_argument(one)] for one in more))))
+    whole = shlex.split(line) == [*_words_of(task, data, settings), *more] and as_options(line) == line
     return (
         line
         if whole and line.isprintable() and not any(isinstance(v, Name) for v in settings.values())

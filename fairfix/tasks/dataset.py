@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -23,13 +23,21 @@ from fairfix.data.domain import texts_of
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import ValuedColumn, did_you_mean, keyed, quoted_name
+from fairfix.data.names import ValuedColumn, did_you_mean, keyed, quoted_name, with_values
 from fairfix.data.numeric_groups import EACH, PARTS, NumbersAsGroupsError, band_names, parse_bands
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.row_filter import absent_values, filtered, parse_condition
 from fairfix.data.scan import settled_bands
 from fairfix.data.urls import is_dry, name_of
-from fairfix.errors import AmbiguousError, ColumnError, DataError, EntryError, UnsentError, UsageError
+from fairfix.errors import (
+    AmbiguousError,
+    ColumnError,
+    DataError,
+    EntryError,
+    ModelError,
+    UnsentError,
+    UsageError,
+)
 from fairfix.models.scored_source import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import waiver_state
@@ -40,6 +48,7 @@ from fairfix.tasks.request import (
     AuditRequest,
     CompareRequest,
     DataRequest,
+    ExploreRequest,
     GateRequest,
     Names,
     PredictRequest,
@@ -161,7 +170,11 @@ def assigned(
         error.quotes = bool(source.examples)
         raise error
     if request.model is not None:
-        model = _model_of(request, source, columns, valued["label"].positive if "label" in valued else ())
+        try:
+            model = _model_of(request, source, columns, valued["label"].positive if "label" in valued else ())
+        except ModelError as error:
+            more = _by_class(request, source, columns, error.classes) if error.classes else ""
+            raise ModelError(f"{error}{more}") from error
         source = ScoredSource(source, model)
         part = "prediction" if model.score_scale == "decision" else "score"
         columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]  # a part of one name
@@ -245,7 +258,8 @@ def open_data(
     )
     if by_group:
         data_spec = data_spec.with_group_thresholds(by_group)
-    data_spec.check(protected=protected_needed)
+    with explaining(Dataset(source, data_spec, whole.inferred, model, request)):
+        data_spec.check(protected=protected_needed)
     source.require(list(rules))
     bands = settled_bands(rules, source)
     for name, rule in rules.items():
@@ -343,6 +357,25 @@ def _model_of(
             "`score_scale='probability'`, or `threshold=NUMBER` with `score_scale='raw'`"
         )
     return model
+
+
+def _by_class(request: DataRequest, source: Source, columns: ColumnRoles, classes: Sequence[str]) -> str:
+    """Return what follows an error about the positive class of a model: lines to copy, or what to write."""
+    from fairfix.data.column_summary import survey
+
+    with suppress(ColumnError):
+        columns = infer_columns(columns, source.schema, score_from_model=True)[0]
+    form = f", as in `label=COLUMN={classes[-1]}`"
+    if (label := columns.label) not in source.usable or is_dry():
+        return form
+    seen = survey(source, [label], {label: pa.string()} if source.text else None)[label]
+    shared = [value for value, _ in seen.common if value in classes]
+    if not shared:
+        return (
+            f"; label column {label!r} holds {seen.shown()}: give labels that are classes of the model, or its "
+            "probabilities of one class as `score` in place of the model"
+        )
+    return _to_choose(request, source, [{"label": with_values(label, [value])} for value in shared]) or form
 
 
 def _scale_of(model: ScoringModel, request: DataRequest) -> str:
@@ -488,8 +521,14 @@ def explaining(data: Dataset) -> Iterator[None]:
     except EntryError as error:
         from fairfix.data.column_summary import explained
 
-        decides = isinstance(data.request, (RepairRequest, CompareRequest)) and data.request.threshold is None
-        text, choices = explained(error, data.source, data.data_spec, decides=decides)
+        if is_dry() or (getattr(data.request, "suppress_below", False) and not error.quotes):
+            raise
+        if error.column == MODEL_SCORE and data.model is not None and data.model.score_scale != "stated":
+            raise UsageError(f"{error.place}; give a threshold in this range") from error
+        page = isinstance(data.request, ExploreRequest)
+        decides = page or isinstance(data.request, (RepairRequest, CompareRequest))
+        decides &= data.request.threshold is None
+        text, choices = explained(error, data.source, data.data_spec, decides=decides, real=not page)
         source = data.unscored
         raise DataError(text + _to_choose(data.request, source, choices)) from error
 

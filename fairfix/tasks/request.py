@@ -85,6 +85,8 @@ class Request:
 
     explicit: frozenset[str] = field(default=frozenset(), repr=False)
     configured: frozenset[str] = field(default=frozenset(), repr=False)
+    other_words: tuple[str, ...] = field(default=(), repr=False)
+    """Words of a command line that are no parameters, such as ``-o page.html``; a proposed line has them, too."""
 
     def __post_init__(self) -> None:
         for name, (kind, words) in FORMS.items():
@@ -854,7 +856,9 @@ def function_of(
     """
     own, more = inspect.signature(make), more or {}
     kept = [
-        part for part in own.parameters.values() if part.name not in ("explicit", "configured", "parameters")
+        part
+        for part in own.parameters.values()
+        if part.name not in ("explicit", "configured", "other_words", "parameters")
     ]
     kept += [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=None) for one in more]
     signature = inspect.Signature(kept)

@@ -220,6 +220,45 @@ def test_a_repair_is_answered_with_a_method_that_runs(
         assert run(shlex.split(line)[1:]) in (0, 1, 3)
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "explore x.csv --protected race --label class=good --score points -o q.html",
+        "explore x.csv --protected race --label class=good --score points --threshold 600 -o q.html",
+        "audit x.csv --protected race --label class=good --score mark --out html=q.html -q",
+        "audit x.csv --protected race --label class=good --score week --threshold 3 --out html=q.html",
+        "compare x.csv --protected race --label class=good --score mark --methods ramp --slacks 0 --out html=q.html",
+        "repair x.csv --protected race --label class=good --score points --method ramp -o q.html.fairfix",
+        "audit d0.csv d1.csv --protected race --label class=good --score score --out html=q.html",
+        "explore d0.csv d1.csv --protected race --label class=good --score score -o q.html",
+        "audit x.csv --slices race,class --label points --score mark --task regression --out html=q.html",
+    ],
+)
+def test_a_proposed_line_runs_and_keeps_where_its_output_goes(
+    typed: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = pd.read_csv("x.csv").assign(week=lambda one: one["mark"] // 15)
+    for name in ("x.csv", "d0.csv", "d1.csv"):
+        rows.to_csv(name, index=False)
+    for line in (typed, f"{typed} --config none"):
+        assert run(shlex.split(line)) == 2
+        lines = [one for one in capsys.readouterr().err.splitlines() if one.startswith("  fairfix ")]
+        assert lines
+        assert all(("--config none" in one) == (line != typed) and "q.html" in one for one in lines)
+    for one in lines:
+        assert run(shlex.split(one)[1:]) in (0, 1, 3)
+        assert next(folder.glob("q.html*")).stat().st_size
+        next(folder.glob("q.html*")).unlink()
+
+
+@pytest.mark.parametrize("typed", ["x.csv y.csv", "x.csv x.csv", "x.csv sub/x.csv", "a0.csv a1.csv"])
+def test_files_that_no_pattern_names_are_no_protected_columns(typed: str, folder: Path) -> None:
+    (folder / "sub").mkdir()
+    for name in ("y.csv", "z.csv", "sub/x.csv"):
+        (folder / name).write_bytes(Path("x.csv").read_bytes())
+    assert instead_of(shlex.split(f"audit {typed} --protected race"), cli) == []
+
+
 def test_a_pickle_is_converted_by_the_line_that_is_proposed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -528,7 +528,7 @@ def test_text_classes_need_the_positive_one(
 ) -> None:
     """Text classes are listed until one is chosen; then the scores are those of the chosen class."""
     model = maker().fit(numbers(), coded(classes))
-    with pytest.raises(ModelError, match=r"'yes'.*`label=COLUMN=.*`"):
+    with pytest.raises(ModelError, match=r"'yes'.*`label`"):
         loaded(model, tmp_path)
     with pytest.raises(ModelError, match=r"'maybe': this is not among .*'yes'"):
         loaded(model, tmp_path, positive_label="maybe")
@@ -542,7 +542,7 @@ def test_text_classes_need_the_positive_one(
 def test_classes_one_and_two_are_not_guessed(tmp_path: Path) -> None:
     """Where 'class 1' and 'the larger class' contradict each other, the user decides."""
     model = LogisticRegression().fit(numbers(), coded([1, 2]))
-    with pytest.raises(ModelError, match=r"1 is often the positive class.*`label=COLUMN=2`"):
+    with pytest.raises(ModelError, match=r"1 is often the positive class.*`label`"):
         loaded(model, tmp_path)
     sure = [loaded(model, tmp_path, positive_label=name).score(numbers()) for name in ("1", "2")]
     np.testing.assert_array_equal(np.column_stack(sure), model.predict_proba(numbers()))
@@ -560,7 +560,7 @@ def test_more_than_two_classes_are_one_against_the_rest(tmp_path: Path, positive
         (margin, margin.decision_function(X)[:, column]),
         (vote, vote.predict(X) == column),
     ):
-        with pytest.raises(ModelError, match=r"more than two classes.*`label=COLUMN=.*`"):
+        with pytest.raises(ModelError, match=r"more than two classes.*`label`"):
             loaded(model, tmp_path)
         np.testing.assert_allclose(
             loaded(model, tmp_path, positive_label=positive).score(X), expected, rtol=1e-12

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +25,7 @@ from fairfix.data.beside import with_arrays
 from fairfix.errors import ColumnError, DataError, FairfixError, ModelError, UsageError
 from fairfix.models.in_memory import content_hash
 from fairfix.models.user_file import file_hash, load_model
+from fairfix.sklearn import RepairedClassifier
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
@@ -197,6 +199,55 @@ def test_arrays_are_aligned_or_refused(n: int, m: int, indexed: bool) -> None:
             with_arrays({"data": frame, "label": turned})
 
 
+@cache
+def given_arrays() -> dict[str, Any]:
+    """Arrays of the same rows by the names that a proposed call has for them, and models of labels in words."""
+    frame = people()
+    X, sex = frame[["age", "income"]].assign(f=frame["sex"] == "f").astype(float), frame["sex"]
+    words = np.where(frame["y"], "good", "bad")
+    fitted = LogisticRegression().fit(X, words)
+    return {
+        "data": X, "label": words, "protected": sex, "numbers": frame["y"], "prediction": fitted.predict(X),
+        "score": pd.Series(fitted.predict_proba(X)[:, 1], name="age"), "model": fitted,
+        "repaired": RepairedClassifier(LogisticRegression(), protected="f").fit(X, words),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["data model protected label", "data protected label model=repaired", "data score protected label",
+     "score protected label", "data score=points protected label=numbers", "data label prediction protected",
+     "data prediction label=numbers protected"],
+)  # fmt: skip
+def test_a_call_that_is_proposed_for_arrays_runs(given: str) -> None:
+    """Each line runs as it is, with the arrays of the same names, and a label in words is not decided without it."""
+    arrays = {**given_arrays(), "points": pd.Series(given_arrays()["score"] * 1000, name="age")}
+    named = {role: arrays[name or role] for role, _, name in (one.partition("=") for one in given.split())}
+    with pytest.raises(FairfixError) as refused:
+        fairfix.audit(**named)
+    lines = [line for line in str(refused.value).splitlines() if line.startswith("  fairfix.audit(")]
+    assert lines
+
+    audits = [eval(line, {"fairfix": fairfix, **named}) for line in lines]  # noqa: S307  as a person types it
+
+    assert len({json.dumps(numbers(one)) for one in audits}) == len(lines)
+    assert all(("data" in given) == ("(data, " in line) for line in lines)
+
+
+def test_labels_that_are_no_classes_of_the_model_are_answered_with_its_scores() -> None:
+    arrays = given_arrays()
+    asked = {"protected": arrays["protected"], "label": arrays["numbers"]}
+    with pytest.raises(ModelError, match="`score`"):
+        fairfix.audit(arrays["data"], model=arrays["model"], **asked)
+    fairfix.audit(arrays["data"], score=arrays["score"], **asked)
+
+
+@pytest.mark.parametrize("label", [{}, {"a": [0], "b": [1]}, {"=good": ["good"]}])
+def test_a_dictionary_for_one_column_has_one_name(label: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="label"):
+        fairfix.audit(score=[0.5], protected=["a"], label=label)
+
+
 def test_a_repair_knows_its_model_again(tmp_path: Path) -> None:
     """In the process that made it; then as the same model in memory, as its booster, and as a file."""
     frame, model = people(), models()["lightgbm"]
@@ -298,7 +349,7 @@ def test_models_that_cannot_answer_say_what_to_type() -> None:
     for model, kind, word in (
         (LogisticRegression(), ModelError, "fit"),
         (LinearRegression().fit(X, y), UsageError, "task='regression'"),
-        (three, ModelError, "0, 1, 2.*`label=COLUMN=2`"),
+        (three, ModelError, "0, 1, 2.*`label`"),
         (LogisticRegression().fit(X.rename(columns={"age": "years"}), y), ColumnError, "'years'"),
         (LogisticRegression, ModelError, "fitted model"),
         (3, ModelError, "`model` is a value builtins.int"),
