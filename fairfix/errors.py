@@ -5,6 +5,7 @@
     FairfixError                 2   did not run
     ├── UsageError               2   the question itself does not make sense
     │   ├── ConfigError          2   a config file says something fairfix does not know
+    │   ├── ThresholdError       2   a threshold is not on the scale of the scores
     │   └── UnsentError          0   a dry run has come to the first question that it does not ask
     ├── DataError                2   the data cannot carry the question: names column, value, remedy
     │   ├── ColumnError          2   a column is missing or of the wrong type
@@ -81,6 +82,16 @@ class ConfigError(UsageError):
     """A configuration file cannot be read or holds an unknown key."""
 
     code = "config"
+
+
+class ThresholdError(UsageError):
+    """A threshold is not on the scale of the scores in ``column``; ``place`` says which."""
+
+    part = "score"
+
+    def __init__(self, column: str, place: str, remedy: str) -> None:
+        super().__init__(place + remedy)
+        self.column, self.place = column, place
 
 
 class UnsentError(UsageError):

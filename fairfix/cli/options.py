@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
@@ -82,7 +82,11 @@ class Data(click.Argument):
 
 
 class Several(click.Path):
-    """The path of data, or those of several files of counts."""
+    """The path of data, or those of several files of ``counts``, where a command takes them."""
+
+    def __init__(self, *, counts: bool) -> None:
+        super().__init__()
+        self.counts = counts
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value; a usage error where there are several, and none are counts."""
@@ -90,10 +94,13 @@ class Several(click.Path):
             return super().convert(value, param, ctx)
         from fairfix.tasks.count import is_counts
 
-        if not any(map(is_counts, value)):
+        if not (self.counts and any(map(is_counts, value))):
+            other = (
+                ", or count each file by 'fairfix count' and give the files of counts" if self.counts else ""
+            )
             raise click.UsageError(
-                f"{' '.join(value)}: several DATA must be files of counts; for files of rows, give a folder or a "
-                "quoted pattern such as '2024-*.csv', or count each by 'fairfix count'",
+                f"{' '.join(value)}: several files of rows are one DATA; give a folder, or a quoted pattern such as "
+                f"'2024-*.csv'{other}",
                 ctx,
             )
         return value
@@ -171,8 +178,12 @@ def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
         if domain.positional:
             envvar = "FAIRFIX_DATA" if name == "data" else None
             more: dict[str, Any] = {"default": _standard_input} if name == "data" else {}
-            if name == "data" and several:
-                more |= {"cls": Data, "type": Several(), "metavar": "DATA..."}
+            if name == "data":
+                more |= {
+                    "cls": Data,
+                    "type": Several(counts=several),
+                    "metavar": "DATA..." if several else "DATA",
+                }
             made.append(click.argument(name, envvar=envvar, required=True, **{"type": click.Path(), **more}))
             continue
         settings: dict[str, Any] = {
@@ -278,19 +289,16 @@ def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
     return kind(**{name: ctx.params[name] for name in names} | more, other_words=words)
 
 
-def _other_words(ctx: click.Context, names: Collection[str]) -> Iterator[str]:
+def _other_words(ctx: click.Context, names: set[str]) -> Iterator[str]:
     """Yield the typed options without some names."""
     from fairfix.cli.config import NO_CONFIG
 
     for param in ctx.command.params:
-        typed = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-        if not typed or param.name in names or param.name not in ctx.params:
-            continue
-        value = ctx.params[param.name]
-        for one in value if isinstance(value, tuple) else (value,):
-            yield min(param.opts, key=len)
-            if one is not True:
-                yield NO_CONFIG if one is None else str(one)
+        name = str(param.name)
+        if name in {*ctx.params} - names and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = ctx.params[name]
+            for one in value if isinstance(value, tuple) else (value,):
+                yield from (min(param.opts, key=len), *([] if one is True else [str(one or NO_CONFIG)]))
 
 
 def _waivers(ctx: click.Context) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fairfix.data.data_spec import SCORE_RANGE, DataSpec
 from fairfix.data.encoder import shown
 from fairfix.data.files import Source
 from fairfix.data.names import nearest, with_values
-from fairfix.errors import EntryError
+from fairfix.errors import EntryError, ThresholdError
 
 MANY = 50
 """Values of a column are collected up to this many."""
@@ -95,7 +95,12 @@ def survey(
 
 
 def explained(
-    error: EntryError, source: Source, data_spec: DataSpec, *, decides: bool = False, real: bool = True
+    error: EntryError | ThresholdError,
+    source: Source,
+    data_spec: DataSpec,
+    *,
+    decides: bool = False,
+    real: bool = True,
 ) -> tuple[str, list[dict[str, str]]]:
     """Return the error with what the whole column holds, and the settings to choose from.
 
@@ -109,7 +114,7 @@ def explained(
         if not math.isfinite(seen.low):
             return str(error), []
         low, high = (shown(one, *data_spec.range) for one in (seen.low, seen.high))
-        of_entry = repr(name) in error.place  # else of a threshold
+        of_entry = isinstance(error, EntryError)
         text = (
             f"{error.place}; {'the column' if of_entry else f'column {name!r}'} goes from {low} to {high}: "
         )

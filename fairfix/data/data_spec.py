@@ -18,7 +18,7 @@ from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.merging import Merges
 from fairfix.data.names import threshold_sign
 from fairfix.data.numeric_groups import Edges
-from fairfix.errors import AmbiguousError, ColumnError, DataError, EntryError, UsageError
+from fairfix.errors import AmbiguousError, ColumnError, DataError, ThresholdError, UsageError
 
 SCORE_RANGE: Mapping[str, tuple[float, float]] = {
     "probability": (0.0, 1.0),
@@ -200,7 +200,7 @@ class DataSpec:
             self._check_threshold(cut)
 
     def _check_threshold(self, cut: float) -> None:
-        """Raise an error where no score can be at a threshold: an EntryError where the column may show its scale."""
+        """Raise a UsageError where no score can be at a threshold."""
         low, high = self.range
         if math.isfinite(cut) and low <= cut <= high:
             return
@@ -210,10 +210,8 @@ class DataSpec:
         why += f", which goes from {low:g} to {high:g}"
         if not self.columns.score:
             raise UsageError(f"{why}; give a threshold in this range")
-        error = EntryError(
-            "score", self.columns.score, why, "; if scores go further, set another scale with `score_scale`"
-        )
-        raise error.without_values()
+        remedy = "; if scores go further, set another scale with `score_scale`"
+        raise ThresholdError(self.columns.score, why, remedy)
 
     def policy(self, name: str) -> MissingGroup:
         """Return what happens to rows without an entry in a column."""

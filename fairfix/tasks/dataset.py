@@ -35,6 +35,7 @@ from fairfix.errors import (
     DataError,
     EntryError,
     ModelError,
+    ThresholdError,
     UnsentError,
     UsageError,
 )
@@ -518,7 +519,7 @@ def explaining(data: Dataset) -> Iterator[None]:
         if lines := _with_bands(data, error.column):
             raise ColumnError(error.text, lines) from error
         raise
-    except EntryError as error:
+    except (EntryError, ThresholdError) as error:
         from fairfix.data.column_summary import explained
 
         if is_dry() or (getattr(data.request, "suppress_below", False) and not error.quotes):
