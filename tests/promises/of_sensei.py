@@ -294,7 +294,7 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
     )
     done, made = repaired(shell, frame, *more)
     told = re.search(
-        r"at least ([0-9.e+-]+), by a transport plan .* at most ([0-9.e+-]+), by a bound", said(done)
+        r"at least ([0-9.e+-]+) by a transport plan .* at most ([0-9.e+-]+) by a bound", said(done)
     )
     if not told:
         return NOT_SAID
