@@ -195,7 +195,7 @@ def walk(line: str, knows: Mapping[str, tuple[str, ...]], real: Real | None = No
         line = following
         done.lines.append(line)
         Path("result.json").unlink(missing_ok=True)
-        status, out, err = ran(f"{line} --out json=result.json" if real else line)
+        status, out, err = ran(f"{line} --out json=result.json" if real and "--out" not in line else line)
         done.answers.append(f"[{status}] {err.strip()[-3000:]}")
         if status in (0, 1, 3) and out.strip():
             if real:

@@ -307,7 +307,7 @@ def test_the_option_that_a_refusal_proposes_gets_further(
         assert error != before
         before = error
         if copied := re.search(r"to copy: fairfix (.*)", error):
-            words = [*shlex.split(copied[1]), "--config", "none"]
+            words = shlex.split(copied[1])
         elif fault == "header":
             words = [one if one != "group" else re.findall(r"(c\d) \(", error)[1] for one in words]
             words += ["--prediction", re.findall(r"(c\d) \(", error)[2]]

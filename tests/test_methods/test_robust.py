@@ -1284,4 +1284,4 @@ def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.Capt
     assert run([*base, "--noise", str(tmp_path / "one.csv")]) == 2
     assert "name the one column that it describes" in capsys.readouterr().err
     assert run([*base, "--noise", "radius:a=0.1,b=0.1"]) == 2
-    assert "such as 'a & x', and --noise radius:... does not describe them" in capsys.readouterr().err
+    assert "such as 'a & x'. --noise radius:... does not describe them" in capsys.readouterr().err

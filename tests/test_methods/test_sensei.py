@@ -319,7 +319,7 @@ def test_equal_rates_hold_where_many_rows_are_equal(slack: float, tmp_path: Path
     assert gap <= slack + 1e-6
     assert predictor.trace.converged
     assert predictor.randomized
-    assert f"are within {gap:.4f} of the overall rates on the training rows" in " ".join(
+    assert f"are within {gap:.4f} of the overall rates, as the rule decides the training rows" in " ".join(
         predictor.trace.notes
     )
     np.testing.assert_array_equal(again.predict(table), predictor.predict(table))
@@ -360,7 +360,7 @@ def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
         predictor = fit(Sensei(solver="equal-rates", slack=0.01, learner="trees"), table)
     gap, (first, *_) = to_overall(predictor, table), predictor.trace.notes
 
-    assert f"within {gap:.4f} of the overall rates on the training rows" in first
+    assert f"within {gap:.4f} of the overall rates, as the rule decides the training rows" in first
     assert predictor.trace.converged == (gap <= 0.01 + 1e-6) == (not isinstance(first, Caution))
 
 

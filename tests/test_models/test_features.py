@@ -225,7 +225,7 @@ def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
     ("change", "words"),
     [
         ({"columns": 2}, "a column occurs twice"),
-        ({"levels": [str(i) for i in range(101)]}, "no list of the right length"),
+        ({"levels": [str(i) for i in range(101)]}, "not a list of the right length"),
     ],
 )
 def test_features_that_no_fit_makes_are_refused(change: dict[str, Any], words: str) -> None:
@@ -300,7 +300,7 @@ def test_a_missing_vector_is_the_mean_and_marked() -> None:
         (None, [None, [1.0, None]], r"missing or infinite \(row 2 "),
         (None, [[1.0, math.inf], [1.0, 2.0]], r"missing or infinite \(row 1 "),
         (None, pa.array([[], []], pa.list_(pa.float64())), "lists of 0 numbers"),
-        (None, pa.array([None, None], pa.list_(pa.float64())), "no list"),
+        (None, pa.array([None, None], pa.list_(pa.float64())), "not hold lists"),
         (None, [["a"], ["b"]], "not a number, a text or a list of numbers"),
         ([[1.0, 2.0]], [[1.0, 2.0, 3.0]], "list of 3 numbers .* but other rows have lists of 2"),
         ([[1.0, 2.0]], ["1,2"], "a list of 2 numbers as in the fit"),

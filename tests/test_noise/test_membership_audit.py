@@ -273,7 +273,7 @@ def test_weighted_rates_are_of_rows_not_of_bins() -> None:
     told = result["noise"]["membership"]
     assert (told["vectors"], told["smallest_bin"] >= 50, told["bins"] > 1) == (900, True, True)
     assert (told["searched"], told["held"]) == (225, 675)
-    assert any("its limits come from the other 675 rows" in note for note in result["noise"]["notes"])
+    assert any("limits come from the other 675 rows" in note for note in result["noise"]["notes"])
 
 
 def test_bins_have_rows_enough_and_are_few() -> None:
