@@ -268,7 +268,7 @@ def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
         for label in (0, 1)
         for one in np.unique(sex)
     )
-    told = re.search(r"within ([0-9.]+) of the overall rates on the training rows", said(done))
+    told = re.search(r"within ([0-9.]+) of the overall rates, as the rule", said(done))
     printed = float(told[1]) if told else slack
     holds = abs(printed - gap) <= 1e-4 if told else gap <= slack + 1e-6
     fits = gap <= slack + 1e-5 or "exceeds the slack" in said(done)
