@@ -140,7 +140,10 @@ def answer(result: Compare) -> Iterator[str]:
         yield "There is no original model to compare with, so changes are not shown."
     yield from lines
     if lines and any(one.metric == main for one in result.own_metrics):
-        yield "This cost only ranks the candidates; no method minimizes it."
+        yield (
+            "This cost ranks the candidates. The method ramp minimizes it, as far as the scores are calibrated, with "
+            "`threshold` at the probability fp / (fp + fn)."
+        )
     if lines:
         many = sum(not point.failure for point in result.points)
         confidence = in_percent(result.settings.confidence)
