@@ -65,6 +65,10 @@ AT_ANY_LIMIT = frozenset(
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
 
 
+SLICES = "slices"
+"""First part of a check of slices, and the name that it has in place of a protected column."""
+
+
 @dataclass(frozen=True)
 class Check:
     """A condition that must hold."""
@@ -209,7 +213,7 @@ def _require_direction(check: Check, one: Condition) -> None:
 
 def _metric(name: str) -> str:
     metric = ALIASES.get(name, name)
-    if metric == "slices":
+    if metric == SLICES:
         raise UsageError(
             "a check of slices needs a search for them; add `slices=all`, or its columns, to an audit"
         )
@@ -285,3 +289,9 @@ def exit_status(verdicts: Iterable[str], undecided: Undecided = "exit3") -> Exit
 def worst(verdicts: Iterable[common.Verdict]) -> common.Verdict | None:
     """Return the worst verdict; None when nothing was gated."""
     return min(verdicts, key=list(SEVERITIES).index, default=None)
+
+
+def of_slice(text: str) -> str | None:
+    """Return a check of slices as a check of one slice, whose largest gap is its gap; None where it is of others."""
+    head, dot, right = text.strip().partition(".")
+    return right.replace(".difference.max", ".difference") if dot and head == SLICES else None

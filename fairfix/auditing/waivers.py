@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from fairfix.auditing.baseline import without_change
-from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, named, ruled
+from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, SLICES, Check, Ruling, named, of_slice, ruled
 from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import ConfigError, UsageError
 from fairfix.schema import common
@@ -74,10 +74,14 @@ class Waiver:
         of_value = without_change(text)
         of_change, condition = of_value is not None, text.strip() if of_value is None else of_value
         exact = re.search("[<>]", condition) is not None
+        in_slice = of_slice(condition)
+        condition = condition if in_slice is None else in_slice
         try:
             check = Check.parse(condition) if exact else Check(condition, named(condition), "<=", 0.0)
         except UsageError as error:
             raise ConfigError(f"{where}: the waiver of {text!r}: {error}") from error
+        if in_slice is not None:
+            check = replace(check, comparison=replace(check.comparison, attribute=SLICES))
         return cls(
             text.strip(),
             check,
@@ -91,6 +95,8 @@ class Waiver:
     def covers(self, judged: common.Check) -> bool:
         """Return whether a judged check is the one that is meant."""
         of = Comparison.of(judged)
+        if of.attribute == SLICES != self.check.comparison.attribute:
+            return False
         alike = (judged.of == "change") == self.of_change and self.check.comparison.covers(of)
         same = (self.check.operator, self.check.limit) == (judged.operator, judged.limit)
         return alike and (same or not self.exact)

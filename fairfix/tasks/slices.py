@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec.structs import replace as fields_replaced
 
 from fairfix import __version__
-from fairfix.auditing.checks import Check, named, worst
+from fairfix.auditing.checks import SLICES, Check, named, of_slice, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.group_estimates import unavailable
 from fairfix.auditing.metrics import ALIASES, METRICS, Mean, Rate, metrics_for
@@ -41,12 +41,6 @@ if TYPE_CHECKING:
     from fairfix.auditing.slicing.selection import Searched, SliceEstimate
     from fairfix.data.data_spec import DataSpec
     from fairfix.data.table import Table
-
-PREFIX = "slices."
-"""Beginning of a check of slices: ``slices.accuracy.min>=0.6``."""
-
-ATTRIBUTE = "slices"
-"""Name that a check of slices has in place of a protected column."""
 
 LEAST, SHARE = 50, 0.01
 """Default least rows of a slice: this number, and this fraction of the rows."""
@@ -133,7 +127,7 @@ def with_slices(result: Audit, asked: SliceRequest, data: Dataset) -> Audit:
 
 def without_slices(request: AuditRequest) -> SliceRequest:
     """Return what a request asks of slices, apart from the rest of it."""
-    own = [text for text in map(str, request.check) if text.strip().startswith(PREFIX)]
+    own = [text for text in map(str, request.check) if of_slice(text) is not None]
     checks = tuple(_check(text) for text in own)
     rules = parse_bands(request.bands)
     grouped = {*request.protected, *request.strata}
@@ -148,8 +142,7 @@ def without_slices(request: AuditRequest) -> SliceRequest:
 
 def _check(text: str) -> Check:
     """Return the check of slices that a text is; the largest gap between groups is a maximum over slices."""
-    right = text.strip().removeprefix(PREFIX)
-    check = Check.parse(right.replace(".difference.max", ".difference"))
+    check = Check.parse(of_slice(text) or "")
     of = check.comparison
     if of.attribute or of.group or of.part not in ("min", "max", "difference.between_groups"):
         raise UsageError(
@@ -369,7 +362,7 @@ def _judged(
         open_ = "slices that were not tested may be worse; without `validation` the check can pass"
         ruling = replace(ruling, reason=open_)
     result = judged(
-        check, (ATTRIBUTE, columns), value, groups, ruling, complete=complete, gate_on=request.gate_on
+        check, (SLICES, columns), value, groups, ruling, complete=complete, gate_on=request.gate_on
     )
     return fields_replaced(result, id=re.split("[<>]", check.text)[0].strip())
 

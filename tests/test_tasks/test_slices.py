@@ -210,3 +210,29 @@ def test_an_unbounded_loss_is_tested_on_held_out_rows() -> None:
         fairfix.slices(frame, **score, slice_metric=name)
     shown = fairfix.slices(frame, **given, validation=0.5).to_frame()
     assert shown.loc[shown["shown"], "where"].tolist() == ["product == 'car'"]
+
+
+@pytest.mark.parametrize(
+    ("check", "waiver", "waived"),
+    [
+        ("slices.accuracy.min>=0.99", "slices.accuracy.min", True),
+        ("slices.accuracy.min>=0.99", "slices.accuracy.min>=0.99", True),
+        ("slices.accuracy.min>=0.99", "slices.accuracy.min>=0.98", False),
+        ("slices.accuracy.min>=0.99", "accuracy.min", False),
+        ("slices.dp.difference.max<=0.0001", "slices.dp.difference.max", True),
+        ("accuracy.min>=0.99", "slices.accuracy.min", False),
+    ],
+)
+def test_a_waiver_of_slices_covers_checks_of_slices_alone(check: str, waiver: str, waived: bool) -> None:
+    """By the name alone or with the limit; beside groups and in a search alone."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"g": rng.choice(["a", "b"], 900), "x": rng.choice(["u", "v"], 900)})
+    frame["label"], frame["prediction"] = rng.integers(0, 2, 900), rng.integers(0, 2, 900)
+    about = {"check": check, "slices": ["x"], "gate_on": "point"}
+    about["waivers"] = [{"check": waiver, "reason": "known", "expires": "2999-01-01"}]
+    results = [fairfix.audit(frame, protected="g", **about)]
+    if "difference" not in check and check.startswith("slices"):
+        results.append(fairfix.slices(frame[["x", "label", "prediction"]], **about))
+    for result in results:
+        verdicts = {one.verdict for one in result.content.checks}
+        assert verdicts == ({"waived"} if waived else {"fail"})
