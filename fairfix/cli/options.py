@@ -347,10 +347,9 @@ def format_option(formats: Sequence[str] = ("text", "json")) -> Decorator[Any]:
 
 def output_options(*, logs: bool = True) -> Decorator[Any]:
     """Return the options of formats and files, and that of a log where the command computes the result."""
-    from fairfix.cli.tracking import LOGS
     from fairfix.report import PRINTED
 
-    log = option("--log", type=click.Choice(LOGS), help="Also log the result as a run of MLflow.")
+    log = option("--log", type=click.Choice(("mlflow",)), help="Also log the result as a run of MLflow.")
     return stacked(
         *((log,) if logs else ()),
         format_option(PRINTED),

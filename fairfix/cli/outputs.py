@@ -17,7 +17,6 @@ from click.core import ParameterSource
 
 from fairfix.cli.config import READ, WRITTEN, files_named
 from fairfix.cli.failure_report import append_summary, reports_of
-from fairfix.cli.tracking import check_log, log_run
 from fairfix.data.urls import scheme_of
 from fairfix.errors import DataError, UsageError
 from fairfix.report.words import as_options
@@ -32,7 +31,6 @@ def write_results(result: SavedResult, given: Mapping[str, Any]) -> None:
     """Write the result to its files in the formats asked for, and print it."""
     with publishing():
         printed = write_reports(result, given)
-        log_run(result, given)
     print_report(result, given, printed)
 
 
@@ -45,8 +43,13 @@ def publishing() -> Iterator[None]:
         yield
 
 
-def write_reports(result: SavedResult, given: Mapping[str, Any]) -> str | bytes:
-    """Write the result to its files, while :func:`publishing`; return what is to be printed when they stand."""
+def write_reports(
+    result: SavedResult, given: Mapping[str, Any], save: Callable[[str], object] | None = None
+) -> str | bytes:
+    """Write the result to its files and its log, while :func:`publishing`; return what is to be printed afterwards.
+
+    ``save`` writes the artifact of a repair to a file.
+    """
     from fairfix.data.files import write_content
 
     detail, files = given["detail"], [_format_and_file(text) for text in given["out"]]
@@ -54,6 +57,10 @@ def write_reports(result: SavedResult, given: Mapping[str, Any]) -> str | bytes:
     printed = render(given["format_"], result, detail=detail, terminal=True)
     for path, content in contents:
         write_content(path, content)
+    if given.get("log"):
+        from fairfix.cli.tracking import log_run
+
+        log_run(result, save)
     return printed
 
 
@@ -79,7 +86,10 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     from fairfix.data.targets import check_links
     from fairfix.report import NO_CHECKS, is_gated
 
-    check_log(given)
+    if given.get("log"):
+        from fairfix.cli.tracking import check_installed
+
+        check_installed()
     for name in _formats(given):
         if not gated and is_gated(name):
             raise UsageError(NO_CHECKS.format(name=name))

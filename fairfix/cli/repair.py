@@ -24,7 +24,6 @@ from fairfix.cli.options import (
 )
 from fairfix.cli.outputs import check_outputs, located, print_report, publishing, write_reports
 from fairfix.cli.progress import working
-from fairfix.cli.tracking import log_run
 from fairfix.data.names import did_you_mean
 from fairfix.errors import UsageError
 from fairfix.report.words import SETTINGS, as_options
@@ -347,8 +346,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
             request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"])
             result = run_repair(request)
         content = located(result.content, ctx)
-        printed = write_reports(content, given)
-        log_run(content, given, result.repaired.save)
+        printed = write_reports(content, given, result.repaired.save)
     talk(f"wrote {given['output']}")
     print_report(content, given, printed)
     return result.exit_status(given["undecided"])

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,8 +27,6 @@ from fairfix.errors import DataError, FairfixError, UsageError, first_line
 
 if TYPE_CHECKING:
     from fairfix.schema.common import Check, Number, SavedResult
-
-LOGS = ("mlflow",)
 
 QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",  # fairfix sends nothing to places that nobody named
@@ -62,20 +60,16 @@ WORDS = {"<=": ".le.", ">=": ".ge.", "<": ".lt.", ">": ".gt."}
 """Operators as keys have them."""
 
 
-def check_log(given: Mapping[str, Any]) -> None:
-    """Raise a UsageError where a log is asked for and its package is not installed."""
-    if given.get("log") and find_spec("mlflow") is None:
+def check_installed() -> None:
+    """Raise a UsageError where the package is not installed."""
+    if find_spec("mlflow") is None:
         raise UsageError(
             "`log=mlflow` needs the package mlflow, which is not installed: pip install 'fairfix[mlflow]'"
         )
 
 
-def log_run(
-    result: SavedResult, given: Mapping[str, Any], save: Callable[[str], object] | None = None
-) -> None:
-    """Log a result if it is asked for; ``save`` writes the artifact of a repair to a file."""
-    if not given.get("log"):
-        return
+def log_run(result: SavedResult, save: Callable[[str], object] | None = None) -> None:
+    """Log a result; ``save`` writes the artifact of a repair to a file."""
     for name, setting in QUIET.items():
         os.environ.setdefault(name, setting)
     named = os.environ.get("MLFLOW_TRACKING_URI")
@@ -221,6 +215,7 @@ def _key_of(check: Check) -> str:
 
 def _numbers(result: SavedResult) -> dict[str, Number]:
     """Return the numbers of a result by their keys, such as ``dp.difference.race``."""
+    from fairfix.report.layout import parted
     from fairfix.schema.audit import Audit
     from fairfix.schema.common import CheckedResult
     from fairfix.schema.compare import Compare
@@ -249,7 +244,7 @@ def _numbers(result: SavedResult) -> dict[str, Number]:
             own = ".".join(filter(None, (point.title, "" if point.slack is None else f"{point.slack:g}")))
             own = f"{own}.{place}" if any(key.startswith(f"{own}.") for key in out) else own
             for name, one in (*point.gaps.items(), *point.qualities.items()):
-                identifier, _, attribute = name.partition(" ")
+                identifier, attribute = parted(name)
                 out[f"{own}.{_key(identifier, attribute[1:-1])}"] = one
     return out
 
