@@ -307,7 +307,7 @@ def titled(name: str) -> str:
 
 
 def kind_of(result: SavedResult) -> str:
-    """Return ``audit``, ``slices``, ``repair``, ``compare`` (methods), ``models``, ``slices`` or ``trend``."""
+    """Return ``audit``, ``slices``, ``repair``, ``compare`` (methods), ``models`` or ``trend``."""
     return str(result.__struct_config__.tag).rpartition("/")[0].removeprefix("fairfix.")
 
 

@@ -123,15 +123,14 @@ def _to_limit(request: AuditRequest, result: Audit) -> NextStep | None:
     """Return the audit with a limit that the first gap meets now."""
     block = result.attributes[0]
     blocks = [one.attributes[0] for one in result.classes] or [block]
-    gaps = [gap for one in blocks if (gap := headline(one)) is not None]
-    highs = [gap.high for gap in gaps if gap.high is not None]
-    if len(highs) < len(blocks):
+    gaps = [(gap.high, gap.id) for gap in map(headline, blocks) if gap is not None and gap.high is not None]
+    if len(gaps) < len(blocks):
         return None
-    gap = gaps[highs.index(max(highs))]
-    of = Comparison.parse(gap.id)
+    high, name = max(gaps)
+    of = Comparison.parse(name)
     share = METRICS[of.metric].scale == "share"
-    step = 0.01 if share or not max(highs) else 10.0 ** (math.floor(math.log10(max(highs))) - 1)
-    limit = max(math.ceil(max(highs) / step - 1e-9), 1) * step
+    step = 0.01 if share or not high else 10.0 ** (math.floor(math.log10(high)) - 1)
+    limit = max(math.ceil(high / step - 1e-9), 1) * step
     if share and limit >= 1:
         return None
     where = f"[{written(block.attribute)}]" if len(result.attributes) > 1 else ""

@@ -127,8 +127,8 @@ def with_slices(result: Audit, asked: SliceRequest, data: Dataset) -> Audit:
 
 def without_slices(request: AuditRequest) -> SliceRequest:
     """Return what a request asks of slices, apart from the rest of it."""
-    own = [text for text in map(str, request.check) if of_slice(text) is not None]
-    checks = tuple(_check(text) for text in own)
+    own = {text: right for text in map(str, request.check) if (right := of_slice(text)) is not None}
+    checks = tuple(_check(text, right) for text, right in own.items())
     rules = parse_bands(request.bands)
     grouped = {*request.protected, *request.strata}
     rest = replace(
@@ -140,9 +140,9 @@ def without_slices(request: AuditRequest) -> SliceRequest:
     return SliceRequest(request, rest, checks, rules)
 
 
-def _check(text: str) -> Check:
-    """Return the check of slices that a text is; the largest gap between groups is a maximum over slices."""
-    check = Check.parse(of_slice(text) or "")
+def _check(text: str, right: str) -> Check:
+    """Return the check of slices that a text is, ``right`` being that of one slice."""
+    check = Check.parse(right)
     of = check.comparison
     if of.attribute or of.group or of.part not in ("min", "max", "difference.between_groups"):
         raise UsageError(
