@@ -199,7 +199,7 @@ def _pattern(files: Sequence[str]) -> str:
     """Return a pattern that matches these files of one kind, and no others; empty where there is none."""
     paths = {Path(one) for one in files}
     first = commonprefix(files)  # noqa: RUF071  of characters
-    last = commonprefix([one[len(first) :][::-1] for one in files])[::-1]  # noqa: RUF071
+    last = commonprefix([one[len(first) :][::-1] for one in files])[::-1]  # noqa: RUF071  of characters
     pattern = Path(f"{first}*{last}")
     alike = len({(one.parent, one.suffix, one.is_file()) for one in paths}) == 1 and len(paths) == len(files)
     return str(pattern) if alike and {*pattern.parent.glob(pattern.name)} == paths else ""
