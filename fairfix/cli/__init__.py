@@ -179,7 +179,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         status = _status_of(error)
         return ended(status, "interrupted", STOPS[status])
     except (BrokenPipeError, SystemExit):  # click exits with 1 at a broken pipe, which means a failed check
-        return _closed_pipe()
+        _silence(sys.stdout)  # whoever read our output has left: say nothing more
+        return 141
     except UnsentError as end:
         click.echo(harmless(visible(end.statements)))
         return int(end.exit_status)
@@ -381,12 +382,6 @@ def _stands_somewhere() -> bool:
     except OSError:
         return False
     return True
-
-
-def _closed_pipe() -> int:
-    """Whoever read our output has left: say nothing more, with the shell's status for a broken pipe."""
-    _silence(sys.stdout)
-    return 141
 
 
 def _silence(stream: Any) -> None:

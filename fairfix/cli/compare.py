@@ -51,7 +51,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             write_results(compare_models(request, second).content, given)
         return 0
     plan = plan_of(request)
-    with working(given, "comparing", len(plan.fits)) as done:
-        result = plan.run(done, done.begin)
+    with working(given, "comparing", len(plan.fits)) as watchers:
+        result = plan.run(*watchers)
     write_results(result.content, given)
     return 0

@@ -138,9 +138,7 @@ def load_config(path: Path, options: Mapping[str, frozenset[str]], methods: froz
     ConfigError
         The file cannot be read, is not TOML, or holds an unknown key.
     """
-    content = _parse(path)
-    if path.name == "pyproject.toml":
-        content = content.get("tool", {}).get("fairfix", {})
+    content = _content(path)
     waivers = content.pop(WAIVERS, [])
     if not isinstance(waivers, list):
         raise ConfigError(f"{path}: {WAIVERS!r} holds tables; write each as [[{WAIVERS}]]")
@@ -219,9 +217,7 @@ def _endings(name: str, kind: str) -> Sequence[str]:
 
 def unchecked(path: Path, command: str) -> dict[str, Any]:
     """Return what a configuration file says for a command, whatever keys it has: for a run that stops before."""
-    content = _parse(path)
-    if path.name == "pyproject.toml":
-        content = content.get("tool", {}).get("fairfix", {})
+    content = _content(path)
     own = content.get(command)
     merged = {**content, **(own if isinstance(own, dict) else {})}
     paths = {"out": _value("out", merged["out"], path)} if "out" in merged else {}
@@ -251,6 +247,12 @@ def _settings(
             hint = "; write it into [repair.METHOD]" if _name(key) in SETTINGS else hint
             raise ConfigError(f"{path}: unknown key {key!r}{f' in {where}' if where else ''}{hint}")
     return {_name(key): _value(_name(key), value, path) for key, value in table.items()}
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return what a file says of fairfix."""
+    content = _parse(path)
+    return content if path.name != "pyproject.toml" else content.get("tool", {}).get("fairfix", {})
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -300,13 +302,13 @@ def _value(name: str, value: Any, path: Path) -> Any:
     if names_file(name, value) and isinstance(value, str):
         column = name == "baseline" and not _is_there(path.parent, value)
         return value if column else _beneath(path.parent, value)
+    texts = list(map(str, value if isinstance(value, list) else [value]))
     if name == "noise":
-        texts = value if isinstance(value, list) else [value]
-        return [with_file(str(text), partial(_beneath, path.parent)) for text in texts]
+        return [with_file(text, partial(_beneath, path.parent)) for text in texts]
     if name == "similar":  # forms, values of columns, and files
-        return [_beside(str(text), path) for text in (value if isinstance(value, list) else [value])]
+        return [_beside(text, path) for text in texts]
     if name == "out":  # FORMAT=FILE
-        written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]
+        written = [text.partition("=") for text in texts]
         return [
             f"{kind}={file if scheme_of(file) else path.parent / file}" if file else kind + sign
             for kind, sign, file in written

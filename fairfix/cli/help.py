@@ -12,69 +12,20 @@ import click
 
 from fairfix.tasks.synonyms import COMMANDS, ours
 
-SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Data": (
-        *(
-            "label",
-            "task",
-            "where",
-            "weight",
-            "count",
-            "id",
-            "duplicates",
-            "missing",
-            "delimiter",
-            "decimal",
-            "encoding",
-            "header",
-        ),
-        *("sql", "part"),
-    ),
-    "Groups": (
-        *(
-            "protected",
-            "bands",
-            "merge",
-            "intersect",
-            "reference",
-            "strata",
-            "unseen",
-            "suppress_below",
-        ),
-    ),
-    "Model": (
-        *("score", "score_scale", "threshold", "top", "prediction", "probability", "model"),
-        *("trust_model", "features", "exclude"),
-    ),
-    "Method": (
-        *(
-            "method",
-            "methods",
-            "slack",
-            "slacks",
-            "quality",
-            "group",
-            "unlabelled",
-            "set_",
-            "holdout",
-        ),
-        *("validation", "guarantee"),
-    ),
-    "Slices": ("slices", "slice_metric", "min_rows"),
-    "Gaps": ("explain_gap",),
-    "Checks": (
-        *("check", "gate_on", "confidence", "always_valid", "state", "of", "undecided", "baseline"),
-        "profile",
-    ),
-    "Noise": ("noise", "assume"),
-    "Individual": ("similar",),
-    "Output": ("to", "dialect", "output", "format_", "out", "log", "detail"),
-    "Run": (
-        *("seed", "cluster", "threads", "dry_run", "config"),
-        *("quiet", "verbose", "help", "help_all"),
-    ),
+SECTIONS: Mapping[str, str] = {
+    "Data": "label task where weight count id duplicates missing delimiter decimal encoding header sql part",
+    "Groups": "protected bands merge intersect reference strata unseen suppress_below",
+    "Model": "score score_scale threshold top prediction probability model trust_model features exclude",
+    "Method": "method methods slack slacks quality group unlabelled set_ holdout validation guarantee",
+    "Slices": "slices slice_metric min_rows",
+    "Gaps": "explain_gap",
+    "Checks": "check gate_on confidence always_valid state of undecided baseline profile",
+    "Noise": "noise assume",
+    "Individual": "similar",
+    "Output": "to dialect output format_ out log detail",
+    "Run": "seed cluster threads dry_run config quiet verbose help help_all",
 }
-"""Heading -> options under it, in their order; an option that is not here stands under :data:`OTHERS`."""
+"""Heading -> options under it in their order, separated by blanks; one that is not here stands under :data:`OTHERS`."""
 
 OTHERS = "Others"
 
@@ -166,7 +117,9 @@ def complete_methods(ctx: click.Context, param: click.Parameter, incomplete: str
 def in_sections(params: Sequence[click.Parameter]) -> dict[str, list[click.Parameter]]:
     """Return heading -> those of the parameters that stand under it; a heading without any is left out."""
     by_name = {"help" if "--help" in param.opts else str(param.name): param for param in params}
-    out = {heading: [by_name.pop(n) for n in own if n in by_name] for heading, own in SECTIONS.items()}
+    out = {
+        heading: [by_name.pop(n) for n in own.split() if n in by_name] for heading, own in SECTIONS.items()
+    }
     out[OTHERS] = [param for param in by_name.values() if isinstance(param, click.Option)]
     return {heading: own for heading, own in out.items() if own}
 

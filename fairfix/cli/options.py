@@ -65,7 +65,11 @@ class Once(click.Option):
 
 
 class Data(click.Argument):
-    """DATA: one file or the like; or several of counts."""
+    """DATA: one file or the like; or several files of ``counts``, where a command takes them."""
+
+    def __init__(self, *args: Any, counts: bool, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.counts = counts
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Let the parser take every word."""
@@ -80,18 +84,10 @@ class Data(click.Argument):
             opts = {**opts, str(self.name): words[0]}
         return super().consume_value(ctx, opts)
 
-
-class Several(click.Path):
-    """The path of data, or those of several files of ``counts``, where a command takes them."""
-
-    def __init__(self, *, counts: bool) -> None:
-        super().__init__()
-        self.counts = counts
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the value; a usage error where there are several, and none are counts."""
         if not isinstance(value, tuple):
-            return super().convert(value, param, ctx)
+            return super().type_cast_value(ctx, value)
         from fairfix.tasks.count import is_counts
 
         if not (self.counts and any(map(is_counts, value))):
@@ -176,15 +172,11 @@ def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
     made: list[Decorator[Any]] = []
     for name, domain in parameters_of(kind).items():
         if domain.positional:
-            envvar = "FAIRFIX_DATA" if name == "data" else None
-            more: dict[str, Any] = {"default": _standard_input} if name == "data" else {}
+            more: dict[str, Any] = {}
             if name == "data":
-                more |= {
-                    "cls": Data,
-                    "type": Several(counts=several),
-                    "metavar": "DATA..." if several else "DATA",
-                }
-            made.append(click.argument(name, envvar=envvar, required=True, **{"type": click.Path(), **more}))
+                more = {"cls": Data, "counts": several, "metavar": "DATA..." if several else "DATA"}
+                more |= {"default": _standard_input, "envvar": "FAIRFIX_DATA"}
+            made.append(click.argument(name, required=True, type=click.Path(), **more))
             continue
         settings: dict[str, Any] = {
             "help": as_options(domain.help),

@@ -99,7 +99,9 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     seen = {Path(one).resolve(): as_options(f"`{name}`") for name, one in read}
     for text, path in written:
         if scheme_of(path):
-            _check_url(path)
+            from fairfix.data.storage import check_target
+
+            check_target(path)
             continue
         check_links(Path(path))
         _check_streams(text, Path(path), prints="format_" in given)
@@ -131,13 +133,6 @@ def _is_among(place: Path, read: str) -> bool:
         return place in {path.resolve() for path in paths_of(read)}
     except DataError:  # there is none
         return False
-
-
-def _check_url(path: str) -> None:
-    """Raise where nothing can be written to a URL."""
-    from fairfix.data.storage import check_target
-
-    check_target(path)
 
 
 def located(result: Gated, ctx: click.Context) -> Gated:
@@ -193,14 +188,6 @@ PIPED = 80
 """Columns of a report that goes to a file, or to a pipe where ``COLUMNS`` is not set; logs show this many."""
 
 
-def _width(*, terminal: bool, shown: bool) -> int:
-    """Return how many columns a text may have."""
-    if shown:
-        return shutil.get_terminal_size((PIPED, 24)).columns
-    asked = os.environ.get("COLUMNS", "") if terminal else ""
-    return int(asked) if asked.isdecimal() and int(asked) > 0 else PIPED
-
-
 def render(name: str, result: SavedResult, *, detail: bool, terminal: bool) -> str | bytes:
     """Render a result, to the width and colours of the terminal where it goes to one."""
     from fairfix.report import renderer
@@ -209,9 +196,11 @@ def render(name: str, result: SavedResult, *, detail: bool, terminal: bool) -> s
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "") if terminal else "utf8"
     ascii_only = not encoding.startswith("utf")
     shown = terminal and sys.stdout.isatty()
+    asked = os.environ.get("COLUMNS", "") if terminal else ""
+    width = int(asked) if asked.isdecimal() and int(asked) > 0 else PIPED
     settings = {
         "detail": detail,
-        "width": _width(terminal=terminal, shown=shown),
+        "width": shutil.get_terminal_size((PIPED, 24)).columns if shown else width,
         "color": shown and not os.environ.get("NO_COLOR"),
         "ascii_only": ascii_only,
     }

@@ -100,7 +100,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
     predictions, rows = predictions_of(request), 0
     with (
-        working(given, "rows written", predictions.rows) as done,
+        working(given, "rows written", predictions.rows) as (done, _),
         _appending(output, predictions) as write,
     ):
         for batch in predictions.batches:
@@ -148,7 +148,7 @@ def _many(request: PredictRequest, given: Mapping[str, Any]) -> int:
 
     files = rows = 0
     try:
-        with working(given, "files written") as done:
+        with working(given, "files written") as (done, _):
             for _, written in predict_files(request, given["output"], given["cluster"]):
                 files, rows = files + 1, rows + written
                 done(1)

@@ -8,32 +8,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 PATIENCE = 0.8
 """Seconds that pass before anything is shown."""
 
 
+Watchers = tuple[Callable[[int], None], Callable[[str], None]]
+"""The first is called with how many steps are done in addition, the second with what is begun."""
+
+
 def _nothing(_: Any) -> None:
     """Show nothing."""
 
 
-@dataclass(frozen=True)
-class Watcher:
-    """Told how many steps are done in addition, by a call; ``begin`` is told what is begun."""
-
-    done: Callable[[int], None] = _nothing
-    begin: Callable[[str], None] = _nothing
-
-    def __call__(self, steps: int) -> None:
-        """Hear of steps that are done."""
-        self.done(steps)
-
-
 @contextmanager
-def working(given: Mapping[str, Any], what: str, total: int | None = None) -> Iterator[Watcher]:
-    """Show what is being done while the block runs; yield whom to tell of it.
+def working(given: Mapping[str, Any], what: str, total: int | None = None) -> Iterator[Watchers]:
+    """Show what is being done while the block runs; yield what to call in it.
 
     Parameters
     ----------
@@ -45,7 +36,7 @@ def working(given: Mapping[str, Any], what: str, total: int | None = None) -> It
         Number of steps, where it is known.
     """
     if given.get("quiet") or not sys.stderr.isatty():
-        yield Watcher()
+        yield _nothing, _nothing
         return
     from threading import Timer
 
@@ -62,7 +53,7 @@ def working(given: Mapping[str, Any], what: str, total: int | None = None) -> It
     timer.daemon = True
     timer.start()
     try:
-        yield Watcher(
+        yield (
             lambda steps: shown.advance(task, steps),
             lambda part: shown.update(task, description=f"{what}: {part}"),
         )

@@ -36,16 +36,8 @@ QUIET = {
 """Variables of MLflow, where the user has not set them."""
 
 SENDERS = (
-    "mlflow",
-    "requests",
-    "urllib3",
-    "sqlalchemy",
-    "sqlite3",
-    "alembic",
-    "botocore",
-    "boto3",
-    "google",
-    "azure",
+    *("mlflow", "requests", "urllib3", "sqlalchemy", "sqlite3"),
+    *("alembic", "botocore", "boto3", "google", "azure"),
 )
 """Packages whose errors are those of MLflow, or of where it sends results to."""
 

@@ -86,7 +86,7 @@ def guide(
 
     Where the columns are not ``listed``, these are the commands alone.
     """
-    given = {role: names for role in ROLES if (names := _named(request, role, source.columns))}
+    given = _given(request, source)
     named = [name for names in given.values() for name in names]
     free = [name for name in source.columns if name not in named]
     made = request.model is not None or any(role in given for role in ("score", "prediction", "probability"))
@@ -169,6 +169,11 @@ def _some(names: Sequence[str], source: Source) -> str:
     return ", ".join(map(plain, shown)) + more
 
 
+def _given(request: DataRequest, source: Source) -> dict[str, list[str]]:
+    """Return role -> the columns that are given to it; without roles that have none."""
+    return {role: names for role in ROLES if (names := _named(request, role, source.columns))}
+
+
 def _named(request: DataRequest, role: str, columns: Sequence[str]) -> list[str]:
     """Return the columns that are given to a role, with the nearest for a name that is not there."""
     value = getattr(request, role, None) or ()
@@ -184,9 +189,14 @@ def _words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)}
 
 
+def _numbers(source: Source) -> set[str]:
+    """Return the columns of numbers."""
+    return {f.name for f in source.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)}
+
+
 def guessed(source: Source, free: Sequence[str], *, made: bool = False) -> dict[str, list[str]]:
     """Return what the free columns may be by their names; no score where there is one, or one is ``made``."""
-    numbers = {f.name for f in source.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)}
+    numbers = _numbers(source)
     label = [name for name in free if usual_name(name) in LABELS]
     label = label or [name for name in free if _words(name) & OUTCOMES or usual_name(name) in OUTCOME_NAMES]
     score = [name for name in free if usual_name(name) in SCORES]
@@ -229,9 +239,7 @@ def _settings(
             asked = ValuedColumn.parse(getattr(request, role), source.columns, role)
             settings[role] = str(asked._replace(column=given[role][0]))
     if "protected" not in given and not _of_numbers(request):
-        kinds = {f.name: f.type for f in source.schema}
-        numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
-        texts = [n for n in roles["protected"] if n not in numbers]
+        texts = [name for name in roles["protected"] if name not in _numbers(source)]
         if guessed_names := texts or roles["protected"][:1]:
             settings["protected"] = guessed_names
     labels = () if "label" in given else [name for name in roles["label"] if usual_name(name) in LABELS]
@@ -303,7 +311,7 @@ def first_rows(source: Source) -> pa.Table | None:
 
 def alternatives(request: DataRequest, source: Source, choices: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the command of a request with each of some settings; none that cannot be copied."""
-    given = {role: names for role in ROLES if (names := _named(request, role, source.columns))}
+    given = _given(request, source)
     settings = _settings(request, source, given, {role: [] for role in ROLES} | given)
     lines = (_line(request, {**settings, **choice}) for choice in choices)
     return [line for line in lines if line]
@@ -322,8 +330,7 @@ def paired_instead(request: AuditRequest, source: Source, old: str) -> str | Non
     paired = replace(request, baseline=old, id=identity, other_words=())
     if identity not in source.columns or not Path(old).is_file():
         return ""
-    given = {role: names for role in ROLES if (names := _named(paired, role, source.columns))}
-    given["id"] = [identity]
+    given = {**_given(paired, source), "id": [identity]}
     return _line(paired, _settings(paired, source, given, {role: [] for role in ROLES} | given))
 
 

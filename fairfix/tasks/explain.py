@@ -54,10 +54,8 @@ INTERVALS: Mapping[str, str] = {
     "taken as fixed",
     "means, losses": "Student t, with one imagined row at the end of the scale, or far out where the scale has "
     "no end (see below)",
-    "log loss given scores": (
-        "in addition to unbounded means: Chernoff's bound for rows of two known values, at its worst over their "
-        "probabilities"
-    ),
+    "log loss given scores": "in addition to unbounded means: Chernoff's bound for rows of two known values, at its "
+    "worst over their probabilities",
     "F1": "Clopper-Pearson for the fraction of true positives among rows with label 1 or a positive decision, on the "
     "scale of F1",
     "balanced accuracy": "the means of Clopper-Pearson limits of TPR and TNR, which hold together (Šidák)",

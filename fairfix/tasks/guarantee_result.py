@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import in_percent
@@ -20,6 +20,12 @@ BY = {
     "construction": "by construction: the rule does not use what is changed",
 }
 """Evidence for a bound, in words."""
+
+ALIKE = (
+    *("confidence", "criterion", "title", "attribute", "holds", "way", "by", "says"),
+    *("rows", "needed", "price", "checks"),
+)
+"""Fields that a saved guarantee has by the same names."""
 
 LISTED = 6
 """Groups whose limits a sentence lists."""
@@ -177,22 +183,15 @@ class GuaranteeResult:
         """The guarantee as results have it."""
         one, ratio = self.nearest, self.is_ratio
         own_limits = self.limits if one.group else ()
+        alike: Any = {name: getattr(self, name) for name in ALIKE}
         return Guarantee(
-            confidence=self.confidence,
-            criterion=self.criterion,
-            title=self.title,
-            attribute=self.attribute,
-            holds=self.holds,
-            way=self.way,
-            by=self.by,
-            says=self.says,
+            **alike,
             bound=one.bound,
             measured=one.measured,
             slack=None if ratio else one.asked,
             inner_slack=None if ratio else one.inner,
             least_ratio=one.asked if ratio else None,
             inner_least_ratio=one.inner if ratio else None,
-            rows=self.rows,
             limits=tuple(
                 GroupGuarantee(
                     group=own.group,
@@ -203,9 +202,6 @@ class GuaranteeResult:
                 )
                 for own in own_limits
             ),
-            needed=self.needed,
-            price=self.price,
-            checks=self.checks,
         )
 
 

@@ -112,14 +112,18 @@ def of_decisions(metrics: Mapping[str, Estimate], data_spec: DataSpec) -> Iterat
     )
 
 
+def few(names: Sequence[str]) -> str:
+    """Return the first three names, and how many more there are."""
+    return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def of_class_decisions(classes: Mapping[str, Mapping[str, Estimate]]) -> Iterator[Caution]:
     """Yield which classes are predicted less often for rows of that class than for others; of class -> metrics."""
     wrong = [name for name, metrics in classes.items() if wrong_way(metrics)]
     if wrong:
-        shown = ", ".join(map(repr, wrong[:3])) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
         yield Caution(
-            f"some classes are predicted less often for their own rows than for others: {shown}; check that label and "
-            "prediction spell classes the same way",
+            f"some classes are predicted less often for their own rows than for others: {few(wrong)}; check that label "
+            "and prediction spell classes the same way",
             "decision_direction",
         )
 
@@ -211,10 +215,10 @@ def of_unknown_classes(classes: Mapping[str, Mapping[str, Estimate]]) -> Iterato
     """Yield that classes are predicted which no row has as its label; of class -> metrics."""
     names = [name for name, own in classes.items() if "base_rate" in own and own["base_rate"].value == 0]
     if names:
-        shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield Caution(
-            f"some predicted classes are not the label of any row: {shown}. Such a class has no true positive rate, so "
-            "no gap over the classes can be shown to be small. If the labels have this class, spell it the same way",
+            f"some predicted classes are not the label of any row: {few(names)}. Such a class has no true positive "
+            "rate, so no gap over the classes can be shown to be small. If the labels have this class, spell it the "
+            "same way",
             "unknown_classes",
         )
 

@@ -38,6 +38,7 @@ from fairfix.schema.audit import Audit
 from fairfix.schema.common import estimate
 from fairfix.schema.repair import ClassGap, Evaluation
 from fairfix.tasks.before_after import Assessment, BeforeAfter, changed, comparison_rows
+from fairfix.tasks.messages import few
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_slack
 
@@ -243,10 +244,8 @@ def _doubts(
         yield from of_slack(asked, fitted[1].point)
     labels = {*_labels(held.table)}
     if new := sorted(labels - {*predictor.classes}):
-        shown = ", ".join(map(repr, new[:3])) + (f" and {len(new) - 3} more" if len(new) > 3 else "")
         yield Caution(
             "some labels of held-out rows are missing in the training rows, so they are never predicted: "
-            f"{shown}; their rows "
-            "count as wrong",
+            f"{few(new)}; their rows count as wrong",
             "unknown_classes",
         )

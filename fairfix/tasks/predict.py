@@ -136,14 +136,15 @@ def _of_source(
         for batch in repaired.predict_source(source, **ways, tally=tally if name and shared else None):
             rows += batch.num_rows
             yield batch
-        way: Any = {"whom": "another of them", "exact": tally.exact}
-        for note in (
-            *of_shared_ids(str(name), tally.alike, tally.rows, **way),
-            *of_unseen(repaired, unseen, rows),
-        ):
+        for note in (*_of_draws(name, tally), *of_unseen(repaired, unseen, rows)):
             say(note)
 
     return Predictions(repaired.output_schema(source), batches(), source.rows)
+
+
+def _of_draws(name: str | None, tally: SharedDraws) -> Iterator[Note]:
+    """Yield what is to be said of rows that share their id, and with it their draw."""
+    yield from of_shared_ids(str(name), tally.alike, tally.rows, whom="another of them", exact=tally.exact)
 
 
 def repaired_of(artifact: Any, parameter: str = "artifact") -> Repaired:
@@ -202,7 +203,7 @@ def _predict(request: PredictRequest) -> Any:
         rows, opening = opened(request, rows), open_source
     asked |= {"share_ids": share, "tally": tally if name else None}
     out = predict_rows(repaired, rows, opening=opening, say=say_note, **asked)
-    for note in of_shared_ids(str(name), tally.alike, tally.rows, whom="another of them", exact=tally.exact):
+    for note in _of_draws(name, tally):
         say_note(note)
     return out
 

@@ -690,11 +690,7 @@ WRITTEN = ("delimiter", "decimal", "encoding", "header")
 OF_FILES = (*WRITTEN, "sql", "model", "trust_model", "features", "exclude")
 """Parameters that say how rows are read."""
 
-OF_ROWS = (
-    *OF_FILES,
-    *("similar", "cluster", "part"),
-    *("unlabelled", "guarantee", "validation"),
-)
+OF_ROWS = (*OF_FILES, "similar", "cluster", "part", "unlabelled", "guarantee", "validation")
 """Parameters that nothing can be done with where the data is counts, which have no rows."""
 
 
@@ -703,11 +699,8 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
 )
 """(parameter, one of these is needed too, why)."""
 
-OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "top", "probability", "model"),)
-OF_TWO = (
-    *("noise", "profile", "slices", "explain_gap"),
-    "unlabelled",
-)
+OF_TWO_COLUMNS = ("score", "score_scale", "threshold", "top", "probability", "model")
+OF_TWO = ("noise", "profile", "slices", "explain_gap", "unlabelled")
 """Parameters for two classes only."""
 
 OF_ONE_THRESHOLD: Mapping[str, str] = {

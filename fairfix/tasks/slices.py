@@ -46,15 +46,8 @@ LEAST, SHARE = 50, 0.01
 """Default least rows of a slice: this number, and this fraction of the rows."""
 
 UNREAD = (
-    "noise",
-    "similar",
-    "baseline",
-    "profile",
-    "reference",
-    "strata",
-    "intersect",
-    "metrics",
-    "explain_gap",
+    *("noise", "similar", "baseline", "profile", "reference"),
+    *("strata", "intersect", "metrics", "explain_gap"),
 )
 """Parameters of an audit that a search without protected columns has no use for."""
 

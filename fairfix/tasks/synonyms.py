@@ -24,25 +24,16 @@ COMMANDS: Mapping[str, str] = {
 
 PARAMETERS: Mapping[str, str] = {
     "data": "X df dataset frame dataframe input file path csv from_counts",
-    "protected": (
-        "sensitive_features sensitive_feature sensitive_attribute sensitive_attributes attr_cols "
-        "protected_attribute protected_attributes protected_attribute_names prot_attr groups sensitive "
-        "sensitive_columns protected_columns protected_column protected_col attribute attributes attr "
-        "group group_by groupby group_col group_column by sensitive_cols sensitive_attrs protected_class "
-        "demographics"
-    ),
-    "label": (
-        "y_true labels target label_col label_names label_value true_col outcome truth ground_truth "
-        "label_column target_column y response y_test actual actuals"
-    ),
-    "prediction": (
-        "y_pred pred preds predictions pred_col decision decisions prediction_column y_hat predicted "
-        "preds_column"
-    ),
-    "score": (
-        "y_score y_prob y_proba proba scores scores_names score_col prob probs probabilities score_column "
-        "scores_column"
-    ),
+    "protected": "sensitive_features sensitive_feature sensitive_attribute sensitive_attributes attr_cols "
+    "protected_attribute protected_attributes protected_attribute_names prot_attr groups sensitive sensitive_columns "
+    "protected_columns protected_column protected_col attribute attributes attr group group_by groupby group_col "
+    "group_column by sensitive_cols sensitive_attrs protected_class demographics",
+    "label": "y_true labels target label_col label_names label_value true_col outcome truth ground_truth "
+    "label_column target_column y response y_test actual actuals",
+    "prediction": "y_pred pred preds predictions pred_col decision decisions prediction_column y_hat predicted "
+    "preds_column",
+    "score": "y_score y_prob y_proba proba scores scores_names score_col prob probs probabilities score_column "
+    "scores_column",
     "count": "frequency frequencies freq freq_weight frequency_weight fweight",
     "weight": "sample_weight sample_weights weights instance_weights_name weights_col weight_column",
     "strata": "control_features control_feature",
@@ -81,14 +72,10 @@ PARAMETERS: Mapping[str, str] = {
 """Parameter, or parameter with a text for VALUE -> other words for its keyword or option, separated by blanks."""
 
 METHODS: Mapping[str, str] = {
-    "ramp": (
-        "thresholdoptimizer thresholding postprocessing rejectoption rejectoptionclassification eqodds "
-        "eqoddspostprocessing calibratedeqodds calibratedeqoddspostprocessing threshold"
-    ),
-    "logloss": (
-        "exponentiatedgradient exponentiatedgradientreduction gridsearch gridsearchreduction reductions "
-        "reweighing adversarialdebiasing prejudiceremover metafairclassifier"
-    ),
+    "ramp": "thresholdoptimizer thresholding postprocessing rejectoption rejectoptionclassification eqodds "
+    "eqoddspostprocessing calibratedeqodds calibratedeqoddspostprocessing threshold",
+    "logloss": "exponentiatedgradient exponentiatedgradientreduction gridsearch gridsearchreduction reductions "
+    "reweighing adversarialdebiasing prejudiceremover metafairclassifier",
 }
 """Method -> methods of other libraries that repair at the same stage, without hyphens and underscores."""
 

@@ -16,7 +16,7 @@ def lasting(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], *, terminal:
     monkeypatch.setattr(progress, "PATIENCE", 0.05)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    with working(given, "comparing", 3) as done:
+    with working(given, "comparing", 3) as (done, _):
         done(2)
         time.sleep(wait)
         done(1)
