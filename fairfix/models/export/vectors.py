@@ -37,7 +37,11 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     columns: dict[str, pa.Array] = {}
     # a rule may look at no column in the end, such as a constant, but prediction asks for all that it was made of
-    for name, kind in {**repaired.predictor.features, **program.inputs}.items():
+    read = {**repaired.predictor.features, **program.inputs}
+    bands = repaired.data_spec.bands
+    for name in repaired.data_spec.columns.cell_keys:
+        read.setdefault(name, "number" if bands.get(name) else "text")
+    for name, kind in read.items():
         columns[name] = _inputs(program, name, kind, repaired, rng)
     if members := repaired.predictor.memberships:
         parts = rng.random((len(members), ROWS))
