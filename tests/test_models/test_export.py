@@ -197,7 +197,8 @@ def test_a_query_fails_where_a_column_is_missing(
 
 
 @hypothesis.given(
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
+    # sqlglot takes a name of BigQuery with a dot for several
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0."), min_size=1),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
 )
 @hypothesis.example("a\\", "b\\")
