@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from itertools import product
 from pathlib import Path
@@ -17,7 +16,7 @@ from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.errors import ColumnError, UsageError
+from fairfix.errors import ArtifactError, ColumnError, DataError, UsageError
 from fairfix.individual.by_model import (
     Judge,
     of_predictor,
@@ -37,6 +36,7 @@ from fairfix.individual.flips import (
 from fairfix.methods.logloss import LogLoss
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.scored_source import Averaged, Change, read_changes
+from fairfix.models.user_file import file_hash
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -93,6 +93,9 @@ def test_flips_are_all_levels_jointly() -> None:
         f"sex={s}, race={r}" for s, r in product("fm", "abc")
     }
     assert len(protected_flips(table, ("sex",), PAIR)) == 4
+    data["race"] = [f"r{i % 200}" for i in range(len(data))]
+    with pytest.raises(UsageError, match="sex x race has 400 combinations"):
+        protected_flips(table_of(data), ("sex", "race"))
 
 
 def test_people_without_a_group_count_where_they_would_get_something_else_with_one() -> None:
@@ -110,15 +113,6 @@ def test_people_without_a_group_count_where_they_would_get_something_else_with_o
     assert found["decision_flips.under_flips"] == pytest.approx(1 / 9)
     assert found["score_change.under_flips"] == pytest.approx(0.7 / 9)
     assert found["score_effect.under_flips"] == 0.0
-
-
-def test_too_many_flips_are_refused() -> None:
-    """The message names the columns and a way out."""
-    data = couples(many=900)
-    data["race"] = [f"r{i % 200}" for i in range(len(data))]
-
-    with pytest.raises(UsageError, match="sex x race has 400 combinations"):
-        protected_flips(table_of(data), ("sex", "race"))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +167,7 @@ JUDGE = Judge(lambda table: score_of(table.features.to_pandas()), 0.5)
 
 
 def test_the_numbers_are_those_by_hand() -> None:
-    """Every comparison of joint flips, by brute force over the six settings."""
+    """Every comparison of joint flips, by brute force over the six settings; comparable values too."""
     data = couples(many=900)
     found = {c.id: c for c in under_flips(table_of(data), ("sex", "race"), JUDGE, 0.95)}
     p = np.stack([score_of(data.assign(sex=s, race=r)) for s, r in product("fm", "abc")])
@@ -187,28 +181,15 @@ def test_the_numbers_are_those_by_hand() -> None:
     assert found["score_effect.under_flips"].value == pytest.approx(np.ptp(p.mean(1)))
     assert found["transport_cost.under_flips"].value == pytest.approx(np.mean(((logit - own) ** 2).max(0)))
     assert all(value.low <= value.value <= value.high for value in found.values())
-
-
-def test_a_drawn_decision_changes_as_far_as_its_probability() -> None:
-    """With one draw per person the chance of a change is max p - min p."""
-    data = couples(many=900)
-    drawn = Judge(JUDGE.score, 0.5, chance=True)
-    found = {c.id: c.value for c in under_flips(table_of(data), ("sex",), drawn, 0.95)}
-    p = np.stack([score_of(data.assign(sex=s)) for s in "fm"])
-
-    assert found["decision_flips.under_flips"] == pytest.approx(np.mean(p.max(0) - p.min(0)))
-
-
-def test_comparable_values_and_everybody() -> None:
-    """The first are of spouses, the second of all rows."""
-    data = couples(many=900)
-    found = {c.id: c.value for c in under_comparable(table_of(data), PAIR, JUDGE, 0.95)}
+    drawn = Judge(JUDGE.score, 0.5, chance=True)  # with one draw per person
+    found = {c.id: c for c in under_flips(table_of(data), ("sex", "race"), drawn, 0.95)}
+    assert found["decision_flips.under_flips"].value == pytest.approx(np.mean(p.max(0) - p.min(0)))
     p = np.stack([score_of(data.assign(role=r)) for r in ("husband", "wife")])
     change = (p >= 0.5).any(0) & (p < 0.5).any(0)
     spouse = data["role"].isin(["husband", "wife"])
-
-    assert found["decision_flips.under_comparable"] == pytest.approx(change[spouse].mean())
-    assert found["decision_flips.under_everybody"] == pytest.approx(change.mean())
+    found = {c.id: c for c in under_comparable(table_of(data), PAIR, JUDGE, 0.95)}
+    assert found["decision_flips.under_comparable"].value == pytest.approx(change[spouse].mean())
+    assert found["decision_flips.under_everybody"].value == pytest.approx(change.mean())
 
 
 def test_weights_are_shares() -> None:
@@ -325,35 +306,37 @@ def test_the_mean_over_flips_is_constant_under_them() -> None:
     assert again.score(data).tobytes() == averaged.score(data).tobytes()
 
 
-def test_shares_of_changes_sum_to_one() -> None:
-    """A damaged list of changes is refused."""
-    from fairfix.errors import ArtifactError
-
-    one = Averaged(_Model(), (Change(1.0, {"sex": "f"}, {}),))
-    with pytest.raises(ArtifactError, match="sum to 1"):
-        read_changes([{**one.state()[0], "share": 0.5}])
-    for odd in ({"share": "1"}, {"everybody": {"sex": ["f"]}}, {"among": {"role": ["x", [{}]]}}):
-        with pytest.raises(ArtifactError, match="averaged over"):
-            read_changes([{**one.state()[0], **odd}])
-    with pytest.raises(ArtifactError, match="averaged over"):
-        read_changes([{"share": 1.0}])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"share": 0.5},
+        {"share": "1"},
+        {"everybody": {"sex": ["f"]}},
+        {"among": {"role": ["x", [{}]]}},
+        {"among": None},
+    ],
+)
+def test_a_damaged_list_of_changes_is_refused(odd: dict[str, Any]) -> None:
+    """Shares sum to one, and values are entries of a row."""
+    whole = Averaged(_Model(), (Change(1.0, {"sex": "f"}, {}),)).state()
+    with pytest.raises(ArtifactError, match=r"sum to 1|averaged over"):
+        read_changes([{**whole[0], **odd}])
 
 
 # ---------------------------------------------------------------------- in a shell
 
 
-@pytest.fixture
-def modelled(tmp_path: Path) -> tuple[Path, list[str]]:
+@pytest.fixture(scope="module")
+def modelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """Return a data file and the options of a model that sees the groups."""
-    data = couples(many=1500)
+    data, folder = couples(many=600), tmp_path_factory.mktemp("modelled")
     names = ["sex", "race", "role", "age"]
     encoder = make_column_transformer((OneHotEncoder(), names[:3]), remainder="passthrough")
     model = make_pipeline(encoder, LogisticRegression(max_iter=2000)).fit(data[names], data["label"])
-    joblib.dump(model, tmp_path / "model.joblib")
-    data.to_parquet(tmp_path / "data.parquet")
-    digest = hashlib.sha256((tmp_path / "model.joblib").read_bytes()).hexdigest()
-    return tmp_path / "data.parquet", [
-        *["--model", str(tmp_path / "model.joblib"), "--trust-model", f"sha256:{digest}"],
+    joblib.dump(model, folder / "model.joblib")
+    data.to_parquet(folder / "data.parquet")
+    return folder / "data.parquet", [
+        *["--model", str(folder / "model.joblib"), "--trust-model", file_hash(folder / "model.joblib")],
         *["--protected", "sex,race", "--config", "none"],
     ]
 
@@ -401,35 +384,7 @@ def test_what_cannot_be_asked_is_said(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_from_scores_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A bonus for a group is found, within its interval; a score that is blind to the groups has none."""
-    data = couples(many=6000)
-    data["age"] = (data["age"] // 5) * 5
-    data["score"] = score_of(data).round(6)
-    data["person"] = [f"p{i}" for i in range(len(data))]
-    data.to_parquet(tmp_path / "data.parquet")
-    options = ["--protected", "sex,race", "--similar", "flips", "--config", "none", "--format", "json"]
-    status = run(["audit", str(tmp_path / "data.parquet"), *options])
-    out = capsys.readouterr()
-    found = {
-        block["attribute"]: {c["id"].split(".")[0]: c for c in block["comparisons"]}
-        for block in json.loads(out.out)["attributes"]
-    }
-    p = np.stack([score_of(data.assign(sex=s)) for s in "fm"])
-    change = float(np.mean(p[1] - p[0]))
-
-    assert status == 0
-    assert "ignored, since nothing is learned from them: person" in out.err
-    matched, left = found["sex"]["matched_effect"], found["sex"]["residual_effect"]
-    assert matched["groups"] == ["m", "f"]
-    assert matched["low"] - 0.02 < change < matched["high"] + 0.02
-    assert left["low"] - 0.02 < change < left["high"] + 0.02
-
-
 def test_effects_need_a_score() -> None:
     """Without a score and a decision there is nothing to look at."""
-    from fairfix.errors import DataError
-
     with pytest.raises(DataError, match="no score and no decision"):
         of_scores(table_of(couples(many=900)), 0.95)

@@ -743,7 +743,9 @@ def test_other_warnings_of_a_load_are_passed_on(tmp_path: Path) -> None:
 
 def test_importing_models_imports_no_library_of_models() -> None:
     """The audit path pays for pandas, scikit-learn, joblib and skops only when a model file is used."""
-    heavy = {"pandas", "sklearn", "joblib", "skops"}
-    code = f"import sys, fairfix.models.user_file; print(*({heavy} & set(sys.modules)))"
+    heavy = {"pandas", "sklearn", "scipy", "joblib", "skops"}
+    code = (
+        f"import sys, fairfix.models.user_file, fairfix.models.learners; print(*({heavy} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
