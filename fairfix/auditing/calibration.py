@@ -41,7 +41,8 @@ class Calibration:
     @property
     def errors(self) -> CalibrationErrors:
         """The calibration errors of the groups."""
-        rates = proportions(self.positive.reshape(-1, 2), self.negative.reshape(-1, 2), self.weighted)
+        both = np.concatenate([self.positive, self.negative], axis=-1).reshape(-1, 4)
+        rates = proportions(both, self.weighted)
         return CalibrationErrors(rates, self.score, self.weight, self.error)
 
     def points(self) -> list[tuple[CalibrationBin, ...]]:

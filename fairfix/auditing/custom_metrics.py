@@ -265,8 +265,8 @@ def make(name: str, above: Sequence[float] = (), below: Sequence[float] = (), sa
     return EntryMean(
         name=name,
         formula=f"{_sum(above)} / {_sum(below)}",
-        above=(above[0], above[1], above[2], above[3]),
-        below=(below[0], below[1], below[2], below[3]),
+        above=tuple(above),
+        below=tuple(below),
         needs=tuple(needs),
         undefined="no rows that its denominator counts",
         interval="rates" if len(levels) == 2 else "means, losses",

@@ -26,7 +26,6 @@ from fairfix.auditing.metrics import (
     EntryMean,
     Mean,
     Metric,
-    Rate,
     TableRatio,
     metrics_for,
 )
@@ -41,7 +40,6 @@ from fairfix.auditing.sufficient_statistics import (
     mean_sums,
     means,
     proportions,
-    rate_sums,
 )
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.data_spec import SCORE_RANGE, DataSpec
@@ -153,10 +151,10 @@ class Evidence:
         return self.counts if grid is None else self.counts.regrid(grid)
 
     @cached_property
-    def plain(self) -> dict[str, Rate | Mean | EntryMean]:
+    def plain(self) -> dict[str, Mean | EntryMean]:
         """The plain rates and means by name."""
         entries = metrics_for(self.data_spec.task).items()
-        return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean, EntryMean))}
+        return {name: metric for name, metric in entries if isinstance(metric, (Mean, EntryMean))}
 
     @cached_property
     def ratios(self) -> dict[str, TableRatio]:
@@ -275,18 +273,14 @@ class Measured:
         for name, metric in self.evidence.plain.items():
             if not self._makes(name):
                 continue
-            if isinstance(metric, Rate):
-                out[name] = proportions(
-                    *rate_sums(metric, self.table), self.counts.weighted, self.counts.private
-                )
-            elif isinstance(metric, EntryMean):
-                out[name] = entry_estimates(metric, entry_sums(metric, self.table), self.counts.weighted)
+            if isinstance(metric, EntryMean):
+                out[name] = self._of_entries(metric, entry_sums(metric, self.table))
             else:
                 out[name] = means(metric, self.evidence.data_spec, mean_sums(metric, self.counts))
         if any(map(self._makes, (*OF_TABLES, *self.evidence.ratios))):
             out |= {name: made for name, made in self._of_tables().items() if self._makes(name)}
         if self._makes("scoring_rate"):
-            out["scoring_rate"] = proportions(*self._above_median(), self.counts.weighted)
+            out["scoring_rate"] = proportions(self._above_median(), self.counts.weighted)
         if self._makes("auc"):
             out["auc"] = self._areas()
         if self._makes("calibration_error"):
@@ -314,19 +308,22 @@ class Measured:
         if any(name in self.missing for name in names):
             return {}
         base, right, rejected = (
-            proportions(*rate_sums(RATES[name], self.table), self.counts.weighted) for name in names
+            proportions(entry_sums(RATES[name], self.table), self.counts.weighted) for name in names
         )
         decided = (self.table[..., 0].sum(axis=1) > 0).all(axis=1)
         both = BalancedAccuracies(right, rejected), Correlations(base, right, rejected, decided)
         ratios = _ratios(self.evidence.ratios, self.table, (base, right, rejected))
         return {**dict(zip(OF_TABLES, both, strict=True)), **ratios}
 
-    def _above_median(self) -> tuple[Floats, Floats]:
+    def _of_entries(self, metric: EntryMean, sums: Floats) -> Estimates:
+        return entry_estimates(metric, sums, self.counts.weighted, self.counts.private)
+
+    def _above_median(self) -> Floats:
         assert self.evidence.above_median is not None
         group = self.view.group_of_cell
         out = np.zeros((self.view.size + 1, 2, 2))  # the last one takes cells of no group
         np.add.at(out, group, self.evidence.above_median)
-        return out[:-1, 0], out[:-1, 1]
+        return out[:-1].reshape(-1, 4)
 
     def _areas(self) -> Areas:
         value, slack = areas(self.evidence.counts, self.view, self.evidence.all_rows)
@@ -425,24 +422,19 @@ class Measured:
             return None
         if isinstance(metric, Mean):
             weight = self.sizes[0]
-            rest = np.stack([_rest(part) for part in mean_sums(metric, self.counts)])
-            return self._kind(means(metric, self.evidence.data_spec, rest)), weight / weight.sum()
+            others = np.stack([_rest(part) for part in mean_sums(metric, self.counts)])
+            return self._kind(means(metric, self.evidence.data_spec, others)), weight / weight.sum()
         if isinstance(metric, EntryMean):
             sums = entry_sums(metric, self.table)
-            size = entry_size(metric, sums)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                shares = np.nan_to_num(size / size.sum())
-            return self._kind(entry_estimates(metric, _rest(sums), self.counts.weighted)), shares
-        if isinstance(metric, Rate):
-            success, failure = rate_sums(metric, self.table)
+            size, rest = entry_size(metric, sums), self._of_entries(metric, _rest(sums))
         elif name == "scoring_rate":
-            success, failure = self._above_median()
+            sums = self._above_median()
+            size = sums[:, 0] + sums[:, 2]
+            rest = proportions(_rest(sums), self.counts.weighted)
         else:
             return None
-        base = success[:, 0] + failure[:, 0]
         with np.errstate(invalid="ignore", divide="ignore"):
-            shares = np.nan_to_num(base / base.sum())
-        return self._kind(proportions(_rest(success), _rest(failure), self.counts.weighted)), shares
+            return self._kind(rest), np.nan_to_num(size / size.sum())
 
     def _equalized_odds(self) -> Iterator[common.Comparison]:
         """Yield the worse of the two rates' gaps, each at half the miscoverage."""

@@ -28,11 +28,11 @@ from fairfix.auditing.metrics import Mean, Rate
 from fairfix.auditing.results import Settings
 from fairfix.auditing.sufficient_statistics import (
     confusion,
+    entry_sums,
     label_table,
     mean_sums,
     means,
     proportions,
-    rate_sums,
 )
 from fairfix.data.counts import Counts, Floats, groups_of_cells
 from fairfix.data.scan import Scan
@@ -70,8 +70,7 @@ class _Sums:
         if isinstance(self.metric, Mean):
             made = ConfidenceSequences.of(means(self.metric, self.content.data_spec, sums))
         else:
-            success, failure = sums[:2].T, sums[2:].T
-            made = ConfidenceSequences.of(proportions(success, failure, self.weighted))
+            made = ConfidenceSequences.of(proportions(sums.T, self.weighted))
         assert made is not None  # else it is missing
         return made
 
@@ -119,8 +118,7 @@ def _sums(metric: Rate | Mean, view: GroupView, pieces: Sequence[Counts], conten
             out.append(mean_sums(metric, counts))
             continue
         table = confusion(counts, content.data_spec.threshold)
-        both = rate_sums(metric, label_table(counts) if table is None else table)
-        out.append(np.concatenate([part.T for part in both]))
+        out.append(entry_sums(metric, label_table(counts) if table is None else table).T)
     return np.stack(out, axis=1)
 
 

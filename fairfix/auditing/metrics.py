@@ -104,14 +104,6 @@ class Metric:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rate(Metric):
-    """A share: ``success / (success + failure)`` over entries of the confusion table."""
-
-    success: Entries
-    failure: Entries
-
-
-@dataclass(frozen=True, kw_only=True)
 class Mean(Metric):
     """A mean over rows of a quantity that counts have a sum of; of its difference to the label, where ``error``."""
 
@@ -123,8 +115,8 @@ class Mean(Metric):
 class EntryMean(Metric):
     """The mean of ``above / below`` over rows that count ``below`` times, by entry."""
 
-    above: tuple[float, float, float, float]  # in the order of ENTRIES
-    below: tuple[float, float, float, float]
+    above: tuple[float, ...]  # in the order of ENTRIES
+    below: tuple[float, ...]
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -135,6 +127,14 @@ class EntryMean(Metric):
     def has_two_values(self) -> bool:
         """Whether it is a rate on another scale."""
         return len({level for level in self.levels if not math.isnan(level)}) == 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate(EntryMean):
+    """A share, ``success / (success + failure)`` over entries: the mean of 1 and 0."""
+
+    success: Entries
+    failure: Entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +200,8 @@ def _rate(
         formula=formula,
         success=success,
         failure=failure,
+        above=tuple(float(entry in success) for entry in ENTRIES),
+        below=tuple(float(entry in (*success, *failure)) for entry in ENTRIES),
         aliases=aliases,
         undefined=undefined,
         needs=needs,

@@ -29,17 +29,16 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, EntryMean, Mean, Rate, metrics_for
 from fairfix.auditing.row_differences import merged
 from fairfix.auditing.sufficient_statistics import (
+    entries_of_rows,
     entry_estimates,
     entry_size,
     entry_sums,
     means,
-    proportions,
-    rate_sums,
+    numbers_of_rows,
 )
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import null_mask, primitive
-from fairfix.data.quantities import quantities
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.schema.common import Check, Paired
@@ -227,13 +226,12 @@ def _reach_of(estimates: Estimates, level: float) -> Limits:
 def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units | None:
     """Return a metric of both tables by unit; None where it is no mean of rows."""
     metric = metrics_for(new.data_spec.task)[name]
-    if not isinstance(metric, (Rate, Mean, EntryMean)):
+    if not isinstance(metric, (Mean, EntryMean)):
         return None
-    own = isinstance(metric, EntryMean)
-    rate = metric.has_two_values if isinstance(metric, EntryMean) else isinstance(metric, Rate)
+    rate = isinstance(metric, EntryMean) and metric.has_two_values
     weighted = old.weighted or new.weighted
     weighted |= isinstance(metric, EntryMean) and len({*metric.below} - {0.0}) > 1
-    least, span = (metric.bounds[0], metric.bounds[1] - metric.bounds[0]) if own and rate else (0.0, 1.0)
+    least, span = (metric.bounds[0], metric.bounds[1] - metric.bounds[0]) if rate else (0.0, 1.0)
 
     pieces = list(zip(old.pieces(), new.pieces(), strict=True))
     codes = [own for _, own in new.pieces_with(code)]
@@ -241,7 +239,10 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     @lru_cache(maxsize=2)  # few rows are one piece, which is looked at twice
     def rows_of(i: int, side: int) -> tuple[Floats, Floats] | None:
         table = pieces[i][side]
-        return _of_mean(metric, table) if isinstance(metric, Mean) else _of_entries(metric, table)
+        if isinstance(metric, EntryMean):
+            return _of_entries(metric, table)
+        number = numbers_of_rows(metric, table)
+        return None if number is None else (number, np.ones(len(table)))
 
     def by(i: int, summands: Floats) -> Floats:
         return np.asarray(np.bincount(codes[i], summands, count), dtype=np.float64)
@@ -260,13 +261,13 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
             total += by(i, mass)
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 spread += by(i, weight * mass * piece.spread)
-                if isinstance(metric, EntryMean):
-                    entries = _entries(metric, piece, weight, square)
-                    assert entries is not None  # as the rows are there
-                    each = [by(i, column) for column in entry_sums(metric, entries).T]
-                elif isinstance(metric, Rate):
+                if isinstance(metric, Rate):
                     yes, no = base * value, base * (1 - value)
                     each = [by(i, w * part) for part in (yes, no) for w in (weight, square)]
+                elif isinstance(metric, EntryMean):
+                    entries = entries_of_rows(metric, piece, weight, square)
+                    assert entries is not None  # as the rows are there
+                    each = [by(i, column) for column in entry_sums(metric, entries).T]
                 else:
                     each = [by(i, part) for part in powers(weight, value, square)]
             sums = [one + more for one, more in zip(sums, each, strict=True)] if sums else each
@@ -274,8 +275,6 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             if isinstance(metric, EntryMean):
                 estimates.append(entry_estimates(metric, of_units.T, weighted))
-            elif isinstance(metric, Rate):
-                estimates.append(proportions(of_units[:2].T, of_units[2:].T, weighted))
             else:
                 estimates.append(means(metric, table.data_spec, of_units))
             sizes.append(np.nan_to_num(total**2 / spread))
@@ -317,43 +316,18 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     return Units(before, after, rate, share_before, share_after, rise, fall, size, variance, apart)
 
 
-def _of_mean(mean: Mean, table: Table) -> tuple[Floats, Floats] | None:
-    """Return (value, part in the denominator) of each row; None where the table does not have them."""
-    value = dict(quantities(table.rows, table.data_spec, losses=True)).get(mean.quantity)
-    label = table.rows.label if mean.error else np.zeros(len(table))
-    if value is None or label is None:
-        return None
-    return np.asarray(value, dtype=np.float64) - label, np.ones(len(table))
+def _of_entries(metric: EntryMean, table: Table) -> tuple[Floats, Floats] | None:
+    """Return (value, part in the denominator) of each row; None where the table does not have them.
 
-
-def _of_entries(metric: Rate | EntryMean, table: Table) -> tuple[Floats, Floats] | None:
-    """Return (success or value, part in the denominator) of each row; None where the table does not have them.
-
-    A metric of one's own with two values is a rate of the larger one.
+    A metric with two values is a rate of the larger one.
     """
     ones = np.ones(len(table))
-    entries = _entries(metric, table, ones, ones)
+    entries = entries_of_rows(metric, table, ones, ones)
     if entries is None:
         return None
-    if isinstance(metric, EntryMean):
-        sums = entry_sums(metric, entries)
-        base, above = entry_size(metric, sums), sums[:, 0 if metric.has_two_values else 1]
-    else:
-        above, below = (part[:, 0] for part in rate_sums(metric, entries))
-        base = above + below
+    sums = entry_sums(metric, entries)
+    base, above = entry_size(metric, sums), sums[:, 0 if metric.has_two_values else 1]
     return np.divide(above, base, out=np.zeros_like(base), where=base > 0), base
-
-
-def _entries(metric: Rate | EntryMean, table: Table, weight: Floats, square: Floats) -> Floats | None:
-    """Return a confusion table per row, shape (n, L, 2, 2), as of groups; None where something is missing."""
-    label = table.rows.label if table.data_spec.binary else None
-    chance = table.chance if "decision" in metric.needs else np.zeros(len(table))
-    if chance is None or ("label" in metric.needs and label is None):
-        return None
-    labels = np.ones((len(table), 1)) if label is None else np.asarray(label)[:, None] == np.arange(2)
-    decisions = np.stack([1 - chance, chance], axis=-1)
-    masses = np.stack([weight, square], axis=-1)
-    return np.asarray((labels[:, :, None] * decisions[:, None])[..., None] * masses[:, None, None])
 
 
 # ---------------------------------------------------------------------- several groups

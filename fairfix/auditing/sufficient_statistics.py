@@ -1,12 +1,14 @@
-"""Sums of rates and means: from counts to the sums of weights that a metric of the catalogue is made of."""
+"""Sums of rates and means: from counts, or rows, to the sums that a metric of the catalogue is made of."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fairfix.auditing.metrics import ENTRIES, EntryMean, Mean, Rate
+from fairfix.auditing.metrics import ENTRIES, EntryMean, Mean
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.data_spec import DataSpec
+from fairfix.data.quantities import quantities
+from fairfix.data.table import Table
 from fairfix.stats.estimates import Estimates, Means, Proportions, Scaled
 from fairfix.stats.geometric_noise import NoisyProportions
 
@@ -65,20 +67,6 @@ def label_table(counts: Counts) -> Floats:
     return np.stack([both, np.zeros_like(both)], axis=2)
 
 
-def rate_sums(rate: Rate, table: Floats) -> tuple[Floats, Floats]:
-    """Return (success, failure), each of shape (G, 2) with the sums of w and w^2.
-
-    A rate that needs no label is summed over the label axis, so it is there with one label row too.
-    """
-    if "label" not in rate.needs:
-        either = table.sum(axis=1)
-        decision = rate.success[0][1]
-        return either[:, decision], either[:, 1 - decision]
-    success = sum(table[:, label, decision] for label, decision in rate.success)
-    failure = sum(table[:, label, decision] for label, decision in rate.failure)
-    return np.asarray(success), np.asarray(failure)
-
-
 def share(success: Floats, failure: Floats) -> Floats:
     """Return success / (success + failure) of the weight sums, NaN where both are zero."""
     total = success[..., 0] + failure[..., 0]
@@ -86,18 +74,15 @@ def share(success: Floats, failure: Floats) -> Floats:
         return np.asarray(np.where(total > 0, success[..., 0] / total, np.nan))
 
 
-def proportions(
-    success: Floats, failure: Floats, weighted: bool, private: float | None = None
-) -> Proportions:
-    """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each.
+def proportions(sums: Floats, weighted: bool, private: float | None = None) -> Proportions:
+    """Return proportions from sums of w and w^2 of successes, then of failures, shape (k, 4).
 
     ``private``: the budget of the noise in the sums, which then have numbers of noisy counts in place of squares.
     """
+    yes, yes2, no, no2 = sums.T
     if private is not None:
-        return NoisyProportions.of(success, failure, private)
-    if weighted:
-        return Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
-    return Proportions(success[:, 0], success[:, 0] + failure[:, 0])
+        return NoisyProportions.of(sums[:, :2], sums[:, 2:], private)
+    return Proportions.weighted(yes, no, yes2, no2) if weighted else Proportions(yes, yes + no)
 
 
 def entry_sums(metric: EntryMean, table: Floats) -> Floats:
@@ -107,43 +92,64 @@ def entry_sums(metric: EntryMean, table: Floats) -> Floats:
     then of those with the smaller. Of any other with values :math:`v`, shape (G, 6): :math:`\sum wb, \sum wbv, \sum
     wbv^2` and :math:`\sum w^2b^2, \sum w^2b^2v, \sum w^2b^2v^2`.
     """
-    mass = np.zeros((len(ENTRIES), len(table), 2))
-    for e, (label, decision) in enumerate(ENTRIES):
+    out = np.zeros((len(table), 4 if metric.has_two_values else 6))
+    for (label, decision), below, level in zip(ENTRIES, metric.below, metric.levels, strict=True):
         if "label" in metric.needs:
-            mass[e] = table[:, label, decision]
+            mass = table[:, label, decision]
         elif label == 0:  # rows of both labels count alike, and there may be one label only
-            mass[e] = table[:, :, decision].sum(axis=1)
-    below = np.array(metric.below)[:, None] / max(metric.below)
-    both = mass[..., 0] * below, mass[..., 1] * below**2
-    levels = np.array(metric.levels)[:, None]
-    if metric.has_two_values:
-        top = levels == metric.bounds[1]
-        parts = [np.where(of, part, 0.0) for of in (top, ~top) for part in both]
-    else:
-        parts = [part * np.nan_to_num(levels) ** power for part in both for power in range(3)]
-    return np.stack([part.sum(axis=0) for part in parts], axis=-1)
+            mass = table[:, :, decision].sum(axis=1)
+        else:
+            continue
+        times = below / max(metric.below)
+        for power in (1, 2) if times else ():
+            part = mass[:, power - 1] * times**power
+            if metric.has_two_values:
+                out[:, power - 1 if level == metric.bounds[1] else power + 1] += part
+            else:
+                out[:, 3 * power - 3 : 3 * power] += part[:, None] * level ** np.arange(3)
+    return out
 
 
-def entry_estimates(metric: EntryMean, sums: Floats, weighted: bool) -> Estimates:
+def entry_estimates(
+    metric: EntryMean, sums: Floats, weighted: bool, private: float | None = None
+) -> Estimates:
     """Return the estimates of the sums of :func:`entry_sums`: Clopper-Pearson for two values, Student t for more.
 
     Where each value belongs to rows that count equally often, its rate is taken over these rows once each.
     """
     if not metric.has_two_values:
         return Means.from_sums(sums.T, metric.bounds)
-    yes, yes2, no, no2 = sums.T
     odds = 1.0
     entries = list(zip(metric.levels, metric.below, strict=True))
     often = [{below / max(metric.below) for level, below in entries if level == end} for end in metric.bounds]
     if all(len(times) == 1 for times in often):
         b, a = (times.pop() for times in often)
-        yes, yes2, no, no2, odds = yes / a, yes2 / a**2, no / b, no2 / b**2, a / b
+        sums, odds = sums / [a, a**2, b, b**2], a / b
     else:
         weighted = True
-    rates = Proportions.weighted(yes, no, yes2, no2) if weighted else Proportions(yes, yes + no)
+    rates = proportions(sums, weighted, private)
     return rates if (metric.bounds, odds) == ((0.0, 1.0), 1.0) else Scaled(rates, *metric.bounds, odds)
 
 
 def entry_size(metric: EntryMean, sums: Floats) -> Floats:
     """Return the denominators of the sums of :func:`entry_sums`, shape (G,)."""
     return np.asarray(sums[:, 0] + sums[:, 2] if metric.has_two_values else sums[:, 0])
+
+
+def entries_of_rows(metric: EntryMean, table: Table, weight: Floats, square: Floats) -> Floats | None:
+    """Return a confusion table per row, shape (n, L, 2, 2), as of groups; None where something is missing."""
+    label = table.rows.label if table.data_spec.binary else None
+    chance = table.chance if "decision" in metric.needs else np.zeros(len(table))
+    if chance is None or ("label" in metric.needs and label is None):
+        return None
+    labels = np.ones((len(table), 1)) if label is None else np.asarray(label)[:, None] == np.arange(2)
+    decisions = np.stack([1 - chance, chance], axis=-1)
+    masses = np.stack([weight, square], axis=-1)
+    return np.asarray((labels[:, :, None] * decisions[:, None])[..., None] * masses[:, None, None])
+
+
+def numbers_of_rows(metric: Mean, table: Table) -> Floats | None:
+    """Return the numbers that a mean is of, shape (n,); None where the table does not have them."""
+    value = dict(quantities(table.rows, table.data_spec, losses=True)).get(metric.quantity)
+    label = table.rows.label if metric.error else np.zeros(len(table))
+    return None if value is None or label is None else np.asarray(value, dtype=np.float64) - label

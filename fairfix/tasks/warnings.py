@@ -37,7 +37,7 @@ from fairfix.auditing.comparisons import ENDS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.auditing.metrics import EQUALIZED_ODDS, RATES
 from fairfix.auditing.results import first_of
-from fairfix.auditing.sufficient_statistics import confusion, proportions, rate_sums
+from fairfix.auditing.sufficient_statistics import confusion, entry_sums, proportions
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.once import once_per_object
 from fairfix.data.scan import count_table
@@ -384,7 +384,7 @@ def of_directions(table: Table, confidence: float, *, scored: bool = True) -> It
     assert every is not None
     rates = {}
     for name in EQUALIZED_ODDS:
-        one = proportions(*rate_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)
+        one = proportions(entry_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)
         rates[name] = first_of(one.value, simultaneous_limits(one, 1.0 - confidence))
     yield from of_decisions(rates, data_spec)
 

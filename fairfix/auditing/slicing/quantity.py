@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fairfix.auditing.metrics import Mean, Metric, Rate, metrics_for
+from fairfix.auditing.sufficient_statistics import entries_of_rows, entry_sums, numbers_of_rows
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.quantities import quantities
 from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
 from fairfix.stats.estimates import Means, powers
@@ -174,7 +174,10 @@ def quantity_of(table: Table, metric: Metric, groups: Groups | None) -> Quantity
         return Quantity(metric, kind, worse, names, key, keys, stacked, ends)
 
     if isinstance(metric, Rate):
-        success, failure = (_mass(table, entries) for entries in (metric.success, metric.failure))
+        ones = np.ones(len(table))
+        entries = entries_of_rows(metric, table, ones, ones)
+        assert entries is not None  # as the metric is available
+        success, _, failure, _ = entry_sums(metric, entries).T
         whole = not np.any((success != 0) & (success != 1)) and not np.any((failure != 0) & (failure != 1))
         if weight is None and whole:
             return made("counted", code * 3 + (success + 2 * failure).astype(np.int64), [])
@@ -188,34 +191,18 @@ def quantity_of(table: Table, metric: Metric, groups: Groups | None) -> Quantity
         raise UsageError(
             f"`slice_metric`: {metric.name} is not a plain rate or mean; use one of {', '.join(plain)}"
         )
-    entries = _entries(table, metric)
+    number = numbers_of_rows(metric, table)
+    assert number is not None  # as the metric is available
     low, high = metric.bounds
     if metric.quantity == "score" and not metric.error and table.data_spec.task != "regression":
         low, high = (0.0, 1.0) if table.data_spec.score_scale != "raw" else (low, high)
     if math.isfinite(low) and math.isfinite(high):
-        scaled = (entries - low) / (high - low)
+        scaled = (number - low) / (high - low)
         if weight is None:
             return made("bounded", code, [scaled, scaled**2], (low, high))
         share = weight / (float(weight.max(initial=0.0)) or 1.0)
         return made("share", code, [share * scaled, share * (1.0 - scaled)], (low, high))
-    if not np.isfinite(entries).all():
+    if not np.isfinite(number).all():
         raise UsageError(f"`slice_metric={metric.name}`: {metric.undefined}")
-    sums = [entries, entries**2] if weight is None else list(powers(weight, entries))
+    sums = [number, number**2] if weight is None else list(powers(weight, number))
     return made("free", code, sums)
-
-
-def _mass(table: Table, entries: tuple[tuple[int, int], ...]) -> Floats:
-    """Return the probability that a row falls into entries of the confusion table, shape (n,)."""
-    label = np.zeros(len(table)) if table.rows.label is None else table.rows.label.astype(np.float64)
-    chance = np.zeros(len(table)) if table.chance is None else table.chance
-    out = np.zeros(len(table))
-    for positive, decision in entries:
-        out += (label if positive else 1.0 - label) * (chance if decision else 1.0 - chance)
-    return out
-
-
-def _entries(table: Table, metric: Mean) -> Floats:
-    """Return the numbers that a mean is of, shape (n,)."""
-    of_rows = dict(quantities(table.rows, table.data_spec, losses=True))
-    own = of_rows[metric.quantity]
-    return own - table.rows.label if metric.error and table.rows.label is not None else own
