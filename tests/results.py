@@ -7,10 +7,9 @@ from typing import Any
 from zipfile import ZipFile
 
 from fairfix.report import FORMATS, renderer
-from fairfix.schema import checked
+from fairfix.schema import checked, to_dict
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import SavedResult
-from fairfix.schema.written import to_dict
 
 
 def struct(result: Any) -> SavedResult:

@@ -192,7 +192,8 @@ def compare(
     """
     limited = {Comparison.of(check): check for check in new.checks}
     columns = {block.attribute: block.columns for block in new.attributes}
-    same = (paired is None and is_same(old, new)) if same is None else same
+    if same is None:  # the same numbers, and hardly by chance
+        same = paired is None and is_alike(old, new) and coincidence(new) <= COINCIDENCE
     changes, incomparable, checks = list[common.Change](), list[common.NotComparable](), list[common.Check]()
     for of in _wanted(new, allowances, usual, limited):
         named, amount = _allowed(allowances, of)
@@ -257,11 +258,6 @@ COINCIDENCE = 1e-3
 """Probability that is small compared with the miscoverage of the intervals."""
 
 
-def is_same(old: Audit, new: Audit) -> bool:
-    """Return whether two audits have the same numbers, and hardly by chance."""
-    return is_alike(old, new) and coincidence(new) <= COINCIDENCE
-
-
 def is_alike(old: Audit, new: Audit) -> bool:
     """Return whether two audits have the same numbers, be it by chance."""
     settings = msgspec.structs.replace(old.settings, gate_on=new.settings.gate_on)
@@ -275,7 +271,6 @@ def coincidence(result: Audit) -> float:
 
 
 def _coincidence(block: common.Block) -> float:
-    """Return the largest probability with which another sample gives the same counts for the groups of an attribute."""
     out = 1.0
     for one in block.groups:
         rate, rows = {name: value.value for name, value in one.metrics.items()}, one.rows
@@ -368,18 +363,13 @@ def _entries(old: Audit, new: Audit, of: Comparison) -> tuple[str, Entry | None,
     )
     if was is None or now is None:
         return "only one of the two audits has this attribute", None, None
-    if reason := _other_groups(was, now, of) or _other_question(old, new, of):
+    levels = ({one.group for one in block.groups} for block in (was, now))
+    if reason := ("" if of.group else unlike("groups", *levels)) or _other_question(old, new, of):
         return reason, None, None
     first, second = (_entry(block, of) for block in (was, now))
     if first is None or second is None:
         return f"it is not in {'the earlier' if first is None else 'this'} audit", None, None
     return "", first, second
-
-
-def _other_groups(was: common.Block, now: common.Block, of: Comparison) -> str:
-    return (
-        "" if of.group else unlike("groups", *({one.group for one in block.groups} for block in (was, now)))
-    )
 
 
 def unlike(what: str, then: set[str], now: set[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from fairfix.auditing.sufficient_statistics import proportions, share
+from fairfix.auditing.sufficient_statistics import proportions
 from fairfix.data.choices import ScoreScale
 from fairfix.data.counts import Counts, moved_bins
 from fairfix.data.data_spec import SCORE_RANGE, to_probability
@@ -38,7 +40,7 @@ class Calibration:
         """Largest error of a mean score: half a bin of the counts, as a probability."""
         self.weighted = counts.weighted
 
-    @property
+    @cached_property
     def errors(self) -> CalibrationErrors:
         """The calibration errors of the groups."""
         both = np.concatenate([self.positive, self.negative], axis=-1).reshape(-1, 4)
@@ -47,7 +49,7 @@ class Calibration:
 
     def points(self) -> list[tuple[CalibrationBin, ...]]:
         """Return the points of every group's curve: bin, rows, weight, mean score and rate of positives."""
-        rate = share(self.positive, self.negative)
+        rate = self.errors.rates.value.reshape(self.weight.shape)
         return [
             tuple(
                 CalibrationBin(

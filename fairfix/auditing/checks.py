@@ -84,13 +84,13 @@ class Check:
     """Whether it is about each protected column by itself, and not about their intersections."""
 
     @classmethod
-    def parse(cls, text: str, *, directed: bool = True) -> Check:
+    def parse(cls, text: str) -> Check:
         """Read a check.
 
         Raises
         ------
         UsageError
-            The text is no check, names something that does not exist, or, where ``directed``, demands what is worse.
+            The text is no check, names something that does not exist, or demands what is worse.
         """
         one = read_one(text)
         if one is None or not one.operator:
@@ -101,8 +101,7 @@ class Check:
         try:
             of = compared(one)
             check = cls(text.strip(), of, one.operator, one.limit_on(of), one.each)
-            if directed:
-                _require_direction(check, one)
+            _require_direction(check, one)
         except UsageError as error:
             instead = error.instead or _instead(one)
             raise UsageError(f"check {text!r}: {error}").proposing(*instead) from None

@@ -17,6 +17,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, get_args
 
@@ -24,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix import __version__
-from fairfix.auditing.batches import BATCHES, Batch
 from fairfix.data import codec
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
@@ -55,12 +55,22 @@ MAX_ROWS = 1 << 53
 """Rows, so that their number is exact in floating point."""
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Rows that were added to a state at once."""
+
+    source: str
+    """Name of their data."""
+    added: str
+    """Time at which they were added, in UTC, to the second: ``2026-05-01T12:00:00+00:00``."""
+    fingerprint: str
+    """Hash of the rows, to reject the same rows a second time."""
+
+
 def _condition(value: Any) -> str:
     """Return a condition as it was saved, or raise a ValueError."""
     text: str = codec.text(value)
-    codec.need(
-        not text or str(parse_condition(text)) == text, "the condition of its rows is not as it was written"
-    )
+    need(not text or str(parse_condition(text)) == text, "the condition of its rows is not as it was written")
     return text
 
 
@@ -71,20 +81,29 @@ def _group_thresholds(value: Any) -> GroupThresholds | None:
         own = GroupThresholds.parse(text)
     except UsageError as error:
         raise ValueError(str(error)) from error
-    codec.need(str(own or "") == text, "its thresholds by group are not as they were written")
+    need(str(own or "") == text, "its thresholds by group are not as they were written")
     return own
+
+
+def _time(value: Any) -> str:
+    """Return a time as it was saved, or raise a ValueError."""
+    text: str = codec.text(value)
+    need(datetime.fromisoformat(text).isoformat() == text, "a time is not in the written form")
+    return text
+
+
+def _batches(value: Any) -> tuple[Batch, ...]:
+    """Return the batches of a manifest, or raise a ValueError."""
+    each = codec.list_of(codec.record(source=codec.text, added=_time, fingerprint=codec.text))(value)
+    need(len({one["fingerprint"] for one in each}) == len(each), "a batch occurs twice")
+    return tuple(Batch(**one) for one in each)
 
 
 NAME = codec.or_none(codec.text)
 COLUMN_PARTS: Mapping[str, Json] = {
     "protected": codec.list_of(codec.text),
     "strata": codec.list_of(codec.text),
-    "label": NAME,
-    "score": NAME,
-    "prediction": NAME,
-    "probability": NAME,
-    "weight": NAME,
-    "count": NAME,
+    **dict.fromkeys(("label", "score", "prediction", "probability", "weight", "count"), NAME),
 }
 SPEC_PARTS: Mapping[str, Json] = {
     "task": codec.one_of(*get_args(Task)),
@@ -110,19 +129,13 @@ PIECE_PARTS: Mapping[str, Json] = {
     "cells": codec.whole(),
     "entries": codec.whole(),
 }
-ADDED: Mapping[str, Any] = {
-    **dict.fromkeys(("where", "label_threshold", "group_thresholds"), ""),
-    "bands": {},
-    "merge": {},
-    "positive_prediction": [],
-    "count": None,
-}
-"""Parts of a reading that files from before them lack."""
+NO_COUNT: Mapping[str, None] = {"count": None}
+"""Part of a reading that most files lack."""
 
 READING = codec.record(**COLUMN_PARTS, **SPEC_PARTS)
 MANIFEST = codec.record(
     fairfix=codec.list_of(codec.text),
-    data_spec=lambda value: READING({**ADDED, **value} if isinstance(value, Mapping) else value),
+    data_spec=lambda value: READING({**NO_COUNT, **value} if isinstance(value, Mapping) else value),
     sources=codec.list_of(codec.text, least=1),
     inferred=codec.map_of(codec.text),
     model=lambda value: codec.record(file=codec.text, sha256=codec.text)(value) if value != {} else {},
@@ -130,7 +143,7 @@ MANIFEST = codec.record(
     pieces=codec.list_of(codec.record(**PIECE_PARTS)),
     share=codec.or_none(Share.of_state),
     private=codec.or_none(lambda value: budget_of(codec.text(value))),
-    batches=BATCHES,
+    batches=_batches,
 )
 """Manifest of a counts file, and its kind."""
 
@@ -289,7 +302,7 @@ class CountFile(SavedCounts):
             excluded.update(piece.excluded)
         cells = list({cell for piece in self.pieces for cell in piece.cells})
         keys = self.data_spec.columns.cell_keys
-        return {
+        out: dict[str, Any] = {
             "format": f"{COUNTS}/{PROTOCOL}",
             "sources": list(self.sources),
             "rows": {"read": self.read, "used": self.used, "excluded": dict(excluded)},
@@ -301,14 +314,12 @@ class CountFile(SavedCounts):
             "inferred": dict(self.inferred),
             "model": dict(self.model),
             "fairfix": list(self.versions),
-            **({} if self.share is None else {"share": str(self.share)}),
-            **(
-                {}
-                if self.private is None
-                else {"private": {"epsilon": float(self.private), "says": self.privacy}}
-            ),
-            **({"batches": len(self.batches)} if self.batches else {}),
         }
+        if self.share is not None:
+            out["share"] = str(self.share)
+        if self.private is not None:
+            out["private"] = {"epsilon": float(self.private), "says": self.privacy}
+        return out | ({"batches": len(self.batches)} if self.batches else {})
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write the file, whole or not at all, and return its hash; the same counts give the same bytes."""
@@ -383,12 +394,10 @@ def merged(files: Sequence[tuple[str, CountFile]]) -> CountFile:
 
 def require_alike(one: tuple[str, CountFile], other: tuple[str, CountFile], what: str) -> None:
     """Raise a UsageError where files, with their names, were not counted alike; ``what`` says what they cannot."""
-    differences = "; ".join(
-        f"{part} is {mine} in {one[0]}, {theirs} in {other[0]}"
-        for part, mine, theirs in _differences(one[1], other[1])
-    )
-    if differences:
-        raise UsageError(f"counts that were made in different ways {what}: {differences}")
+    each = _differences(one[1], other[1])
+    texts = [f"{part} is {mine} in {one[0]}, {theirs} in {other[0]}" for part, mine, theirs in each]
+    if texts:
+        raise UsageError(f"counts that were made in different ways {what}: {'; '.join(texts)}")
 
 
 def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
@@ -404,7 +413,7 @@ def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
 
 def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str]]:
     """Yield (part, value in one, value in the other) of all that keeps counts from being added."""
-    left, right = ({**ADDED, **_spec_state(file.data_spec)} for file in (one, two))
+    left, right = ({**NO_COUNT, **_spec_state(file.data_spec)} for file in (one, two))
     for key in left:
         if left[key] != right[key]:
             yield key.replace("_", " "), _shown(left[key]), _shown(right[key])
@@ -442,7 +451,7 @@ def has_range(data_spec: DataSpec) -> bool:
 
 def _spec_state(data_spec: DataSpec) -> dict[str, Any]:
     columns = {key: getattr(data_spec.columns, key) for key in COLUMN_PARTS}
-    if columns["count"] is None:  # as files from before it
+    if columns["count"] is None:
         del columns["count"]
     by_group = {"group_thresholds": str(data_spec.group_thresholds or "")}
     return dict(plain(columns | {key: getattr(data_spec, key) for key in SPEC_PARTS} | by_group))
@@ -511,12 +520,6 @@ def _unpacked(content: Artifact) -> CountFile:
         "private counts have decisions without scores and weights",
     )
     parts = arrays_of(data_spec, private)
-    of_sums = [array.shape[-1:] for name, array in content.arrays.items() if name.startswith("sums.")]
-    need(
-        "mass" not in content.arrays or (2,) not in of_sums,
-        f"it was written by fairfix {', '.join(held['fairfix'])} without the squared weights of scores and losses, "
-        "which their intervals need; count its data again",
-    )
     arrays = {name: part.load(name, state) for name, part in parts.items()}
     need(not state.arrays, f"unknown arrays {', '.join(sorted(state.arrays))}")
     made = []

@@ -23,9 +23,9 @@ def rates_of(criterion: str) -> tuple[str, ...]:
     return EQUALIZED_ODDS if metric == "equalized_odds" else (metric,)
 
 
-def between_groups(criterion: str, kind: str = "difference") -> str:
+def between_groups(criterion: str) -> str:
     """Return the identifier of the comparison that holds groups alike by a criterion."""
-    return f"{metric_of(criterion)}.{kind}.between_groups"
+    return f"{metric_of(criterion)}.difference.between_groups"
 
 
 def label_of(rate: str) -> int | None:

@@ -32,14 +32,13 @@ from fairfix.auditing.metrics import (
 from fairfix.auditing.results import Settings
 from fairfix.auditing.sufficient_statistics import (
     bounds_of,
-    confusion,
     entry_estimates,
     entry_size,
     entry_sums,
-    label_table,
     mean_sums,
     means,
     proportions,
+    table_of,
 )
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.data_spec import SCORE_RANGE, DataSpec
@@ -263,8 +262,7 @@ class Measured:
     @cached_property
     def table(self) -> Floats:
         """The confusion table, with every decision negative where there is none."""
-        table = confusion(self.counts, self.evidence.data_spec.threshold)
-        return label_table(self.counts) if table is None else table
+        return table_of(self.counts, self.evidence.data_spec.threshold)
 
     @cached_property
     def estimates(self) -> dict[str, tuple[Estimates, str]]:

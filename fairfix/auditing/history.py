@@ -26,19 +26,13 @@ from fairfix.auditing.countfile import CountFile
 from fairfix.auditing.group_estimates import Evidence, GroupView
 from fairfix.auditing.metrics import Mean, Rate
 from fairfix.auditing.results import Settings
-from fairfix.auditing.sufficient_statistics import (
-    confusion,
-    entry_sums,
-    label_table,
-    mean_sums,
-    means,
-    proportions,
-)
+from fairfix.auditing.sufficient_statistics import entry_sums, mean_sums, means, proportions, table_of
 from fairfix.data.counts import Counts, Floats, groups_of_cells
 from fairfix.data.scan import Scan
 from fairfix.data.workers import added
 from fairfix.schema.audit import Drift, State, StateBatch, Trace
 from fairfix.schema.common import Check, Number, number
+from fairfix.stats.estimates import Estimates
 from fairfix.stats.gaps import attained
 from fairfix.stats.sequences import ConfidenceSequences
 
@@ -68,9 +62,10 @@ class _Sums:
     def sequence(self, sums: Floats) -> ConfidenceSequences:
         """Return the rates or means of sums of shape (s, k)."""
         if isinstance(self.metric, Mean):
-            made = ConfidenceSequences.of(means(self.metric, self.content.data_spec, sums))
+            estimates: Estimates = means(self.metric, self.content.data_spec, sums)
         else:
-            made = ConfidenceSequences.of(proportions(sums.T, self.weighted))
+            estimates = proportions(sums.T, self.weighted)
+        made = ConfidenceSequences.of(estimates)
         assert made is not None  # else it is missing
         return made
 
@@ -116,9 +111,8 @@ def _sums(metric: Rate | Mean, view: GroupView, pieces: Sequence[Counts], conten
         counts = piece.fold(np.asarray(group), view.size)
         if isinstance(metric, Mean):
             out.append(mean_sums(metric, counts))
-            continue
-        table = confusion(counts, content.data_spec.threshold)
-        out.append(entry_sums(metric, label_table(counts) if table is None else table).T)
+        else:
+            out.append(entry_sums(metric, table_of(counts, content.data_spec.threshold)).T)
     return np.stack(out, axis=1)
 
 

@@ -21,16 +21,19 @@ import numpy as np
 from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import More, check_results, judge
+from fairfix.auditing.baseline import COINCIDENCE, Allowance, coincidence, compare, is_alike, unlike
 from fairfix.auditing.checks import Check, worst
-from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
+from fairfix.auditing.comparisons import CLASS_GAPS, CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import Settings, definitions, in_class
 from fairfix.auditing.suppression import shown_rows, tables_of
+from fairfix.data.choices import GateOn
 from fairfix.data.classes import ClassCounts, of_classes
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
 from fairfix.data.scan import scan
 from fairfix.errors import UsageError
+from fairfix.schema import common
 from fairfix.schema.audit import Audit, OneClass
 from fairfix.schema.common import Block, Estimate, Group, estimate, numbers
 from fairfix.schema.common import Comparison as Compared
@@ -143,11 +146,8 @@ def audit_classes(source: Source, data_spec: DataSpec, settings: Settings, more:
 
 def of_all(check: Check) -> bool:
     """Tell whether a check is about all classes together."""
-    return check.comparison.metric == ACCURACY or check.comparison.of_classes or _of_changes(check)
-
-
-def _of_changes(check: Check) -> bool:
-    return check.comparison.id in CHANGES
+    of = check.comparison
+    return of.metric == ACCURACY or of.of_classes or of.id in CHANGES
 
 
 def _of_accuracy(group: Group) -> Group:
@@ -215,3 +215,53 @@ def _balanced_accuracy(table: ClassCounts, classes: Mapping[str, Audit]) -> Esti
     ]
     ends = np.array([(rate.point, rate.lower, rate.upper) for rate in rates])
     return estimate(*ends.mean(axis=0).tolist())
+
+
+# ---------------------------------------------------------------------- changes
+
+
+def compare_classes(
+    old: Audit,
+    new: Audit,
+    allowances: Sequence[Allowance],
+    usual: Sequence[str],
+    gate_on: GateOn,
+) -> tuple[common.Baseline, tuple[common.Check, ...]]:
+    """Return the changes since a baseline, and the judged checks of changes, each with its class.
+
+    Each class is compared as two audits of two classes are, by limits that hold for all classes at once in both; so do
+    the limits of their changes. Arguments are those of :func:`fairfix.auditing.baseline.compare`. Where the classes are
+    not the same, nothing can be compared: limits hold for all classes at once, and gaps are means over them.
+    """
+    then, names = ([one.of_class for one in result.classes] for result in (old, new))
+    apart = unlike("classes", {*then}, {*names})
+    pieces = [(one, new.part(one)) for one in ("", *names)]
+    before = {
+        one: fields_replaced(old.part(""), attributes=()) if apart else old.part(one) for one, _ in pieces
+    }
+    alike = not apart and all(is_alike(before[one], piece) for one, piece in pieces)
+    # a sample that gives the same counts of all classes gives those of the class where that is least likely
+    unchanged = alike and min(coincidence(piece) for one, piece in pieces if one) <= COINCIDENCE
+    changes, incomparable, checks = list[common.Change](), list[common.NotComparable](), list[common.Check]()
+    section: common.Baseline | None = None
+    for name, piece in pieces:
+        mine = [a for a in allowances if a.check is None or bool(name) != of_all(a.check)]
+        asked = [one for one in usual if (Comparison.parse(one).metric == ACCURACY) != bool(name)]
+        asked = asked if name else [*CLASS_GAPS, *asked]
+        section, judged = compare(before[name], piece, mine, asked, gate_on, same=unchanged)
+        changes += [in_class(one, name) for one in section.changes]
+        incomparable += [
+            in_class(fields_replaced(one, reason=apart or one.reason), name) for one in section.not_comparable
+        ]
+        checks += [
+            in_class(fields_replaced(one, reason=f"not comparable: {apart}" if apart else one.reason), name)
+            for one in judged
+        ]
+    assert section is not None
+    section = fields_replaced(
+        section,
+        changes=tuple(changes),
+        not_comparable=tuple(incomparable),
+        allowed=tuple(one.text for one in allowances),
+    )
+    return section, tuple(checks)

@@ -151,17 +151,9 @@ def rows_struct(read: int, used: int, excluded: Mapping[str, int], filtered: int
 def columns_struct(data_spec: DataSpec, id_: str | None = None) -> common.Columns:
     """Return which column is what."""
     columns = data_spec.columns
-    return common.Columns(
-        protected=columns.protected,
-        label=columns.label or "",
-        score=columns.score or "",
-        prediction=columns.prediction or "",
-        probability=columns.probability or "",
-        weight=columns.weight or "",
-        count=columns.count or "",
-        strata=columns.strata,
-        id=id_ or "",
-    )
+    single = ("label", "score", "prediction", "probability", "weight", "count")
+    named = {role: getattr(columns, role) or "" for role in single}
+    return common.Columns(protected=columns.protected, strata=columns.strata, id=id_ or "", **named)
 
 
 def cut_words(settings: common.Settings) -> str:

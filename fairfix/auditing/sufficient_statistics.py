@@ -61,17 +61,13 @@ def confusion(counts: Counts, threshold: float | None) -> Floats | None:
     return np.stack([np.stack(side, axis=-1) for side in sides], axis=2)
 
 
-def label_table(counts: Counts) -> Floats:
-    """Return a confusion table for what needs no decision: everything counts as a negative one."""
+def table_of(counts: Counts, threshold: float | None) -> Floats:
+    """Return the confusion table, with every decision negative where there is none."""
+    table = confusion(counts, threshold)
+    if table is not None:
+        return table
     both = np.stack([counts.weights.sum(axis=-1), counts.square_weights.sum(axis=-1)], axis=-1)
     return np.stack([both, np.zeros_like(both)], axis=2)
-
-
-def share(success: Floats, failure: Floats) -> Floats:
-    """Return success / (success + failure) of the weight sums, NaN where both are zero."""
-    total = success[..., 0] + failure[..., 0]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(total > 0, success[..., 0] / total, np.nan))
 
 
 def proportions(sums: Floats, weighted: bool, private: float | None = None) -> Proportions:

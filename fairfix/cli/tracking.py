@@ -210,8 +210,7 @@ def _numbers(result: SavedResult) -> dict[str, Number]:
     from fairfix.report.layout import parted
     from fairfix.schema.audit import Audit
     from fairfix.schema.common import CheckedResult
-    from fairfix.schema.compare import Compare
-    from fairfix.schema.models import Models
+    from fairfix.schema.compare import Compare, Models
     from fairfix.schema.repair import Repair
 
     out: dict[str, Number] = {}

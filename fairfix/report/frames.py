@@ -12,8 +12,7 @@ from fairfix.errors import UsageError
 from fairfix.report.layout import kind_of, parted
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import NOTHING, Block, Change, CheckedResult, NotComparable, Number, SavedResult
-from fairfix.schema.compare import Compare, Point
-from fairfix.schema.models import Models
+from fairfix.schema.compare import Compare, Models, Point
 from fairfix.schema.repair import EvaluationRow, Repair
 from fairfix.schema.slices import Slices
 from fairfix.schema.trend import Trend

@@ -44,8 +44,7 @@ from fairfix.report.words import as_references, plain, readable
 from fairfix.schema import schema_id
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import Block, Check, CheckedResult, Record, SavedResult
-from fairfix.schema.compare import Compare
-from fairfix.schema.models import Models
+from fairfix.schema.compare import Compare, Models
 from fairfix.schema.repair import Repair
 from fairfix.schema.trend import Trend
 from fairfix.schema.unrun import Unrun

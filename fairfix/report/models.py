@@ -24,7 +24,7 @@ from fairfix.report.layout import (
 )
 from fairfix.report.percent_format import ends_of, percent, points
 from fairfix.schema.common import Change
-from fairfix.schema.models import GroupOfModels, Models
+from fairfix.schema.compare import GroupOfModels, Models
 
 CHANGES: Columns = {
     "number": lambda one: titled(one.comparison or one.id),

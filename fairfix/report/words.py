@@ -90,7 +90,7 @@ def visible(text: str) -> str:
 
 def as_json(content: Any, indent: int | None = 2) -> str:
     """Return JSON that a terminal can show: what is unseen stands as the escapes that JSON has for it."""
-    from fairfix.schema.written import to_json
+    from fairfix.schema import to_json
 
     text = harmless(to_json(content, indent), as_escape)
     if text.isascii() and "\x7f" not in text:  # JSON escapes the other unseen characters of ASCII

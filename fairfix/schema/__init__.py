@@ -7,6 +7,7 @@ generated from it, so that a field is described once. msgspec is loaded when a r
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +21,7 @@ RESULTS = {
     "audit": "fairfix.schema.audit.Audit",
     "repair": "fairfix.schema.repair.Repair",
     "compare": "fairfix.schema.compare.Compare",
-    "models": "fairfix.schema.models.Models",
+    "models": "fairfix.schema.compare.Models",
     "slices": "fairfix.schema.slices.Slices",
     "trend": "fairfix.schema.trend.Trend",
     "unrun": "fairfix.schema.unrun.Unrun",
@@ -80,3 +81,20 @@ def json_schema(name: str) -> dict[str, Any]:
         if part in ("Estimate", "Comparison"):  # a check always has a reason
             parts[part] |= {"if": null, "then": {"required": ["reason"]}}
     return {"$schema": DIALECT, "$id": schema_id(name), **own, "$defs": parts}
+
+
+def to_json(content: Any, indent: int | None = 2) -> str:
+    """Return a result, or any value that JSON has, as JSON."""
+    import msgspec
+
+    try:
+        text = msgspec.json.encode(content)
+    except UnicodeEncodeError:  # half of a surrogate pair, as names of files can have, is no UTF-8
+        return json.dumps(msgspec.to_builtins(content), indent=indent)
+    return (msgspec.json.format(text, indent=indent) if indent else text).decode()
+
+
+def to_dict(content: Any) -> dict[str, Any]:
+    """Return a result as dictionaries and lists, as JSON has it."""
+    out: dict[str, Any] = json.loads(to_json(content, None))
+    return out

@@ -1,4 +1,4 @@
-"""The result of ``fairfix compare``."""
+"""The results of ``fairfix compare``: of repairs, and of two models."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from fairfix.schema import schema_id
 from fairfix.schema.audit import OwnMetric
 from fairfix.schema.common import (
     BeforeAfter,
+    Change,
     Count,
     Estimate,
     Features,
     Fraction,
     GroupChanges,
     Message,
+    NotComparable,
     NotNegative,
+    Paired,
     Part,
     Positive,
     SavedResult,
@@ -116,3 +119,42 @@ class Compare(SavedResult, frozen=True, kw_only=True, tag_field="schema", tag=sc
         require_once(((one.title, one.slack) for one in self.points), "point")
         for point in self.points:
             require_changes(point.people, self.data.rows.used)
+
+
+# ---------------------------------------------------------------------- two models
+
+
+class Model(Part, frozen=True, kw_only=True):
+    """A model by its scores."""
+
+    score: str
+    source: str
+
+
+class GroupOfModels(Part, frozen=True, kw_only=True):
+    """A rate of a group under both models."""
+
+    attribute: str
+    group: str
+    rows: Count
+    metric: Literal["selection_rate", "mean_score"]
+    old: Estimate
+    new: Estimate
+
+
+class Models(SavedResult, frozen=True, kw_only=True, tag_field="schema", tag=schema_id("models")):
+    """Result of fairfix compare with two models."""
+
+    models: tuple[Model, Model]
+    """The other model, then the one that is compared with it."""
+    qualities: tuple[Change, ...]
+    changes: tuple[Change, ...]
+    not_comparable: tuple[NotComparable, ...]
+    paired: Paired | None = None
+    groups: tuple[GroupOfModels, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Require every number once."""
+        for changes in (self.qualities, self.changes):
+            require_once(((one.id, one.attribute) for one in changes), "change")
+        require_once(((one.attribute, one.group, one.metric) for one in self.groups), "group")

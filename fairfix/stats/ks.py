@@ -34,8 +34,8 @@ def _inverse_sizes(n1: ArrayLike, n2: ArrayLike) -> Floats:
         return np.asarray(1 / np.asarray(n1, dtype=np.float64) + 1 / np.asarray(n2, dtype=np.float64))
 
 
-def ks_noise(sizes: ArrayLike, chance: float = 0.95) -> tuple[float, float]:
-    """Return the mean and a quantile of the largest distance of a group to all rows, by chance alone.
+def ks_noise(sizes: ArrayLike) -> tuple[float, float]:
+    """Return the mean and the 95% quantile of the largest distance of a group to all rows, by chance alone.
 
     ``sizes`` (K,) are (effective) numbers of rows. If groups are alike, ``sqrt(n_a n / (n - n_a)) sup |F_a - F|``
     follows Kolmogorov's law for continuous scores and large groups; groups are taken as independent. Ties make it
@@ -53,7 +53,7 @@ def ks_noise(sizes: ArrayLike, chance: float = 0.95) -> tuple[float, float]:
         series = 1.0 - 2.0 * np.sum((-1.0) ** (k - 1) * np.exp(-2.0 * k**2 * z**2), axis=0)
         below *= np.where(z < 0.2, 0.0, np.clip(series, 0.0, 1.0)) ** alike
     mean = float((1.0 - below).sum() * (x[1] - x[0]))
-    return min(mean, 1.0), min(float(np.interp(chance, below, x)), 1.0)
+    return min(mean, 1.0), min(float(np.interp(0.95, below, x)), 1.0)
 
 
 def ks_shortfall(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:

@@ -150,7 +150,7 @@ def with_changes(
 
         limits = Changes(both, settings.confidence, settings.reference).limits
     if result.classes:
-        from fairfix.auditing.class_changes import compare_classes
+        from fairfix.auditing.multiclass import compare_classes
 
         section, checks = compare_classes(old, result, allowances, list(HEADLINES), request.gate_on)
     else:

@@ -23,7 +23,7 @@ from fairfix.errors import UsageError
 from fairfix.report.layout import HEADLINES
 from fairfix.schema import common
 from fairfix.schema.audit import Audit
-from fairfix.schema.models import GroupOfModels, Model, Models
+from fairfix.schema.compare import GroupOfModels, Model, Models
 from fairfix.tasks.before_after import LOSSES
 from fairfix.tasks.changes import Baseline, audited_pair, both_models
 from fairfix.tasks.dataset import open_data, said_of_unused, unsent

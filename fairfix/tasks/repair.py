@@ -40,6 +40,7 @@ from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
 from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import check_columns
+from fairfix.schema import to_dict
 from fairfix.schema.common import Rows
 from fairfix.schema.repair import (
     Artifact,
@@ -50,7 +51,6 @@ from fairfix.schema.repair import (
     Requirements,
     Split,
 )
-from fairfix.schema.written import to_dict
 from fairfix.tasks.changes import not_checked
 from fairfix.tasks.count import counts_of
 from fairfix.tasks.dataset import (

@@ -75,7 +75,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        from fairfix.schema.written import to_dict
+        from fairfix.schema import to_dict
 
         return to_dict(self.content)
 

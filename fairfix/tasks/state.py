@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fairfix.auditing.batches import Batch
-from fairfix.auditing.countfile import CountFile, Piece, packed, require_alike
+from fairfix.auditing.countfile import Batch, CountFile, Piece, packed, require_alike
 from fairfix.data.atomic_write import check_writable
 from fairfix.data.container import COUNTS, fingerprint, write_over
 from fairfix.data.data_spec import ColumnRoles, DataSpec

@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 import skl2onnx
 import skops.io
-from fairfix.auditing.batches import Batch
-from fairfix.auditing.countfile import Piece, count
+from fairfix.auditing.countfile import Batch, Piece, count
 from fairfix.auditing.disclosure import with_noise
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import file_hash

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from fairfix.auditing.custom_metrics import own_metrics
 from fairfix.auditing.metrics import ENTRIES, METRICS, RATES, TableRatio
-from fairfix.auditing.sufficient_statistics import entry_estimates, entry_sums, proportions, rate_sums
+from fairfix.auditing.sufficient_statistics import entry_estimates, entry_sums, proportions
 from fairfix.cli import run
 from fairfix.errors import UsageError
 from fairfix.report import renderer
@@ -385,11 +385,10 @@ def test_extremes_on_a_box_of_rates_are_enclosed(name: str) -> None:
     assert (high[::2] - value.max(axis=0)[::2]).max() < 0.02
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("size", [5, 30, 500])
+@pytest.mark.parametrize(("size", "weighted"), [(5, False), (30, True), (500, False)])
 def test_intervals_of_quotients_of_products_hold_the_truth(size: int, weighted: bool) -> None:
     """In the same worlds as the others; so do their differences between two groups."""
-    rng, samples = np.random.default_rng(size), 250
+    rng, samples = np.random.default_rng(size), 150
     for shares, others in zip(WORLDS, (*WORLDS[1:], WORLDS[0]), strict=True):
         entries = np.concatenate([rng.choice(4, size=(samples, size), p=one) for one in (shares, others)])
         weights = rng.lognormal(0, 0.7, entries.shape) if weighted else np.ones(entries.shape)
@@ -398,7 +397,7 @@ def test_intervals_of_quotients_of_products_hold_the_truth(size: int, weighted: 
             mine = weights * (entries == e)
             table[:, label, decision] = np.stack([mine.sum(axis=1), (mine**2).sum(axis=1)], axis=-1)
         names = ("base_rate", "true_positive_rate", "true_negative_rate")
-        rates = [proportions(*rate_sums(RATES[one], table), weighted) for one in names]
+        rates = [proportions(entry_sums(RATES[one], table), weighted) for one in names]
         masses = np.stack([table[:, label, decision, 0] for label, decision in ENTRIES], axis=1)
         for metric in own_metrics(RATIOS):
             assert isinstance(metric, TableRatio)

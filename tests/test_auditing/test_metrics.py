@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import ALIASES, EQUALIZED_ODDS, MEANS, METRICS, NEEDS, RATES, metrics_for
-from fairfix.auditing.sufficient_statistics import confusion, label_table, rate_sums, share
+from fairfix.auditing.sufficient_statistics import confusion, entry_sums, proportions, table_of
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
@@ -57,48 +57,30 @@ def frame_of(found: list[tuple[str, int, float, int]]) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["g", "y", "s", "w"])
 
 
-def assert_defined(table: Floats, data: pd.DataFrame, chance: pd.Series, weight: pd.Series) -> None:
-    """Every rate, and its sums of w and w^2, equal the definition in every group."""
+@LAW
+@given(rows, st.booleans(), st.sampled_from(["score", "probability", "prediction"]))
+def test_rates_equal_their_definition(
+    found: list[tuple[str, int, float, int]], weighted: bool, by: str
+) -> None:
+    """So do their sums of w and w^2. A cut has ties above it, a probability counts, and a decision goes first."""
+    data = frame_of(found).assign(d=lambda f: (f.s < 0.5).astype(int))
+    roles = {"score": "s"} if by != "probability" else {"probability": "s"}
+    roles |= ({"prediction": "d"} if by == "prediction" else {}) | ({"weight": "w"} if weighted else {})
+    table = confusion(counted(data, label="y", **roles), 0.5 if by != "probability" else None)
+    chance = {"score": (data.s >= 0.5).astype(float), "probability": data.s, "prediction": data.d}[by]
+    weight = data.w if weighted else pd.Series(np.ones(len(data)))
+
+    assert table is not None
     for name, rate in RATES.items():
         above, below = DEFINITIONS[name]
-        success, failure = rate_sums(rate, table)
-        values = share(success, failure)
+        sums = entry_sums(rate, table)
+        values = proportions(sums, weighted).value
         for g, (_, part) in enumerate(data.groupby("g")):
-            y, q, w = (v[part.index].to_numpy(float) for v in (data.y, chance, weight))
-            for power in (1, 2):
-                total, hits = (w**power * below(y, q)).sum(), (w**power * above(y, q)).sum()
-                found = success[g, power - 1], success[g, power - 1] + failure[g, power - 1]
-                assert found == pytest.approx((hits, total), abs=1e-12)
-            total = (w * below(y, q)).sum()
-            if total:
-                assert values[g] == pytest.approx((w * above(y, q)).sum() / total, abs=1e-12)
-            else:
-                assert math.isnan(values[g])
-
-
-@LAW
-@given(rows, st.booleans())
-def test_rates_of_a_cut_score(found: list[tuple[str, int, float, int]], weighted: bool) -> None:
-    """Decisions are score >= threshold, ties included."""
-    data = frame_of(found)
-    counts = counted(data, label="y", score="s", **({"weight": "w"} if weighted else {}))
-    table = confusion(counts, 0.5)
-
-    assert table is not None
-    weight = data.w if weighted else pd.Series(np.ones(len(data)))
-    assert_defined(table, data, (data.s >= 0.5).astype(float), weight)
-
-
-@LAW
-@given(rows, st.booleans())
-def test_rates_of_a_randomised_decision(found: list[tuple[str, int, float, int]], weighted: bool) -> None:
-    """A probability counts as itself; nobody cuts it at one half."""
-    data = frame_of(found)
-    counts = counted(data, label="y", probability="s", **({"weight": "w"} if weighted else {}))
-    table = confusion(counts, None)
-
-    assert table is not None
-    assert_defined(table, data, data.s, data.w if weighted else pd.Series(np.ones(len(data))))
+            y, q, w = (v[part.index].to_numpy(float) for v in (part.y, chance, weight))
+            hits, totals = ([(w**power * of(y, q)).sum() for power in (1, 2)] for of in (above, below))
+            np.testing.assert_allclose([sums[g, :2], sums[g, :2] + sums[g, 2:]], [hits, totals], atol=1e-12)
+            expected = hits[0] / totals[0] if totals[0] else math.nan
+            assert values[g] == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 @LAW
@@ -124,54 +106,13 @@ def test_numbers_of_whole_tables_are_those_of_scikit_learn(
             assert numbers[group, name] == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-@LAW
-@given(rows)
-def test_decisions_read_equal_decisions_made(found: list[tuple[str, int, float, int]]) -> None:
-    """A column of score >= t gives the table of the threshold t, and wins over it."""
-    data = frame_of(found).assign(d=lambda f: (f.s >= 0.5).astype(int))
-    cut = confusion(counted(data, label="y", score="s", weight="w"), 0.5)
-    read = confusion(counted(data, label="y", prediction="d", weight="w"), None)
-    both = confusion(counted(data, label="y", score="s", prediction="d", weight="w"), 0.5)
-
-    assert cut is not None
-    assert read is not None
-    np.testing.assert_allclose(read, cut, atol=1e-12)
-    np.testing.assert_array_equal(both, read)
-
-
-@LAW
-@given(rows)
-def test_rates_that_complement_each_other_add_to_one(found: list[tuple[str, int, float, int]]) -> None:
-    """TPR + FNR = FPR + TNR = 1 wherever they are defined."""
-    table = confusion(counted(frame_of(found), label="y", score="s"), 0.5)
-    assert table is not None
-    value = {name: share(*rate_sums(rate, table)) for name, rate in RATES.items()}
-    for one, two in (
-        ("true_positive_rate", "false_negative_rate"),
-        ("false_positive_rate", "true_negative_rate"),
-    ):
-        total = value[one] + value[two]
-        np.testing.assert_allclose(total[~np.isnan(total)], 1.0, rtol=1e-15)
-        np.testing.assert_array_equal(np.isnan(value[one]), np.isnan(value[two]))
-
-
-def test_without_labels_the_selection_rate_stays() -> None:
-    """One label row is enough for what needs no label."""
-    data = frame_of([("a", 0, 0.6, 1), ("a", 0, 0.1, 1), ("b", 0, 0.5, 1)])
-    table = confusion(counted(data, score="s"), 0.5)
-    assert table is not None
-
-    assert share(*rate_sums(RATES["selection_rate"], table)).tolist() == [0.5, 1.0]
-
-
-def test_without_decisions_the_base_rate_stays() -> None:
-    """No threshold, no score: no table of decisions, but labels can be counted."""
+def test_what_needs_no_label_or_no_decision_stays_without_it() -> None:
     data = frame_of([("a", 1, 0.6, 1), ("a", 0, 0.1, 1), ("b", 1, 0.5, 3)])
-    counts = counted(data, label="y")
+    labels, scores = counted(data, label="y"), counted(data, score="s")
 
-    assert confusion(counts, 0.5) is None
-    assert confusion(counted(data, label="y", score="s"), None) is None
-    assert share(*rate_sums(RATES["base_rate"], label_table(counts))).tolist() == [0.5, 1.0]
+    assert confusion(labels, 0.5) is confusion(scores, None) is None
+    for name, counts in (("base_rate", labels), ("selection_rate", scores)):
+        assert proportions(entry_sums(RATES[name], table_of(counts, 0.5)), False).value.tolist() == [0.5, 1.0]
 
 
 def test_the_catalogue_speaks_of_metrics_that_exist() -> None:
@@ -190,23 +131,5 @@ def test_the_catalogue_speaks_of_metrics_that_exist() -> None:
     assert {*RATES, *MEANS, *EQUALIZED_ODDS} <= set(METRICS)
     assert not set(ALIASES) & set(METRICS)
     assert len(ALIASES) == sum(len(metric.aliases) for metric in METRICS.values())
-
-
-def test_titles_of_comparisons() -> None:
-    """A title is made of metric, kind and scope; the value of one group has the metric's own."""
-    titles = {name: Comparison.parse(name).title for name in TITLES}
-
-    assert titles == TITLES
     every = [f"{m.name}.{part}" for m in METRICS.values() for part in m.comparisons]
     assert len({Comparison.parse(name).title for name in every}) == len(every)
-
-
-TITLES = {
-    "selection_rate": "selection rate",
-    "selection_rate.difference.between_groups": "demographic parity difference",
-    "selection_rate.ratio.to_reference": "demographic parity ratio, to reference",
-    "selection_rate.difference.true_groups.worst_case": "demographic parity difference, true groups, worst case",
-    "true_positive_rate.difference.within_strata": "equal opportunity difference, within strata",
-    "log_loss.max": "largest group log loss",
-    "ks.to_overall": "KS distance, to overall",
-}

@@ -35,8 +35,7 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.report import PRINTED
-from fairfix.schema import json_schema
-from fairfix.schema.written import to_dict
+from fairfix.schema import json_schema, to_dict
 from fairfix.stats.estimates import Proportions
 
 from tests.conftest import Call

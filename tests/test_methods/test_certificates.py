@@ -19,8 +19,7 @@ from fairfix.cli import run
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Certificate, FitTrace, Quantity
 from fairfix.report.repairs import solution_facts
-from fairfix.schema import json_schema
-from fairfix.schema.written import to_json
+from fairfix.schema import json_schema, to_json
 
 
 def test_a_trace_comes_back_from_its_json() -> None:

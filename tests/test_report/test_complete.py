@@ -15,7 +15,7 @@ import fairfix
 import pandas as pd
 import pytest
 from fairfix.cli import run
-from fairfix.schema.written import to_dict
+from fairfix.schema import to_dict
 
 from tests.data import people
 from tests.results import rendered

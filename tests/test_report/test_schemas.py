@@ -23,8 +23,8 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.data.data_spec import ColumnRoles, DataSpec
+from fairfix.schema import to_dict
 from fairfix.schema.common import CheckedResult, Waivers
-from fairfix.schema.written import to_dict
 from msgspec.structs import replace
 
 from tests.results import audit_dict, rendered, struct

@@ -14,7 +14,7 @@ from fairfix.cli import run
 from fairfix.errors import DataError
 from fairfix.report import PRINTED, is_gated
 from fairfix.schema import checked, json_schema
-from fairfix.schema.models import Models
+from fairfix.schema.compare import Models
 from fairfix.tasks.compare import compare
 
 from tests.results import rendered

@@ -31,8 +31,7 @@ from fairfix.models.export.lowering import exported
 from fairfix.models.predictors import BinnedRule, RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.noise.description import Noise, NoiseTable
-from fairfix.schema import json_schema
-from fairfix.schema.written import to_dict
+from fairfix.schema import json_schema, to_dict
 from fairfix.tasks.before_after import evaluate
 from fairfix.tasks.bin_bounds import certified
 from fairfix.tasks.repair_from_counts import fit_to_bins
