@@ -25,8 +25,6 @@ from fairfix.data import files as io
 from fairfix.data.container import COUNTS, Artifact
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.domain import parameters_of
-from fairfix.data.encoder import Encoder
-from fairfix.data.quantities import quantities, summed
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.report.words import as_json as as_text
 from fairfix.schema.audit import Audit
@@ -159,17 +157,6 @@ def test_bounds_hold_the_exact_distance(files: list[Path]) -> None:
         assert theirs.value <= mine.value + (mine.bound or 0.0) + 1e-12
         assert 0 < (mine.bound or 0.0) < 0.1
     assert "scoring_rate" in {one.metric for one in found.not_computed}
-
-
-@pytest.mark.parametrize("name", READINGS)
-def test_what_is_summed_is_named_as_it_is_counted(name: str) -> None:
-    """The names that a file must hold are those that a scan sums."""
-    data_spec = READINGS[name]
-    table = io.open_source(people(50, 0)[list(data_spec.columns.counted)])
-    (part,) = table.parts(data_spec.columns.counted)
-    rows = Encoder(data_spec).encode(next(part.batches()))
-
-    assert tuple(name for name, _ in quantities(rows, data_spec, losses=True)) == summed(data_spec)
 
 
 def test_rows_left_out_are_accounted_for(tmp_path: Path) -> None:
@@ -344,31 +331,6 @@ def test_weights_that_contradict_their_squares_are_refused(damage: dict[str, Any
         CountFile.load(tmp_path / "b.counts")
 
 
-def test_a_file_from_before_a_part_of_the_reading_is_read_as_it_was(tmp_path: Path) -> None:
-    one = count(people(300, 0), READINGS["weights"])
-    one.save(tmp_path / "a.counts")
-    found = artifact.read(tmp_path / "a.counts", COUNTS)
-    manifest = json.loads(json.dumps(dict(found.manifest)))
-    for name in ("bands", "positive_prediction"):
-        del manifest["data_spec"][name]
-    artifact.write(tmp_path / "b.counts", Artifact(manifest, dict(found.arrays)), COUNTS)
-
-    assert CountFile.load(tmp_path / "b.counts").data_spec == one.data_spec
-
-
-def test_a_weighted_file_without_squared_weights_of_losses_is_refused(tmp_path: Path) -> None:
-    """Their intervals would be too narrow; without weights nothing is lacking."""
-    for name in ("scores", "weights"):
-        count(people(300, 0), READINGS[name]).save(tmp_path / f"{name}.counts")
-        found = artifact.read(tmp_path / f"{name}.counts", COUNTS)
-        arrays = {key: a[..., :2].copy() if key.startswith("sums.") else a for key, a in found.arrays.items()}
-        artifact.write(tmp_path / f"{name}.counts", Artifact(found.manifest, arrays), COUNTS)
-
-    CountFile.load(tmp_path / "scores.counts")
-    with pytest.raises(ArtifactError, match=r"without the squared weights .* count its data again"):
-        CountFile.load(tmp_path / "weights.counts")
-
-
 def test_any_flipped_byte_is_refused_or_harmless(tmp_path: Path) -> None:
     """Whatever byte is changed: an error that names the file, or the very same counts."""
     one = count(people(60, 0), READINGS["weights"])
@@ -431,18 +393,6 @@ def test_the_commands_give_the_report_of_the_folder(shards: Path, capsys: pytest
     assert all(one == results[0] for one in results)
     assert run(["audit", "both/*", *checked]) == 2
     assert "contains counts (0.table) and other files (notes.md)" in capsys.readouterr().err
-
-
-def test_a_piece_of_one_group_is_counted(shards: Path) -> None:
-    """A piece that makes no report alone is counted."""
-    frame = people(300, 3)
-    frame[frame.race == "a"].to_parquet("a.parquet")
-    frame[frame.race != "a"].to_parquet("b.parquet")
-    for name in ("a", "b"):
-        assert run(["count", f"{name}.parquet", "--protected", "race", "-o", f"{name}.counts"]) == 0
-
-    assert run(["audit", "a.counts"]) == 2
-    assert run(["audit", "a.counts", "b.counts"]) == 0
 
 
 @pytest.mark.parametrize(
