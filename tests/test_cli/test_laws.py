@@ -120,13 +120,15 @@ def test_a_change_without_limits_is_shown(form: str, rows: pd.DataFrame) -> None
     assert run(["report", "r.json", "--format", form]) == 0
 
 
-def test_what_scores_tell_of_one_group_is_nothing(
-    rows: pd.DataFrame, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A single group, or a column that is not there, is an error that names it, as without --similar."""
+def test_one_group_is_an_error_that_says_so(rows: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    """A single group, or a column that is not there, is named, with --similar and with a radius as without."""
     rows.assign(one="all").to_parquet("d.parquet")
-    for column, told in (("one", "only the group 'all'"), ("gone", "no column 'gone'")):
-        assert run(["audit", "d.parquet", "--protected", column, "--similar", "flips"]) == 2
+    for words, told in (
+        ("one --similar flips", "only the group 'all'"),
+        ("gone --similar flips", "no column 'gone'"),
+        ("one --noise radius:all=0.1", "only the group 'all'"),
+    ):
+        assert status(f"audit d.parquet --protected {words}") == 2
         assert told in capsys.readouterr().err
 
 
@@ -210,16 +212,6 @@ def test_what_was_repaired_can_be_predicted_whatever_the_classes_are_called(rows
     assert np.corrcoef(paid, unpaid)[0, 1] < 0
 
 
-def test_a_radius_keeps_to_the_schema(rows: pd.DataFrame) -> None:
-    """Every comparison that an audit can have is one of the schema, the transport cost within a radius too."""
-    model = trusted(rows, rows.label)
-    rows.drop(columns="score").to_parquet("d.parquet")
-    more = ["--similar", "near(radius=0.1)", "--out", "json=a.json", "--quiet"]
-    assert run(["audit", "d.parquet", "--protected", "member", *model, *more]) == 0
-    found = {one["id"] for one in saved("a.json", "audit")["attributes"][0]["comparisons"]}
-    assert "transport_cost.within_radius" in found
-
-
 @pytest.mark.parametrize("group", [[0.0, 1.5], [False, True], [1, 20]])
 def test_draws_do_not_hang_on_the_format(group: list[Any], rows: pd.DataFrame) -> None:
     """Without an id a row is known by its values; a group of numbers is the same in Parquet and, as text, in CSV."""
@@ -234,42 +226,6 @@ def test_draws_do_not_hang_on_the_format(group: list[Any], rows: pd.DataFrame) -
         one, other = (pd.read_csv(f"{data}.out.csv") for data in ("d.parquet", "d.csv"))
         assert one.randomized.sum() > 50
         assert one.decision.equals(other.decision)
-
-
-def test_the_criterion_of_a_repair_is_in_its_proof(rows: pd.DataFrame) -> None:
-    """Real values decide nothing, so what their repair makes constant is the score."""
-    line = "repair d.parquet --task regression --method sensei --features x --protected race --quiet"
-    assert status(f"{line} --out json=r.json") == 0
-    result = saved("r.json", "repair")
-    assert any(row["name"].startswith(result["criterion"]) for row in result["proof"]["fit"]["table"])
-
-
-@pytest.mark.parametrize("solver", ["exact", "stream"])
-def test_a_row_without_an_answer_does_not_make_the_proof_unknown(solver: str, rows: pd.DataFrame) -> None:
-    """The only row of a group is held out: refused, or, of a stream, it proves nothing and a warning says so."""
-    rows.loc[2, "race"] = "alone"
-    rows.to_parquet("d.parquet")
-    given = ["--method", "ramp", "--solver", solver, "--protected", "race", "--holdout", "0.6", "--quiet"]
-    refused = solver == "exact"
-    assert run(["repair", "d.parquet", *given, "--out", "json=r.json"]) == (2 if refused else 0)
-    if refused:
-        return
-    result = saved("r.json", "repair")
-    assert any(
-        "1 held-out rows belong to groups that the training rows lack" in one
-        for one in texts_of(result, "warning")
-    )
-    assert result["proof"]["holdout"]["rows"] == result["split"]["holdout"]
-    assert all(row["after"]["value"] is not None for row in result["proof"]["holdout"]["table"][:2])
-
-
-def test_one_group_with_a_radius_is_an_error_that_says_so(
-    rows: pd.DataFrame, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Radii of a single group bound no gap."""
-    rows.assign(one="all").to_parquet("d.parquet")
-    assert run(["audit", "d.parquet", "--protected", "one", "--noise", "radius:all=0.1"]) == 2
-    assert "only the group 'all'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -158,9 +158,7 @@ def test_decisions_in_words_have_an_option_of_their_own(rows: pd.DataFrame, call
     ("spelling", "asks"), [({0: "no", 1: "yes"}, False), ({0: 0, 1: 1}, False), ({0: 1, 1: 2}, True)]
 )
 def test_decisions_beside_a_named_label_are_of_its_words_or_of_truth(
-    spelling: dict[int, Any],
-    *,
-    asks: bool,
+    spelling: dict[int, Any], *, asks: bool
 ) -> None:
     """A positive label names the positive decision only where decisions hold it; 1 and 2 are two decisions."""
     label, decided = np.array(["no", "yes"] * 50), np.array([1, 1, 1, 0, 0] * 20)

@@ -22,13 +22,7 @@ from fairfix.data.domain import parameters_of
 from fairfix.methods import available
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.repair import hyper_parameters
-from fairfix.tasks.request import (
-    AuditRequest,
-    CompareRequest,
-    ExploreRequest,
-    PredictRequest,
-    RepairRequest,
-)
+from fairfix.tasks.request import AuditRequest, CompareRequest, ExploreRequest, PredictRequest, RepairRequest
 
 from tests.data import scored
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +25,6 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import OfGroups
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.true_groups import audit_noisy
-from fairfix.report.comparisons import named
-from fairfix.report.layout import layout
 from fairfix.schema import json_schema
 from fairfix.tasks.advice import REFUSED, is_refused
 from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, compare_table, fits
@@ -37,7 +33,6 @@ from fairfix.tasks.row_split import split_rows
 from sklearn.metrics import balanced_accuracy_score
 
 from tests.conftest import Call
-from tests.results import rendered, struct
 
 NONE = NoiseTable("table", ("0", "1"), ("0", "1"), np.eye(2), "count")
 """No noise."""
@@ -83,23 +78,6 @@ def outcome(table: Table) -> ComparisonOutcome:
     """Every method over three slacks."""
     contenders = [Contender(name, method()) for name, method in available().items()]
     return compare_table(table, contenders, slacks=SLACKS, noise=Noise(NONE))
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two folders, each with all that a run of its own wrote; the first drew an SVG, the second a PNG."""
-    folder = tmp_path_factory.mktemp("runs")
-    pq.write_table(frame(), folder / "people.parquet")
-    base = ["compare", str(folder / "people.parquet"), "--protected", "sex", "--slacks", "0.02,0.1"]
-    base += ["--methods", "ramp,fair-regression"]
-    places = folder / "svg", folder / "png"
-    for place in places:
-        place.mkdir()
-        outputs = [f"--out={kind}={place / kind}" for kind in ("json", "text")]
-        with redirect_stdout(StringIO()) as out:
-            assert run([*base, *outputs, "--format", "json", "--config", "none"]) == 0
-        (place / "stdout").write_text(out.getvalue())
-    return places
 
 
 @pytest.mark.slow
@@ -181,26 +159,6 @@ def test_the_frontier_is_what_no_other_point_beats(outcome: ComparisonOutcome) -
             for j, (u, v, _) in enumerate(places)
         )
         assert marked != beaten
-
-
-@pytest.mark.slow
-def test_the_json_holds_to_its_schema_and_renders_again(runs: tuple[Path, Path]) -> None:
-    """JSON is the source: valid by the shipped schema, and text and Markdown come from it."""
-    saved, out = runs[0] / "json", json.loads((runs[0] / "stdout").read_text())
-    schema = json_schema("compare")
-    jsonschema.Draft202012Validator.check_schema(schema)
-
-    jsonschema.validate(out, schema, jsonschema.Draft202012Validator)
-    assert json.loads(saved.read_text()) == out
-    assert run(["report", str(saved), "--format", "markdown"]) == 0
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**out, "more": 1}, schema, jsonschema.Draft202012Validator)
-
-
-def test_same_input_same_bytes(runs: tuple[Path, Path]) -> None:
-    """Two runs write the same."""
-    for name in ("stdout", "json", "text"):
-        assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes()
 
 
 def test_features_are_learned_from_when_asked(call: Call) -> None:
@@ -412,60 +370,3 @@ def test_costs_of_one_are_errors() -> None:
     assert (cost.value, cost.low, cost.high) == pytest.approx(
         (-right.value, -right.high, -right.low), abs=1e-12
     )
-
-
-@pytest.mark.parametrize(
-    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
-)
-def test_no_repair_is_advised_that_would_warn_of_itself(seed: int, tmp_path: Path) -> None:
-    """The printed command is run: its warnings are those in the row of the candidate, and none that forbid it."""
-    data, saved, made = (tmp_path / name for name in ("people.parquet", "r.json", "repair.json"))
-    people, rng = frame(900).to_pandas(), np.random.default_rng(seed)
-    people["score"] = np.clip(people.score + rng.choice([-0.1, 0.0, 0.2]) * (people.sex == "1"), 0, 1)
-    people.assign(label=(rng.random(900) < people.score).astype(int), who=range(900)).to_parquet(data)
-    options = [
-        "--protected",
-        "sex",
-        "--id",
-        "who",
-        "--slacks",
-        "0.02,0.1",
-        "--methods",
-        "ramp",
-        "--seed",
-        str(seed),
-    ]
-    assert run(["compare", str(data), *options, "--out", f"json={saved}", "--config", "none"]) == 0
-    result = json.loads(saved.read_text())
-    places = {one["point"] for one in result["advice"]} - {None, 0}
-    assert places
-    for place in places:
-        point = result["points"][place]
-        words = shlex.split(point["command"])[1:]
-        assert run([*words, "--out", f"json={made}", "--config", "none"]) == 0
-        codes = {
-            one["code"] for one in json.loads(made.read_text())["messages"] if one["severity"] == "warning"
-        }
-        assert not codes & REFUSED
-        assert codes <= {one["code"] for one in point["messages"]}
-
-
-def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -> None:
-    """The first words say what to take for which gap, and on what they rest; no line is wider than the terminal."""
-    result = json.loads((runs[0] / "json").read_text())
-    text = rendered("text", result, width=80)
-    heading = next(iter(layout(struct(result))))
-
-    base = next(point for point in result["points"] if point["title"] == "original model")
-    gap = base["gaps"]["selection_rate.difference.between_groups [sex]"]["value"]
-    assert heading.lines[0].startswith("By sex, the demographic parity difference of the original model")
-    assert f"{100 * gap:.1f} points" in heading.lines[0]
-    begins = ("For a gap of at most", "Warning for ")
-    assert all(line.startswith(begins) for line in heading.lines[1:-1])
-    assert heading.lines[1].startswith(begins[0])
-    assert "expect somewhat worse results" in heading.lines[-1]
-    chosen_point = next(one for one in result["advice"] if one["point"] is not None)
-    assert named(struct(result).points[chosen_point["point"]]) in " ".join(text.split())
-    assert max(map(len, text.splitlines())) <= 80
-    assert "log_loss" not in text
-    assert "log_loss" in rendered("text", result, width=80, detail=True)

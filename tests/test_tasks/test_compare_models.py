@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix.cli import run
 from fairfix.errors import DataError
-from fairfix.report import PRINTED, is_gated
-from fairfix.schema import checked, json_schema
+from fairfix.schema import checked
 from fairfix.schema.compare import Models
 from fairfix.tasks.compare import compare
 
@@ -144,25 +140,3 @@ def test_two_files_are_as_two_columns(tmp_path: Path) -> None:
     assert fewer["data"]["rows"]["used"] == 2000
     assert fewer["paired"]["only_now"] == 1000
     assert sum(one["rows"] for one in fewer["data"]["rows"]["excluded"]) == 1000
-
-
-def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) -> None:
-    people().to_csv(tmp_path / "people.csv", index=False)
-    arguments = [
-        "compare",
-        str(tmp_path / "people.csv"),
-        "--protected",
-        "race",
-        "--score",
-        "fair",
-        "--baseline",
-        "old",
-    ]
-    assert run([*arguments, "--config", "none", "--quiet", "--out", f"json={tmp_path / 'm.json'}"]) == 0
-    result = json.loads((tmp_path / "m.json").read_text())
-    schema = json_schema("models")
-
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
-    for name in PRINTED:
-        assert run(["report", str(tmp_path / "m.json"), "--format", name]) == (2 if is_gated(name) else 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from fairfix.report.layout import layout
 from fairfix.schema.common import Message
 from fairfix.tasks.advice import REFUSED
 from msgspec.structs import replace as fields_replaced
 
-from tests.conftest import Call
-from tests.results import rendered, struct
+from tests.results import rendered
 from tests.strategies import examples
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "loans.parquet"
@@ -57,10 +53,7 @@ WORLDS: Mapping[str, tuple[pa.Table, dict[str, Any]]] = {
     "ids and weights": (people(4), {"id": "key", "weight": "w", "methods": "fair-regression"}),
     "shared ids": (people(5), {"id": "z", "methods": ["ramp", "fair-regression"]}),
     "features": (people(6), {"features": ["x", "z"], "methods": ["logloss", "sensei"]}),
-    "aware": (
-        people(7),
-        {"features": ["x", "z"], "group": "used", "methods": ["sensei", "logloss"]},
-    ),
+    "aware": (people(7), {"features": ["x", "z"], "group": "used", "methods": ["sensei", "logloss"]}),
     "values": (people(8), {"task": "regression", "label": "x"}),
     "strata": (people(9), {"strata": "sex", "methods": ["ramp"]}),
     "wrong direction": (people(10), {"label": "label=0", "methods": "ramp"}),
@@ -102,32 +95,6 @@ def test_every_candidate_has_the_warnings_of_its_repair(world: str) -> None:
         rate = next((row for row in proof["table"] if row["name"] == "selection_rate"), None)
         if rate is not None:
             assert point["selection_rate"] == {"before": rate["before"], "after": rate["after"]}
-
-
-@pytest.mark.slow
-def test_what_is_advised_on_the_sample_is_made_without_another_warning(call: Call, tmp_path: Path) -> None:
-    """The printed command of each advised candidate runs, and warns of nothing that the comparison has not said."""
-    status, out, err = call(
-        *("compare", str(SAMPLE), "--protected", "race", "--threshold", "0.25", "--slacks", "0,0.05"),
-        *("--methods", "ramp,logloss", "--config", "none", "--format", "json"),
-    )
-    assert status == 0, err
-    result = json.loads(out)
-    said = " ".join(line for section in layout(struct(result)) for line in section.lines)
-
-    places = {one["point"] for one in result["advice"]} - {None}
-    assert places
-    for point in (result["points"][place] for place in places):
-        codes = {code for code, _ in told(point)}
-        assert not codes & REFUSED
-        if "command" not in point:
-            continue
-        command = shlex.split(point["command"])[1:]
-        status, out, err = call(*command, "--config", "none", "-o", str(tmp_path / "r"), "--format", "json")
-        assert status == 0, err
-        assert told(json.loads(out)) == told(point)
-        if point["command"] in said:
-            assert all(text in said for _, text in told(point))
 
 
 def test_where_nothing_can_be_recommended_nothing_is() -> None:

@@ -113,21 +113,7 @@ def test_an_id_is_no_column_with_another_part(
     """Rows of one group, score or label would share a draw; nothing is written."""
     counts, out = counted(FIT, tmp_path / "fit.counts"), tmp_path / "x.fairfix"
     assert (
-        run(
-            [
-                "repair",
-                counts,
-                "--method",
-                "ramp",
-                "--id",
-                column,
-                "-o",
-                str(out),
-                "--config",
-                "none",
-            ]
-        )
-        == 2
+        run(["repair", counts, "--method", "ramp", "--id", column, "-o", str(out), "--config", "none"]) == 2
     )
     assert f"column '{column}' is given to" in (error := capsys.readouterr().err)
     assert "--id" in error

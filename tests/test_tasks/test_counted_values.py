@@ -233,10 +233,7 @@ def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.Ca
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "bounded group loss": (
-        {"constraint": "bounded_group_loss<=0.2"},
-        "fits a new model of the label",
-    ),
+    "bounded group loss": ({"constraint": "bounded_group_loss<=0.2"}, "fits a new model of the label"),
     "plug-in": ({"solver": "plug-in"}, "use `group=used`"),
     "reduction": ({"solver": "reduction"}, "use `solver=closed-form`"),
     "features": ({"features": "x"}, "leave out `features`"),

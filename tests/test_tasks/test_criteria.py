@@ -135,11 +135,7 @@ def test_every_criterion_is_a_comparison_that_the_report_opens_with(name: str) -
             rows = (content["proof"].get(part) or {}).get("table", ())
             for row in (row for row in rows if row.get("change") and row["change"].get("value") is not None):
                 moved = row["after"]["value"] - row["before"]["value"]
-                assert row["change"]["value"] == pytest.approx(moved, abs=1e-9), (
-                    options,
-                    part,
-                    row["name"],
-                )
+                assert row["change"]["value"] == pytest.approx(moved, abs=1e-9), (options, part, row["name"])
         titles = [criterion.title, criterion.to(TRUE_GROUPS).title]
         lines = [
             line for line in next(iter(layout(struct(content)))).lines if not line.startswith("warning: ")

@@ -152,76 +152,37 @@ def model(folder: Path, name: str) -> dict[str, Any]:
 
 
 ROLES = {"protected": "group", "label": "label"}
-CONTEXTS: Mapping[str, tuple[Callable[..., Any], type, Callable[[Path], dict[str, Any]]]] = {
-    "audit": (fairfix.audit, AuditRequest, lambda _: {"data": people(), **ROLES}),
-    "audit of decisions": (
-        fairfix.audit,
-        AuditRequest,
-        lambda _: {"data": people().drop(columns="score"), **ROLES, "prediction": "yes"},
-    ),
-    "audit of probabilities": (
-        fairfix.audit,
-        AuditRequest,
-        lambda at: {"data": people(), **ROLES, **model(at, "proba")},
-    ),
-    "audit of margins": (
-        fairfix.audit,
-        AuditRequest,
-        lambda at: {"data": people(), **ROLES, **model(at, "raw")},
-    ),
-    "audit of a classifier": (
-        fairfix.audit,
-        AuditRequest,
-        lambda at: {"data": people(), **ROLES, **model(at, "decision")},
-    ),
-    "audit of counts": (fairfix.audit, AuditRequest, lambda at: {"data": at / "people.counts"}),
-    "audit of a database": (
-        fairfix.audit,
-        AuditRequest,
-        lambda at: {"data": f"duckdb://{at / 'people.duckdb'}#t", **ROLES},
-    ),
-    "ramp": (fairfix.repair, RepairRequest, lambda _: {"data": people(), **ROLES, "method": "ramp"}),
-    "ramp of margins": (
-        fairfix.repair,
-        RepairRequest,
-        lambda at: {"data": people(), **ROLES, "method": "ramp", "threshold": 0.1, **model(at, "raw")},
-    ),
-    "ramp of counts": (
-        fairfix.repair,
-        RepairRequest,
-        lambda at: {"data": at / "people.counts", "method": "ramp"},
-    ),
-    "logloss": (
-        fairfix.repair,
-        RepairRequest,
-        lambda _: {"data": people(), **ROLES, "method": "logloss", "features": ["x", "z"]},
-    ),
-    "fair-regression": (
-        fairfix.repair,
-        RepairRequest,
-        lambda _: {"data": people(), **ROLES, "method": "fair-regression"},
-    ),
-    "sensei": (
-        fairfix.repair,
-        RepairRequest,
-        lambda _: {"data": people(), **ROLES, "method": "sensei", "features": ["x", "z"]},
-    ),
-    "robust": (
-        fairfix.repair,
-        RepairRequest,
-        lambda _: {"data": people(), **ROLES, "method": "robust", "noise": NOISE},
-    ),
-    "compare": (
-        fairfix.compare,
-        CompareRequest,
-        lambda _: {"data": people(), **ROLES, "methods": "ramp", "slacks": 0.05},
-    ),
-    "compare of models": (
-        fairfix.compare,
-        CompareRequest,
-        lambda _: {"data": people(), **ROLES, "baseline": "other"},
-    ),
+CONTEXTS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "audit": ("audit", {}),
+    "audit of decisions": ("audit", {"data": people().drop(columns="score"), "prediction": "yes"}),
+    "audit of probabilities": ("audit", {"model": "proba"}),
+    "audit of margins": ("audit", {"model": "raw"}),
+    "audit of a classifier": ("audit", {"model": "decision"}),
+    "audit of counts": ("audit", {"data": "{}/people.counts"}),
+    "audit of a database": ("audit", {"data": "duckdb://{}/people.duckdb#t"}),
+    "ramp": ("repair", {"method": "ramp"}),
+    "ramp of margins": ("repair", {"method": "ramp", "threshold": 0.1, "model": "raw"}),
+    "ramp of counts": ("repair", {"data": "{}/people.counts", "method": "ramp"}),
+    "logloss": ("repair", {"method": "logloss", "features": ["x", "z"]}),
+    "fair-regression": ("repair", {"method": "fair-regression"}),
+    "sensei": ("repair", {"method": "sensei", "features": ["x", "z"]}),
+    "robust": ("repair", {"method": "robust", "noise": NOISE}),
+    "compare": ("compare", {"methods": "ramp", "slacks": 0.05}),
+    "compare of models": ("compare", {"baseline": "other"}),
 }
+"""A function, and what it is given beside the people, their group and their label."""
+
+KINDS: Mapping[str, type] = {"audit": AuditRequest, "repair": RepairRequest, "compare": CompareRequest}
+
+
+def given_in(context: str, folder: Path) -> dict[str, Any]:
+    """Return the parameters of a context, with the files of a folder."""
+    given = {"data": people(), **ROLES, **CONTEXTS[context][1]}
+    if isinstance(given["data"], str):
+        given["data"] = given["data"].format(folder)
+    if "counts" in context:
+        given = {name: value for name, value in given.items() if name not in ROLES}
+    return {**given, **(model(folder, given["model"]) if "model" in given else {})}
 
 
 SLOW = ("robust", "compare", "fair-regression", "logloss", "sensei")
@@ -249,8 +210,8 @@ def test_an_explicit_setting_is_used_or_refused_or_said_to_be_unused(
     context: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is given changes what comes out, be it by a note that it changes nothing, or the run is refused."""
-    function, kind, make = CONTEXTS[context]
-    given = make(folder)
+    name = CONTEXTS[context][0]
+    function, kind, given = getattr(fairfix, name), KINDS[name], given_in(context, folder)
     plain = outcome(function, given)
     assert plain is not None
 

@@ -129,13 +129,7 @@ def test_a_repair_learns_what_the_column_says() -> None:
 def test_a_threshold_that_says_nothing_is_refused(label: str, more: dict[str, str]) -> None:
     protected, bands = ("income", "income=quartiles") if label.startswith("race") else ("race", ())
     with pytest.raises(FairfixError) as caught:
-        AUDIT(
-            rows(),
-            protected=protected,
-            label=label,
-            bands=bands,
-            **more,
-        )
+        AUDIT(rows(), protected=protected, label=label, bands=bands, **more)
 
     assert label[:4] in str(caught.value) or "leave out" in str(caught.value)
 

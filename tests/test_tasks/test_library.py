@@ -39,16 +39,7 @@ COMMANDS: dict[str, type[Request]] = {
     "compare": CompareRequest,
     "predict": PredictRequest,
 }
-SAYING = {
-    "log",
-    "format_",
-    "out",
-    "detail",
-    "output",
-    "undecided",
-    "quiet",
-    "verbose",
-}
+SAYING = {"log", "format_", "out", "detail", "output", "undecided", "quiet", "verbose"}
 """Options of output, of the exit status, and of what is told meanwhile."""
 CONFIGURED = {"config", "dry_run"}
 """Options of the configuration; it has waivers, and the environment the day by which they are judged."""
@@ -318,13 +309,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-OF_REPAIR = (
-    "unlabelled",
-    "holdout",
-    "validation",
-    "guarantee",
-    "exclude",
-)
+OF_REPAIR = ("unlabelled", "holdout", "validation", "guarantee", "exclude")
 
 
 @pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])

@@ -101,19 +101,27 @@ def test_the_rows_that_are_looked_at_together_make_no_difference(
         np.testing.assert_array_equal(one[1][name].to_numpy(), other[1][name].to_numpy())
 
 
-@pytest.mark.parametrize("together", [3, 1 << 17])
+@given(
+    st.integers(0, 99),
+    st.integers(20, 400),
+    st.floats(0, 0.4),
+    st.floats(0.05, 0.5),
+    st.sampled_from([3, 1 << 17]),
+)
+@settings(max_examples=examples(40))
 def test_of_each_group_and_label_the_first_shuffled_rows_are_held_out(
-    monkeypatch: pytest.MonkeyPatch, together: int
+    seed: int, rows: int, validation: float, holdout: float, together: int
 ) -> None:
-    monkeypatch.setattr(counts, "PIECE_ROWS", together)
-    table = read_table(scored(3, 500), READING)
-    split = split_rows(table, np.random.default_rng(5), validation=0.2, holdout=0.3)
-    order = np.random.default_rng(5).permutation(len(table))
+    table = read_table(scored(seed, rows), READING)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counts, "PIECE_ROWS", together)
+        split = split_rows(table, np.random.default_rng(seed), validation=validation, holdout=holdout)
+    order = np.random.default_rng(seed).permutation(len(table))
     assert table.rows.label is not None
     for cell in range(len(table.rows.cells)):
         for label in (0, 1):
             own = order[(table.rows.cell[order] == cell) & (table.rows.label[order] == label)]
-            held, chosen = (round(own.size * share) for share in (0.3, 0.2))
+            held, chosen = (round(own.size * share) for share in (holdout, validation))
             assert {*own[:held]} <= {*split.holdout}
             assert {*own[held : held + chosen]} <= {*split.validation}
             assert {*own[held + chosen :]} <= {*split.fit}

@@ -97,10 +97,7 @@ def test_a_failed_check_leads_to_a_repair_and_to_its_use(
 
 def test_without_checks_the_limit_holds_now(folder: Path) -> None:
     """By the upper end of the interval; with several attributes it is of the first."""
-    for options in (
-        ("g",),
-        ("g", "--protected", QUOTED, "--score", "pay", "--score-scale", "raw"),
-    ):
+    for options in (("g",), ("g", "--protected", QUOTED, "--score", "pay", "--score-scale", "raw")):
         step = step_of(result_of(*AUDIT, *options))
         assert step[0] == "audit"
         (check,) = result_of(*step)["checks"]
