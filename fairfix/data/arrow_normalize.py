@@ -35,6 +35,9 @@ Extension = tuple[str, Mapping[str, Any]]
 PRINTED = ("pandas.interval", "pandas.period")
 """Extension types whose entries are read as what pandas prints."""
 
+NO_OBJECT = (ValueError, OverflowError, KeyError, pa.ArrowException)
+"""Errors for an entry that Python has no object for; KeyError is that of an unknown time zone."""
+
 
 def extension_of(field: pa.Field) -> Extension | None:
     """Return the extension type of a column, or of its dictionary, where its entries are printed; else None."""
@@ -121,9 +124,7 @@ def is_plain(schema: pa.Schema) -> bool:
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch with plain columns."""
-    columns = [
-        plain(column, extension_of(field)) for column, field in zip(batch.columns, batch.schema, strict=True)
-    ]
+    columns = list(map(plain, batch.columns, map(extension_of, batch.schema)))
     return pa.RecordBatch.from_arrays(columns, schema=plain_schema(batch.schema))
 
 
@@ -138,10 +139,8 @@ def plain(array: pa.Array, extension: Extension | None = None) -> pa.Array:
         return array
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":
-            return pa.array(
-                [None if one is None else str(uuid.UUID(bytes=one)) for one in array.storage.to_pylist()],
-                wanted,
-            )
+            texts = [None if one is None else str(uuid.UUID(bytes=one)) for one in array.storage.to_pylist()]
+            return pa.array(texts, wanted)
         return plain(array.storage).cast(wanted)
     if pa.types.is_run_end_encoded(kind):
         import pyarrow.compute as pc
@@ -212,12 +211,7 @@ def entries_of(array: pa.Array) -> list[Any]:
         return [None if one is None else float(str(narrow(one))) for one in array.to_pylist()]
     try:
         return list(array.to_pylist())
-    except (
-        ValueError,
-        OverflowError,
-        KeyError,
-        pa.ArrowException,
-    ):  # KeyError: a time zone that nobody knows
+    except NO_OBJECT:
         return [_entry(scalar) for scalar in array]
 
 
@@ -234,6 +228,6 @@ def _entry(scalar: pa.Scalar) -> Any:
         return scalar.as_py()
     except UnicodeDecodeError:
         return scalar.as_buffer().to_pybytes().decode("utf-8", "replace")
-    except (ValueError, OverflowError, KeyError, pa.ArrowException):
+    except NO_OBJECT:
         ticks = scalar.cast(pa.int32() if scalar.type.bit_width == 32 else pa.int64()).as_py()
         return f"{ticks} of {scalar.type}"

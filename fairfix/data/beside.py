@@ -43,7 +43,7 @@ class BesideSource(DerivedSource):
         self.schema = pa.schema([*source.schema, *added.schema])
         self._added = added
         if source.rows is not None and source.rows != self.rows:
-            raise self._unequal(source.rows)
+            raise self._unequal(f"{source.rows:,}")
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the rows as one part."""
@@ -69,15 +69,14 @@ class BesideSource(DerivedSource):
                     columns_of = {**_columns(batch), **(_columns(beside[0]) if names else {})}
                     yield pa.RecordBatch.from_arrays([columns_of[name] for name in columns], list(columns))
             if row != self.rows:
-                raise self._unequal(row)
+                raise self._unequal(f"{row:,}")
 
         return [Part(self.name, batches)]
 
-    def _unequal(self, rows: int | str) -> DataError:
+    def _unequal(self, rows: str) -> DataError:
         names = ", ".join(map(repr, self._added.schema.names))
-        shown = f"{rows:,}" if isinstance(rows, int) else rows
         return DataError(
-            f"{names}: {self.rows:,} values for data of {shown} rows; give one value for each row"
+            f"{names}: {self.rows:,} values for data of {rows} rows; give one value for each row"
         )
 
 
@@ -147,14 +146,9 @@ def with_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _names_of(data: Any) -> frozenset[str]:
     """Return the names of the columns of data, as far as they show without reading it."""
-    lazy = hasattr(data, "collect_schema")  # of Polars, which warns where it is asked for columns
-    names = (
-        data.keys()
-        if isinstance(data, Mapping)
-        else data.collect_schema()
-        if lazy
-        else getattr(data, "columns", ())
-    )
+    if hasattr(data, "collect_schema"):  # of Polars, which warns where it is asked for columns
+        data = data.collect_schema()
+    names = data if isinstance(data, Mapping) else getattr(data, "columns", ())
     try:
         return frozenset(one for one in names if isinstance(one, str))
     except TypeError:
@@ -220,9 +214,8 @@ def _array(role: str, entries: Any) -> pa.Array:
         elif hasattr(entries, "iloc") or isinstance(entries, (list, tuple)):
             entries = pa.array(entries, from_pandas=True)
         elif not isinstance(entries, (pa.Array, pa.ChunkedArray)):
-            typed = hasattr(entries, "dtype") and not isinstance(
-                entries, np.ndarray
-            )  # an index, a categorical
+            # an index, a categorical
+            typed = hasattr(entries, "dtype") and not isinstance(entries, np.ndarray)
             entries = pa.array(entries if typed else np.asarray(entries), from_pandas=True)
     if isinstance(entries, pa.ChunkedArray):
         entries = entries.combine_chunks()

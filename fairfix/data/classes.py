@@ -74,12 +74,10 @@ class ClassCounts:
                 "`label=COLUMN=VALUE`"
             )
         if truth is not None and not {*truth} & {*decided}:
-            true, predicted = (
-                ", ".join(map(repr, sorted(set(one), key=_rank)[:3])) for one in (truth, decided)
-            )
+            first = [", ".join(map(repr, sorted(set(one), key=_rank)[:3])) for one in (truth, decided)]
             raise DataError(
-                f"no prediction is a class of the labels: label column {columns.label!r} holds {true}, prediction "
-                f"column {name!r} {predicted}; spell the classes the same way in both columns"
+                f"no prediction is a class of the labels: label column {columns.label!r} holds {first[0]}, prediction "
+                f"column {name!r} {first[1]}; spell the classes the same way in both columns"
             )
         own = (*columns.strata, *columns.protected)
         cells, cell = groups_of_cells(keys, counts.cells, own)

@@ -91,10 +91,8 @@ def json_of(content: bytes) -> Any:
 
     def whole_number(digits: str) -> int:
         short = len(digits) <= len(str(-LARGEST_WHOLE))  # else Python takes long to read it
-        need(
-            short and abs(int(digits)) < LARGEST_WHOLE,
-            f"it holds the number {digits[:LONGEST_SHOWN]}, which is too large",
-        )
+        sound = short and abs(int(digits)) < LARGEST_WHOLE
+        need(sound, f"it holds the number {digits[:LONGEST_SHOWN]}, which is too large")
         return int(digits)
 
     try:
@@ -185,10 +183,8 @@ def tuple_of(*inner: Json) -> Json:
     """Return what takes lists of as many entries, each of its own kind, as tuples."""
 
     def take(value: Any) -> tuple[Any, ...]:
-        need(
-            isinstance(value, list) and len(value) == len(inner),
-            f"{shown(value)} is not a list of {len(inner)}",
-        )
+        fits = isinstance(value, list) and len(value) == len(inner)
+        need(fits, f"{shown(value)} is not a list of {len(inner)}")
         return tuple(_inside(i, each, part) for i, (each, part) in enumerate(zip(inner, value, strict=True)))
 
     return take
@@ -208,10 +204,8 @@ def record(**parts: Json) -> Json:
     """Return what takes objects of these names and no others."""
 
     def take(value: Any) -> dict[str, Any]:
-        need(
-            isinstance(value, Mapping) and set(value) == set(parts),
-            f"{shown(value)} has not {', '.join(parts)}",
-        )
+        fits = isinstance(value, Mapping) and set(value) == set(parts)
+        need(fits, f"{shown(value)} has not {', '.join(parts)}")
         return {name: _inside(name, inner, value[name]) for name, inner in parts.items()}
 
     return take

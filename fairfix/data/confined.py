@@ -63,17 +63,19 @@ def read_confined(place: FileLocation, kind: str, reader: str, **given: Any) -> 
                 while chunk := file.read(CHUNK):
                     process.stdin.write(chunk)
             head = process.stdout.readline()
-            table = _table(head, process.stdout)
+            reply = json.loads(head) if head else {}
+            table = _table(process.stdout) if head and not reply else None
         except BaseException:
             process.kill()
             raise
-    if head and "error" in (reply := json.loads(head)):
-        raise DataError(
-            f"{place.name} {reply['error']}" if reply["own"] else _unreadable(place, kind, reply["error"])
-        )
+    if reply:
+        fault = "" if reply["own"] else f"cannot be read as {kind}: "
+        raise DataError(f"{place.name} {fault}{reply['error']}")
     if table is None or process.returncode:
-        why = "it needs more memory or time than allowed, or is damaged"
-        raise DataError(f"{_unreadable(place, kind, why)}; save it as Parquet or CSV")
+        raise DataError(
+            f"{place.name} cannot be read as {kind}: it needs more memory or time than allowed, or is damaged; save it "
+            "as Parquet or CSV"
+        )
     return table
 
 
@@ -109,14 +111,8 @@ def made_by_program(command: Sequence[str], content: bytes, names: tuple[str, st
         return made.read_bytes() if made.is_file() else b""
 
 
-def _unreadable(place: FileLocation, kind: str, why: str) -> str:
-    return f"{place.name} cannot be read as {kind}: {why}"
-
-
-def _table(head: bytes, stream: Any) -> pa.Table | None:
-    """Return the table that follows the first line of an answer; None where there is none or it breaks off."""
-    if not head or "error" in json.loads(head):
-        return None
+def _table(stream: Any) -> pa.Table | None:
+    """Return the table of an answer; None where it breaks off."""
     try:
         with pa.ipc.open_stream(stream) as batches:
             return batches.read_all()
@@ -130,18 +126,16 @@ def answer(reader: str, given: str) -> None:
     module, _, name = reader.partition(":")
     out, reply, table = sys.stdout.buffer, {}, None
     try:
-        table = getattr(import_module(module), name)(
-            BytesIO(sys.stdin.buffer.read(BYTES + 1)), **json.loads(given)
-        )
+        content = BytesIO(sys.stdin.buffer.read(BYTES + 1))
+        table = getattr(import_module(module), name)(content, **json.loads(given))
         if table.nbytes > BYTES:
-            reply = {"error": TOO_LARGE, "own": True}
+            raise MemoryError  # noqa: TRY301  as where it has no room to begin with
     except DataError as error:
         reply = {"error": str(error), "own": True}
     except MemoryError:
         reply = {"error": TOO_LARGE, "own": True}
     except BaseException as error:  # a panic of Rust is no Exception
-        first = first_line(error)
-        reply = {"error": first, "own": False}
+        reply = {"error": first_line(error), "own": False}
     out.write(json.dumps(reply).encode() + b"\n")
     if not reply and table is not None:
         with pa.ipc.new_stream(out, table.schema) as stream:

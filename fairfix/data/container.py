@@ -89,18 +89,17 @@ def write_over(path: Path, artifact: Artifact, kind: str, held: str | None) -> N
     A DataError where another process has written the file since it was read: then nothing is.
     """
     content = _packed(artifact, kind)
-    other = DataError(
-        f"another run wrote {path.name} at the same time, so this run did not change it; run it again"
-    )
     if held is None:
-        if not created(path, io.BytesIO(content)):
-            raise other
-        return
-    with exclusively(path):
-        if digest(_content(path)) != held:
-            raise other
-        with replacing(path) as file:
-            file.write(content)
+        alone = created(path, io.BytesIO(content))
+    else:
+        with exclusively(path):
+            if alone := digest(_content(path)) == held:
+                with replacing(path) as file:
+                    file.write(content)
+    if not alone:
+        raise DataError(
+            f"another run wrote {path.name} at the same time, so this run did not change it; run it again"
+        )
 
 
 def _packed(artifact: Artifact, kind: str) -> bytes:
@@ -207,9 +206,8 @@ class _Reader:
         need(isinstance(table, dict), "the manifest has no table of arrays")
         stored = {name for name in members if name != MANIFEST}
         odd = min(stored ^ {f"arrays/{name}.npy" for name in table}, default="")
-        need(
-            not odd, f"{odd!r} is {'not listed in the manifest' if odd in stored else 'listed but not there'}"
-        )
+        what = "not listed in the manifest" if odd in stored else "listed but not there"
+        need(not odd, f"{odd!r} is {what}")
         return Artifact(manifest, {name: self._array(name, table[name], members) for name in sorted(table)})
 
     def members(self) -> dict[str, zipfile.ZipInfo]:
@@ -234,12 +232,8 @@ class _Reader:
         inner = name.removeprefix("arrays/").removesuffix(".npy")
         array = name == f"arrays/{inner}.npy" and _ARRAY_NAME.fullmatch(inner)
         need(name == MANIFEST or array, f"unknown member {name[:80]!r}")
-        plain = (
-            info.orig_filename == name
-            and not info.is_dir()
-            and (info.external_attr >> 16) & 0o170000 in modes
-        )
-        need(plain, f"the member {name!r} is not a plain file")
+        plain = not info.is_dir() and (info.external_attr >> 16) & 0o170000 in modes
+        need(plain and info.orig_filename == name, f"the member {name!r} is not a plain file")
         need(not info.flag_bits & _ENCRYPTED, f"the member {name!r} is encrypted")
         common = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         need(common, f"the member {name!r} is compressed in an unknown way")

@@ -34,7 +34,7 @@ from fairfix.data.encoder import arrow_array, group_codes, numbers, primitive
 from fairfix.data.names import threshold_sign
 from fairfix.data.numeric_groups import Edges, halved, pieces
 from fairfix.data.quantities import summed
-from fairfix.data.scan import SORT_ROWS, fineness, fixed_grid
+from fairfix.data.scan import SORT_ROWS, fineness, grid_over
 
 Frame = nw.LazyFrame[Any]
 """A table of some engine, or a statement about one."""
@@ -133,12 +133,12 @@ def in_bins(rows: Frame, name: str, bins: Ints, backend: str = "") -> Frame:
     return rows.with_columns(reduce(or_, [column.is_between(*each) for each in ends]).alias(out))
 
 
-def with_logarithm(rows: Frame, name: str, of: str) -> Frame:
-    """Add the natural logarithm of a positive column."""
+def with_logarithm(rows: Frame) -> Frame:
+    """Add ``log``, the natural logarithm of the positive column ``more``."""
     if rows.implementation.is_ibis():
         table: Any = rows.to_native()
-        return framed(table.mutate(**{name: table[of].ln()}))
-    return rows.with_columns(nw.col(of).log().alias(name))
+        return framed(table.mutate(log=table.more.ln()))
+    return rows.with_columns(log=nw.col("more").log())
 
 
 def exp_minus(size: nw.Expr) -> nw.Expr:
@@ -227,6 +227,14 @@ class CountQueries:
     def keys(self) -> list[str]:
         """Short names of the columns whose values are counted."""
         return [*(f"key_{i}" for i in range(len(self.data_spec.columns.cell_keys))), *self.coded]
+
+    def check_types(self) -> None:
+        """Raise a ColumnError where a column has a type that its part cannot have."""
+        for part, name in self.reals.items():
+            numbers(pa.nulls(0, self.kind(name)), name, part.replace("probability", "decision probability"))
+        for name in (*self.data_spec.columns.cell_keys, *self.coded.values()):
+            if not self.data_spec.bands.get(name):
+                group_codes(pa.nulls(0, self.kind(name)), name)
 
     def _real(self, name: str, *, complete: bool = False) -> nw.Expr:
         """Return a column of real numbers; SQLite keeps NaN as null."""
@@ -349,7 +357,7 @@ class CountQueries:
             likely = choose(positive, chance, one - chance)
             more = one + nw.col("small") if logit else choose(likely <= 0, one, likely)
             rows = self._stage(rows, error=choose(positive, one - chance, chance), likely=likely, more=more)
-            rows = self._stage(with_logarithm(rows, "log", "more"))
+            rows = self._stage(with_logarithm(rows))
             made = {f"square_loss{variant}": self.square(nw.col("error"))}
             if logit:  # log(1 + v) to 12 digits also where v is small
                 v, toward = nw.col("small"), choose(positive, zero - score, score)
@@ -419,9 +427,8 @@ class CountQueries:
         if self.backend in ("", "duckdb"):
             return value * value
         size = value.abs()
-        return choose(
-            size < number(TINY), number(0.0), choose(size > number(HUGE), number(math.inf), value * value)
-        )
+        own = choose(size > number(HUGE), number(math.inf), value * value)
+        return choose(size < number(TINY), number(0.0), own)
 
     # ------------------------------------------------------------------ answers
 
@@ -463,9 +470,7 @@ def planned(queries: CountQueries, rows: Frame, *, exact: bool) -> dict[str, Fra
     if not data_spec.columns.score:
         return out
     bins, _ = fineness(SORT_ROWS + 1, exact=exact)
-    grid = fixed_grid(data_spec, bins) or Grid.over(
-        -1.0, 1.0, bins=bins // 2, thresholds=data_spec.thresholds
-    )
+    grid = grid_over(data_spec, bins, -1.0, 1.0)
     follows = "bins are finer or coarser, depending on rows, groups and scores in the first result"
     out[f"rows per score bin too; {follows}"] = queries.binned(grid)
     if exact:
@@ -475,20 +480,3 @@ def planned(queries: CountQueries, rows: Frame, *, exact: bool) -> dict[str, Fra
         out["scores of the bins that are left"] = queries.scores(few)
         out[f"instead of the second and third, where the first counts at most {SORT_ROWS:,} rows"] = rows
     return out
-
-
-def check_types(schema: pa.Schema, data_spec: DataSpec) -> None:
-    """Raise a ColumnError where a column has a type that its part cannot have."""
-    columns, cut = data_spec.columns, [name for name, edges in data_spec.bands.items() if edges]
-    reals = {"score": columns.score, "decision probability": columns.probability, "weight": columns.weight}
-    named = [*columns.cell_keys, columns.prediction]
-    if data_spec.task == "regression":
-        reals["label"] = columns.label
-    else:
-        named.append(columns.label)
-    for part, name in reals.items():
-        if name:
-            numbers(pa.nulls(0, schema.field(name).type), name, part)
-    for name in named:
-        if name and name not in cut:
-            group_codes(pa.nulls(0, schema.field(name).type), name)

@@ -273,9 +273,7 @@ class Counts:
         order = order[group_of_cell[order] >= 0]
         present, first = np.unique(group_of_cell[order], return_index=True)
         members = np.split(order, first[1:])
-        alike = np.array_equal(
-            group_of_cell, np.arange(groups)
-        )  # each cell is a group: nothing is added, or copied
+        alike = np.array_equal(group_of_cell, np.arange(groups))  # nothing is added, or copied
 
         def added(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
             if alike:
@@ -284,9 +282,8 @@ class Counts:
             if first.size == order.size:
                 out[present] = table[order]
                 return out
-            for group, cells in zip(
-                present.tolist(), members, strict=True
-            ):  # no copy of the table, and faster
+            # no copy of the table, and faster
+            for group, cells in zip(present.tolist(), members, strict=True):
                 out[group] = table[cells].sum(axis=0)
             return out
 
@@ -296,11 +293,7 @@ class Counts:
         """Return the counts on a coarser or wider grid with the same thresholds."""
         if self.grid is None or grid == self.grid:
             return self
-        into = self.grid.onto(grid)
-        moved: Any = {
-            name: moved_bins(t, into, grid.size) for name, t in self._tables() if name != "decisions"
-        }
-        return replace(self, grid=grid, **moved)
+        return self._moved(grid, slice(None))
 
     def trimmed(self) -> Counts:
         """Return the counts without the score bins below the first and above the last one that has rows."""
@@ -308,12 +301,14 @@ class Counts:
             return self
         seen = np.flatnonzero(self.rows.any(axis=(0, 1)))
         grid = self.grid.between(int(seen[0]), int(seen[-1]))
-        own, into = slice(seen[0], seen[-1] + 1), self.grid.onto(grid)
-        moved: Any = {
-            name: moved_bins(t[..., own], into[own], grid.size)
-            for name, t in self._tables()
-            if name != "decisions"
-        }
+        return self._moved(grid, slice(seen[0], seen[-1] + 1))
+
+    def _moved(self, grid: Grid, own: slice) -> Counts:
+        """Return the counts of some of the bins on another grid."""
+        into, moved = self.bins.onto(grid)[own], dict[str, Any]()
+        for name, table in self._tables():
+            if name != "decisions":
+                moved[name] = moved_bins(table[..., own], into, grid.size)
         return replace(self, grid=grid, **moved)
 
     def _tables(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:

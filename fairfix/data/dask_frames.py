@@ -54,10 +54,10 @@ class DaskSource(Source):
         with fetched("Dask frame"):
             named = {str(name): name for name in self._frame.columns}
             partitions = self._frame[[named[name] for name in wanted]].to_delayed()
-        parts: list[Part] = []
+        parts = list[Part]()
         for number, partition in enumerate(partitions, 1):
             batches = _Batches(uuid4().hex, partition)
-            parts.append(_Partition(f"partition {number} of {self.name}", batches, loaded_by=batches))
+            parts.append(Part(f"partition {number} of {self.name}", batches, loaded_by=batches))
         return parts
 
 
@@ -80,10 +80,3 @@ class _Batches:
             table, _ = arrow_table(frame)
         for batch in table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS):
             yield plain_batch(batch)
-
-
-@dataclass(frozen=True)
-class _Partition(Part):
-    """A part that is a partition, perhaps with some of its rows."""
-
-    loaded_by: _Batches | None = None

@@ -380,9 +380,7 @@ def infer_columns(
                 f"; the columns are {', '.join(schema.names)}",
             )
         return replace(columns, prediction=decided), {**inferred, "prediction": decided}
-    usual = (
-        SCORES if score_needed else [name for name in SCORES if name not in RAW]
-    )  # else features are learned from
+    usual = [name for name in SCORES if score_needed or name not in RAW]  # else features are learned from
     score = _only(usual, names, "score", schema)
     if score is None and score_needed:
         raise ColumnError(
@@ -421,9 +419,8 @@ def part_of_output(name: str, schema: pa.Schema) -> str:
 def _only(conventional: Sequence[str], names: Sequence[str], part: str, schema: pa.Schema) -> str | None:
     """Return the one column with a conventional name, None if there is none; an AmbiguousError where there are more."""
     order = {name: i for i, name in enumerate(conventional)}
-    fitting = sorted(
-        {name for name in names if usual_name(name) in order}, key=lambda one: order[usual_name(one)]
-    )
+    places = {name: order[usual_name(name)] for name in names if usual_name(name) in order}
+    fitting = sorted(places, key=places.__getitem__)
     if len(fitting) > 1:
         parts = {name: part_of_output(name, schema) if part == "score" else part for name in fitting}
         raise AmbiguousError(

@@ -247,27 +247,21 @@ def _name_of(table: Any) -> str:
         return "the Ibis table"
 
 
-def _ibis() -> ModuleType:
-    """Return Ibis; a UsageError where it is not installed."""
+def _connected(url: str, shown: str) -> Any:
+    """Return a connection that reads."""
     try:
-        return import_module("ibis")
+        ibis = import_module("ibis")
     except ImportError:
         raise UsageError(
             "a database needs Ibis, which is not installed: pip install 'fairfix[sql]'"
         ) from None
-
-
-def _connected(url: str, shown: str) -> Any:
-    """Return a connection that reads."""
-    ibis, backend = _ibis(), BACKENDS[str(scheme_of(url))]
+    backend = BACKENDS[scheme_of(url)]
     try:
         if backend == "duckdb":
-            settings = dict(parse_qsl(url.partition("?")[2]))
-            return open_duckdb(
-                Path(_file_of(url)), read_only=True, settings=settings, wrapped=ibis.duckdb.from_connection
-            )
+            own = {"settings": dict(parse_qsl(url.partition("?")[2])), "wrapped": ibis.duckdb.from_connection}
+            return open_duckdb(_file_of(url), read_only=True, **own)
         if backend == "sqlite":
-            return open_sqlite(Path(_file_of(url)), ibis.sqlite.from_connection)
+            return open_sqlite(_file_of(url), ibis.sqlite.from_connection)
         if backend == "postgres":
             return _postgres(ibis, url, shown)
         return ibis.connect(url)
@@ -289,11 +283,11 @@ def path_of(url: str) -> Path:
     return root if root.is_file() and not path.is_file() else path
 
 
-def _file_of(url: str) -> str:
+def _file_of(url: str) -> Path:
     """Return the file that a URL names, which is there."""
     if not (path := path_of(url)).is_file():
         raise DataError(f"{path} does not exist, which {shown_url(url)} names")
-    return str(path)
+    return path
 
 
 def _postgres(ibis: ModuleType, url: str, shown: str) -> Any:
@@ -360,7 +354,7 @@ def secrets_of(url: str) -> list[str]:
 def _check_user(url: str, shown: str) -> None:
     """Raise a UsageError where a user or a password ends before the ``@``: a driver would quote what comes after."""
     user = url.partition("://")[2].rpartition("@")[0]
-    wrong = r"[/@\[\]]|%(?![0-9A-Fa-f]{2})" if BACKENDS[str(scheme_of(url))] == "postgres" else r"[\[\]]"
+    wrong = r"[/@\[\]]|%(?![0-9A-Fa-f]{2})" if BACKENDS[scheme_of(url)] == "postgres" else r"[\[\]]"
     if not QUERY.search(user) and re.search(wrong, user):
         raise UsageError(
             f"{shown}: the user or the password has a character with a special meaning in a URL; write / as %2F, @ as "
@@ -454,10 +448,8 @@ def _described(backend: Any, sql: str) -> list[tuple[str, Any]]:
         for column in columns:
             kind = column.type_display.replace("bpchar", "char")
             if kind.isdecimal():  # the number of a type that is no usual one
-                looked = cursor.execute(
-                    "SELECT typname, typtype FROM pg_type WHERE oid = %s", (column.type_code,)
-                )
-                kind, sort = looked.fetchone()
+                asked = "SELECT typname, typtype FROM pg_type WHERE oid = %s"
+                kind, sort = cursor.execute(asked, (column.type_code,)).fetchone()
                 kind = "text" if sort == "e" else kind
             out.append((column.name, backend.compiler.type_mapper.from_string(kind)))
     return out
@@ -500,25 +492,11 @@ def only_query(text: str, dialect: Any) -> str:
         raise UsageError(f"`sql` has {len(trees)} statements; give one query, SELECT or WITH")
     (tree,) = trees
     # what a query must not hold, be it in a common table expression
-    writes = [
-        "DML",
-        "DDL",
-        "Into",
-        "Lock",
-        "Command",
-        "Drop",
-        "Alter",
-        "Copy",
-        "Pragma",
-        "Set",
-        "Attach",
-        "Detach",
-    ]
+    writes = (
+        *("DML", "DDL", "Into", "Lock", "Command", "Drop"),
+        *("Alter", "Copy", "Pragma", "Set", "Attach", "Detach"),
+    )
     kinds = tuple(getattr(expressions, name) for name in writes if hasattr(expressions, name))
-    if (
-        not isinstance(tree, expressions.Query)
-        or isinstance(tree, kinds)
-        or next(tree.find_all(*kinds), None)
-    ):
+    if not isinstance(tree, expressions.Query) or next(tree.find_all(*kinds), None):
         raise UsageError("`sql` is not a read-only query; give a SELECT, or a WITH that ends in one")
     return str(tree.sql(dialect=dialect))

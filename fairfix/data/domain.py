@@ -64,16 +64,15 @@ class Domain:
         """Return a value, or several, in the type of the parameter; a :class:`~fairfix.errors.UsageError` if wrong."""
         if value is None or value is self.default:
             return self.default
-        if self.many and self.kind is object:  # data in memory may have entries of its own
-            return tuple(
-                self.one_of(name, one) for one in (value if isinstance(value, (list, tuple)) else [value])
-            )
-        listed = self.many and not hasattr(value, "iloc")
-        if listed and not (isinstance(value, (str, int, float)) or _is_iterable(value)):
+        if not self.many or (hasattr(value, "iloc") and self.kind is not object):
+            return self.one_of(name, value)
+        if self.kind is object:  # data in memory may have entries of its own
+            entries = value if isinstance(value, (list, tuple)) else [value]
+        elif isinstance(value, (str, int, float)) or _is_iterable(value):
+            entries = texts_of(value)
+        else:
             raise UsageError(f"{name}: {type(value).__name__} is neither text nor a list")
-        return (
-            tuple(self.one_of(name, one) for one in texts_of(value)) if listed else self.one_of(name, value)
-        )
+        return tuple(self.one_of(name, one) for one in entries)
 
     def one_of(self, name: str, value: Any) -> Any:
         """Return one value in the type of the parameter.

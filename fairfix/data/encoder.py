@@ -240,9 +240,8 @@ class Encoder:
         least, most = ranges.get(part, (-math.inf, math.inf))
         if low < least or high > most:
             row = int(np.argmax((column < least) | (column > most)))
-            place = (
-                f"{part} column {name!r} holds {shown(float(column[row]), least, most)} at {self._at(row)}"
-            )
+            entry = shown(float(column[row]), least, most)
+            place = f"{part} column {name!r} holds {entry} at {self._at(row)}"
             if part == "score":
                 raise EntryError(
                     part,
@@ -408,18 +407,14 @@ def check_positive(
     columns, words = data_spec.columns, [one for one in data_spec.positive_prediction if truth(one) is None]
     if columns.prediction and words and decisions is not None and not decisions.any():
         raise _none_positive("prediction", columns.prediction, data_spec.positive_prediction)
-    if (
-        data_spec.binary
-        and columns.label
-        and (data_spec.positive_label or data_spec.label_threshold)
-        and labels is not None
-        and not labels.any()
-    ):
-        if data_spec.label_threshold:
-            raise DataError(
-                f"no row used has a number {data_spec.label_threshold} in label column {columns.label!r}; choose "
-                f"another threshold in `label={columns.label}{data_spec.label_threshold}`"
-            )
+    if not (data_spec.binary and columns.label) or labels is None or labels.any():
+        return
+    if data_spec.label_threshold:
+        raise DataError(
+            f"no row used has a number {data_spec.label_threshold} in label column {columns.label!r}; choose "
+            f"another threshold in `label={columns.label}{data_spec.label_threshold}`"
+        )
+    if data_spec.positive_label:
         raise _none_positive("label", columns.label, data_spec.positive_label)
 
 

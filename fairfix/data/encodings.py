@@ -77,14 +77,7 @@ def known_encoding(name: str) -> str:
         info = codecs.lookup(name)
         "a".encode(name).decode(name)  # an encoding of text, no other codec
     except (LookupError, ValueError):
-        usual = (
-            "utf-8",
-            "utf-16",
-            "latin-1",
-            *(encoding for encoding, _ in ALPHABETS[:3]),
-            "shift_jis",
-            "gb18030",
-        )
+        usual = ("utf-8", "utf-16", "latin-1", "cp1252", "cp1250", "cp1251", "shift_jis", "gb18030")
         hint = did_you_mean(name, usual) or f"; write one such as {', '.join(usual)}"
         raise UsageError(f"`encoding={name}` is not an encoding of Python{hint}") from None
     return "utf-8" if info.name == "utf-8-sig" else info.name
@@ -178,9 +171,7 @@ def _east_asian(data: bytes, *, whole: bool) -> str:
             continue
         strange = [one for one in text if not one.isascii()]
         of_kind = len(re.findall(common, text)) / len(strange)
-        east = sum("\u3000" <= one <= "\u9fff" or "\uff01" <= one <= "\uff5e" for one in strange) / len(
-            strange
-        )
+        east = len(re.findall("[\u3000-\u9fff\uff01-\uff5e]", text)) / len(strange)
         if (common != KANA and of_kind < 0.9) or (common == KANA and (of_kind < 0.1 or east < 0.95)):
             continue
         if encoding != "gb18030" or _is_common_chinese(text):

@@ -16,7 +16,7 @@ import narwhals as nw
 import pyarrow as pa
 
 from fairfix.data.arrow_normalize import plain_batch, plain_schema
-from fairfix.data.count_queries import CountQueries, Frame, as_level, check_types, framed
+from fairfix.data.count_queries import CountQueries, Frame, as_level, framed
 from fairfix.data.counts import Counts, Grid, Slice
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import BATCH_ROWS, FrameSource, Part, Source
@@ -47,8 +47,9 @@ class EngineSource(Source):
     """Columns whose values are read as texts where each has a meaning."""
 
     def __init__(self, frame: Frame, schema: pa.Schema, name: str) -> None:
-        self.frame, self.schema, self.name = frame, schema, name
+        self.frame, self.schema, self.name, self._kind = frame, schema, name, name
         self._rows: int | None = None
+        self._kept: pa.Table | None = None
 
     @property
     def rows(self) -> int | None:  # type: ignore[override]  # asked for when it is needed
@@ -108,13 +109,14 @@ class EngineSource(Source):
 
     def queries(self, data_spec: DataSpec, *, losses: bool = False) -> CountQueries:
         """Return the statements for a reading; a ColumnError where a column has a type that its part cannot have."""
-        check_types(self.schema, data_spec)
-        return CountQueries(self.frame, self.schema, data_spec, losses, self.backend, self.texts)
+        queries = CountQueries(self.frame, self.schema, data_spec, losses, self.backend, self.texts)
+        queries.check_types()
+        return queries
 
     def meeting(self, condition: nw.Expr) -> Self:
         """Return a source of the rows that meet a condition."""
         out = copy(self)
-        out.frame, out._rows = self.frame.filter(condition), None
+        out.frame, out._rows, out._kept = self.frame.filter(condition), None, None
         return out
 
     def ask(self, statement: Frame) -> Iterator[pa.RecordBatch]:
@@ -126,7 +128,7 @@ class EngineSource(Source):
 
     def _asking(self) -> AbstractContextManager[None]:
         """Return a context that turns an error of the engine into a DataError."""
-        return fetched(self.name)
+        return fetched(self._kind)
 
 
 class LazySource(EngineSource):
@@ -148,7 +150,6 @@ class LazySource(EngineSource):
             schema = next(iter(answer_of(frame.head(0), empty=True))).schema
         super().__init__(frame, plain_schema(schema), "data")
         self._kind = kind
-        self._kept: pa.Table | None = None
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the rows as one part; a DataError where their number has changed since they were read last."""
@@ -165,16 +166,6 @@ class LazySource(EngineSource):
                 )
             self._rows = kept.num_rows
         return FrameSource(kept, self.name).parts(columns)
-
-    def meeting(self, condition: nw.Expr) -> Self:
-        """Return a source of the rows that meet a condition."""
-        out = super().meeting(condition)
-        out._kept = None
-        return out
-
-    def _asking(self) -> AbstractContextManager[None]:
-        """Return a context that turns an error of the engine into a DataError."""
-        return fetched(self._kind)
 
 
 def answer_of(statement: Frame, *, empty: bool = False) -> Iterator[pa.RecordBatch]:

@@ -59,6 +59,8 @@ class Part:
     batches: Callable[[], Iterator[pa.RecordBatch]]
     first_row: int = 0
     """Rows of ``where`` that come before."""
+    loaded_by: Any = None
+    """Rows that Dask computes first; see :mod:`fairfix.data.dask_frames`."""
 
 
 class Source(ABC):

@@ -40,11 +40,9 @@ FILE = Form(
 KINDS = ("radius", "membership")
 """Words before a colon, where no file is named."""
 
-TABLE, RADII, MEMBERSHIP = (
-    "a noise table (`noise=FILE`)",
-    "radii (`noise=radius:GROUP=NUMBER,...`)",
-    ("probabilities of membership (`noise=membership:GROUP=COLUMN,...`)"),
-)
+TABLE = "a noise table (`noise=FILE`)"
+RADII = "radii (`noise=radius:GROUP=NUMBER,...`)"
+MEMBERSHIP = "probabilities of membership (`noise=membership:GROUP=COLUMN,...`)"
 """Kinds of knowledge about noise."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -98,11 +96,8 @@ class Assumption:
         fitting = [f"`assume={word}`" for word, needs in NEEDS.items() if set(needs) & set(described)]
         of = described[0].partition(" (")[0]
         either = " or ".join(filter(None, (", ".join(fitting[:-1]), fitting[-1])))
-        raise UsageError(
-            f"`assume={self}` needs {' or '.join(NEEDS[self.word])}; with {of}, use {either}".replace(
-                "=eps`", "=eps=0.05`"
-            )
-        )
+        error = f"`assume={self}` needs {' or '.join(NEEDS[self.word])}; with {of}, use {either}"
+        raise UsageError(error.replace("=eps`", "=eps=0.05`"))
 
 
 UNSTATED = Assumption()
@@ -182,10 +177,8 @@ def _parts(entry: Any) -> Iterator[tuple[str, Any]]:
             if (content := given.pop(kind, None)) is not None:
                 yield kind, _listed(content)
         if "file" in given:
-            yield (
-                "file",
-                (given.pop("file"), _said(joined_names(f"{own}={one}" for own, one in given.items()))),
-            )
+            file = given.pop("file")
+            yield "file", (file, _said(joined_names(f"{own}={one}" for own, one in given.items())))
         elif given:
             allowed = ", ".join((*KINDS, "file", *FILE.keys))
             raise UsageError(f"`noise`: unknown key {next(iter(given))!r}; a mapping has {allowed}")

@@ -235,6 +235,5 @@ def _open(sign: str, example: str, *, others: bool) -> Notation:
     """Return the doubt about a number; with ``others``, decimals in other columns have its sign."""
     whole, part = example.replace(sign, ""), _part(example, sign)
     so = f"write {whole} in the file" if others else f"set `decimal={other(sign)}`"
-    return Notation(
-        doubt=f"holds {example!r}; set `decimal={sign}` if that is {part}, or {so} if it is {whole}"
-    )
+    doubt = f"holds {example!r}; set `decimal={sign}` if that is {part}, or {so} if it is {whole}"
+    return Notation(doubt=doubt)

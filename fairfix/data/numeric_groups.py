@@ -106,10 +106,8 @@ def written(edge: float) -> str:
 
 def described(bands: Mapping[str, Sequence[float]]) -> str:
     """Return bands as a user writes them: ``age=25,40``; none where there are none."""
-    rules = (
-        f"{quoted_name(name, '=')}={','.join(map(written, edges)) or EACH}" for name, edges in bands.items()
-    )
-    return ", ".join(rules) or "none"
+    listed = {name: ",".join(map(written, edges)) or EACH for name, edges in bands.items()}
+    return ", ".join(f"{quoted_name(name, '=')}={rule}" for name, rule in listed.items()) or "none"
 
 
 def band_names(edges: Edges) -> list[str]:
@@ -127,9 +125,11 @@ def in_order(
         {name: i for i, name in enumerate(band_names(edges), 1)} if (edges := bands.get(column)) else {}
         for column in columns
     ]
-    return tuple(
-        sorted(levels, key=lambda own: [(at.get(one, 0), one) for at, one in zip(places, own, strict=True)])
-    )
+
+    def place(level: tuple[str, ...]) -> list[tuple[int, str]]:
+        return [(at.get(one, 0), one) for at, one in zip(places, level, strict=True)]
+
+    return tuple(sorted(levels, key=place))
 
 
 def pieces(edges: Edges) -> tuple[list[float], list[int]]:

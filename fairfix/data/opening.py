@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -82,29 +82,16 @@ def names_database(data: object) -> bool:
 
 
 def open_url(text: str, stated: Mapping[str, Any]) -> Source:
-    """Return the source that a URL names, by its scheme; messages show no secret of it."""
-    opener = OPENERS.get(scheme_of(text) or "")
-    if opener is None:
-        able = ", ".join(f"{one}://" for one in (*OPENERS, *BACKENDS))
+    """Return the source that the URL of files names; messages show no secret of it."""
+    if scheme_of(text) not in SCHEMES:
+        able = ", ".join(f"{one}://" for one in (*SCHEMES, *BACKENDS))
         raise DataError(f"{shown_url(text)} has an unknown scheme; fairfix reads {able} and local files")
-    return opener(text, stated)
-
-
-def _open_stored(text: str, stated: Mapping[str, Any]) -> Source:
     url, sign, table = text.rpartition("#")
-    if not sign or not name_of(url).lower().endswith(_with_several()):  # names in stores may have the sign
+    several = (ZIP.ending, *(ending for ending, kind in file_kinds().items() if kind.has_tables))
+    if not sign or not name_of(url).lower().endswith(several):  # names in stores may have the sign
         url, table = text, ""
     places = find(url, lambda name: name.lower().endswith(table_endings()))
     return _source(places, shown_url(url), stated, unquote(table))
-
-
-def _with_several() -> tuple[str, ...]:
-    """Return endings of files that may hold several tables."""
-    return (ZIP.ending, *(ending for ending, kind in file_kinds().items() if kind.has_tables))
-
-
-OPENERS: dict[str, Callable[[str, Mapping[str, Any]], Source]] = dict.fromkeys(SCHEMES, _open_stored)
-"""Scheme of a URL -> what opens it, given what is stated of text files."""
 
 
 def _source(places: list[FileLocation], text: str, stated: Mapping[str, Any], table: str = "") -> Source:
@@ -127,11 +114,8 @@ def _source_of(files: Sequence[Recognised], text: str, stated: Mapping[str, Any]
     kinds: dict[str, type[FileSource]] = {one.kind.kind: one.kind for one in files}
     if len(kinds) > 1:
         endings = [ending for ending in table_endings() if any(_has(one.place, ending) for one in files)]
-        names = (
-            f"; use a pattern that matches files of one kind, ending in {' or '.join(endings)}"
-            if len(endings) > 1
-            else ""
-        )
+        names = f"; use a pattern that matches files of one kind, ending in {' or '.join(endings)}"
+        names = names if len(endings) > 1 else ""
         raise DataError(f"{text} contains {' and '.join(sorted(kinds))} files{names}")
     places, (kind,) = [one.place for one in files], kinds.values()
     name = places[0].name if len(places) == 1 else f"{name_of(text) or text} ({len(places)} files)"
@@ -150,12 +134,9 @@ def _source_of(files: Sequence[Recognised], text: str, stated: Mapping[str, Any]
     source = kind(places, name, **given)
     remarks = [*dict.fromkeys(one.remark for one in files if one.remark), source.remark]
     source.remark = "; ".join(filter(None, remarks))
-    return partitioned(source) if _is_several(text, places) else source
-
-
-def _is_several(text: str, places: Sequence[FileLocation]) -> bool:
-    """Tell whether a folder or a pattern was named, be it with one file in it."""
-    return len(places) > 1 or name_of(text) != name_of(places[0].shown)
+    # a folder or a pattern was named, be it with one file in it
+    several = len(places) > 1 or name_of(text) != name_of(places[0].shown)
+    return partitioned(source) if several else source
 
 
 def paths_of(text: str) -> list[Path]:

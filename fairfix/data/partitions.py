@@ -28,9 +28,8 @@ WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
 def partitioned(source: FileSource) -> Source:
     """Return the source with the columns that the folders of all its files have; itself where there are none."""
     folders = [folder_columns(place) for place in source.places]
-    names = [
-        name for name in folders[0] if name not in source.columns and all(name in one for one in folders)
-    ]
+    everywhere = [name for name in folders[0] if all(name in one for one in folders)]
+    names = [name for name in everywhere if name not in source.columns]
     if not names:
         return source
     return PartitionedSource(source, [{name: one[name] for name in names} for one in folders])

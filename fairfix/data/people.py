@@ -108,10 +108,8 @@ def check_entries(source: Source, data_spec: DataSpec) -> None:
     Columns that the source has not, such as the scores of a model, are left out.
     """
     columns = data_spec.columns
-    names = {
-        part: getattr(columns, part) for part in ("label", "score", "prediction", "probability", "weight")
-    }
-    gone: dict[str, Any] = {part: None for part, name in names.items() if name not in source.columns}
+    parts = ("label", "score", "prediction", "probability", "weight")
+    gone: dict[str, Any] = {part: None for part in parts if getattr(columns, part) not in source.columns}
     own = replace(data_spec, columns=replace(columns, **gone))
     for part in source.parts(own.columns.counted, column_types(own, source)):
         encoder = Encoder(own, part.where, part.first_row)

@@ -21,7 +21,7 @@ from fairfix.data.counts import Counts, Floats, Grid, Ints, Slice, code_of, grou
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, Rows, check_excluded
 from fairfix.data.quantities import summed
-from fairfix.data.scan import BINS, TABLE_BYTES, KeptRows, fineness, fixed_grid, tabulated
+from fairfix.data.scan import BINS, TABLE_BYTES, KeptRows, fineness, grid_over, tabulated
 from fairfix.data.storage import CHANGED
 from fairfix.errors import DataError
 
@@ -116,7 +116,9 @@ def counts_of(ask: Batches, queries: CountQueries, summary: Summary, where: str,
         # what exact distances need is found in finer bins, so a table need not grow with the rows
         bins, room = fineness(summary.read, exact=exact)[0], TABLE_BYTES
         rows_of, complete = tables["rows"][:, 0], not any(summary.excluded.values())
-        grid = grid_of(summary, data_spec, bins).halved_to(max(2 * BINS, room // (8 * rows_of.size)))
+        low, high = summary.columns["low_score"].min(), summary.columns["high_score"].max()
+        most = max(2 * BINS, room // (8 * rows_of.size))
+        grid = grid_over(data_spec, bins, low, high).halved_to(most)
         tables = {name: np.zeros((rows_of.size, grid.size), table.dtype) for name, table in tables.items()}
         for answer, rows, into, left in counted_answers(
             ask, queries, replace(queries, complete=complete).binned(grid), summary.cells, where
@@ -136,15 +138,6 @@ def counts_of(ask: Batches, queries: CountQueries, summary: Summary, where: str,
     return counts if data_spec.group_thresholds is None else decided_by_bins(counts, data_spec)
 
 
-def grid_of(summary: Summary, data_spec: DataSpec, bins: int) -> Grid:
-    """Return the grid of a scale, or that of the range of the scores."""
-    grid = fixed_grid(data_spec, bins)
-    if grid is None:
-        low, high = float(summary.columns["low_score"].min()), float(summary.columns["high_score"].max())
-        grid = Grid.over(low, high, bins=bins // 2, thresholds=data_spec.thresholds)
-    return grid
-
-
 def counted_answers(
     ask: Batches, queries: CountQueries, statement: Frame, cells: Sequence[tuple[str, ...]], where: str
 ) -> Iterator[tuple[pa.RecordBatch, Rows, Ints, Any]]:
@@ -161,9 +154,8 @@ def without_reals(data_spec: DataSpec) -> DataSpec:
     """Return the reading of what has been counted: groups, labels and decisions that are values, not amounts."""
     columns = replace(data_spec.columns, score=None, weight=None, probability=None)
     data_spec = data_spec.of_one_threshold
-    return replace(
-        data_spec, columns=columns if data_spec.task == "classification" else replace(columns, label=None)
-    )
+    columns = columns if data_spec.task == "classification" else replace(columns, label=None)
+    return replace(data_spec, columns=columns)
 
 
 def rows_of_bins(

@@ -29,7 +29,7 @@ from fairfix.data.counts import Bools
 from fairfix.data.data_spec import ORDERS
 from fairfix.data.encoder import arrow_array, group_codes, null_mask, primitive
 from fairfix.data.files import DerivedSource, Part, Source
-from fairfix.data.names import nearest
+from fairfix.data.names import did_you_mean
 from fairfix.data.numeric_groups import as_number
 from fairfix.errors import ColumnError, DataError, UsageError
 
@@ -196,11 +196,8 @@ class _Parser:
 
     def _take(self, *kinds: str) -> str:
         if self.kind not in kinds:
-            what = (
-                "the condition ends"
-                if self.kind == "end"
-                else f"{self.text[self.begin : self.at]!r} is there"
-            )
+            there = f"{self.text[self.begin : self.at]!r} is there"
+            what = "the condition ends" if self.kind == "end" else there
             needed = "a column or a value" if "word" in kinds else " or ".join(kinds)
             raise self._error(f"{what}, where {needed} is needed")
         value = self.value
@@ -213,9 +210,8 @@ class _Parser:
             raise UsageError("`where` is empty; write a condition such as year==2024")
         out = self._either()
         if self.kind != "end":
-            raise self._error(
-                f"{self.text[self.begin : self.at]!r} follows a complete condition; write and, or"
-            )
+            what = f"{self.text[self.begin : self.at]!r} follows a complete condition"
+            raise self._error(f"{what}; write and, or")
         return out
 
     def _either(self) -> Condition:
@@ -455,11 +451,10 @@ def check_observed(observed: Mapping[Comparison, Observed], where: str) -> Itera
 
 def _hint(value: str, seen: Observed) -> str:
     """Return the value that is meant, or some that are there."""
-    if near := nearest(value, tuple(seen.others), 1):
-        return f"; did you mean {near[0]!r}?"
-    return f"; it holds {', '.join(map(repr, list(seen.others)[:SHOWN]))}" + ", ..." * (
-        len(seen.others) > SHOWN
-    )
+    others = list(seen.others)
+    if hint := did_you_mean(value, others):
+        return hint
+    return f"; it holds {', '.join(map(repr, others[:SHOWN]))}" + ", ..." * (len(others) > SHOWN)
 
 
 # ---------------------------------------------------------------------- sources

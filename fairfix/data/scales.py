@@ -91,18 +91,13 @@ def scale_of(table: Table, column: str) -> Scale:
     upto = np.cumsum(weight[order])
     downto = np.cumsum(weight[order][::-1])[::-1]
     # products and no quotients: with whole weights both sides are whole, and rows may count twice or come twice
-    low, high = (
-        float(x[order][np.argmax(TAIL * upto >= upto[-1])]),
-        float(x[order][TAIL * downto >= downto[0]][-1]),
-    )
+    low = float(x[order][np.argmax(TAIL * upto >= upto[-1])])
+    high = float(x[order][TAIL * downto >= downto[0]][-1])
     if not low < high:  # nearly all rows have one number
         low, high = float(x.min()), float(x.max())
     if not 0 < high - low < math.inf:
-        what = (
-            f"has the number {low + 0.0:g} in all rows"
-            if low == high
-            else "has numbers of more than 1e308 in rows"
-        )
+        same = f"has the number {low + 0.0:g} in all rows"
+        what = same if low == high else "has numbers of more than 1e308 in rows"
         raise DataError(f"column {column!r} {what} to fit on, so its covariance is undefined; leave it out")
     share = (np.clip(x, low, high) - low) / (high - low)  # whose squares neither vanish nor overflow
     middle = float(np.average(share, weights=weight))

@@ -31,6 +31,7 @@ from fairfix.data.counts import (
     code_of,
     groups_of_cells,
     moved_bins,
+    rows_of_levels,
     spans,
 )
 from fairfix.data.data_spec import DataSpec
@@ -45,7 +46,6 @@ from fairfix.data.encoder import (
 )
 from fairfix.data.files import Part, Source, open_source
 from fairfix.data.numeric_groups import (
-    MOST_SINGLE,
     PARTS,
     Edges,
     NumbersAsGroupsError,
@@ -254,7 +254,7 @@ class Tally:
         """Return the grid, made to cover the batch's scores; a fixed one always does."""
         grid = self.grid
         if grid is None or not self.fixed:
-            ours = self._grid_over(score)
+            ours = grid_over(self.data_spec, self.bins, score.min(), score.max())
             if grid is None:
                 grid = ours
             elif (wider := grid.covering(ours, most=2 * self.bins)) != grid:
@@ -267,11 +267,8 @@ class Tally:
     def cover(self, score: Floats) -> None:
         """Take the grid that these scores want, as that of all rows that come."""
         if score.size:
-            self.grid, self.fixed = self._grid_over(score), True
-
-    def _grid_over(self, score: Floats) -> Grid:
-        low, high = float(score.min()), float(score.max())
-        return Grid.over(low, high, bins=self.bins // 2, thresholds=self.data_spec.thresholds)
+            self.grid = grid_over(self.data_spec, self.bins, score.min(), score.max())
+            self.fixed = True
 
     def _regrid(self, old: Grid, grid: Grid) -> Grid:
         """Move what was counted onto a coarser or wider grid."""
@@ -281,9 +278,9 @@ class Tally:
 
     def _bump(self, place: Ints, bins: int, weight: Floats | None) -> None:
         """Add rows to the tables at flat places; the tables grow with the cells."""
-        weights = (
-            {"rows": None} if weight is None else {"rows": None, "mass": weight, "square_mass": weight**2}
-        )
+        weights: dict[str, Floats | None] = {"rows": None}
+        if weight is not None:
+            weights |= {"mass": weight, "square_mass": weight**2}
         for name, each in weights.items():
             table = self._tables.get(name)
             if table is None or len(table) < len(self.cells) * self.labels:
@@ -373,6 +370,12 @@ def fixed_grid(data_spec: DataSpec, bins: int) -> Grid | None:
     return Grid.over(*data_spec.range, bins=bins, thresholds=data_spec.thresholds)
 
 
+def grid_over(data_spec: DataSpec, bins: int, low: float, high: float) -> Grid:
+    """Return the grid of a scale, or that of the range of the scores."""
+    fixed = fixed_grid(data_spec, bins)
+    return fixed or Grid.over(float(low), float(high), bins=bins // 2, thresholds=data_spec.thresholds)
+
+
 def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
     """Add rows into a flat table; of the two ways the one that is faster for its size."""
     if table.size <= 2 * place.size:
@@ -420,24 +423,20 @@ def scan(
         return tally.scan()
 
     with proposing_bands(source):
-        parts = (
-            source.parts(data_spec.columns.counted, column_types(data_spec, source)) if there is None else []
-        )
         if there is not None:
             total: Scan | None = Scan(there, None, data_spec)
-        elif each is None:
-            total = source.workers.total(parts, count)
         else:
-            total = added(_telling(source.workers.each(parts, count), each))
+            parts = source.parts(data_spec.columns.counted, column_types(data_spec, source))
+            if each is None:
+                total = source.workers.total(parts, count)
+            else:
+                total = added(_telling(source.workers.each(parts, count), each))
         total = total or Scan(Tally(data_spec, bins).counts(), None, data_spec)
         counts = total.counts
-        for name, levels in zip(counts.keys, zip(*counts.cells, strict=True), strict=False):
+        for name, rows in rows_of_levels(counts.keys, counts.cells, counts.rows.sum(axis=(1, 2))).items():
             if name not in data_spec.columns.classes:
-                check_numbers(name, set(levels), data_spec.bands)
-            if each is None and name in data_spec.columns.protected and len(set(levels)) > MOST_SINGLE:
-                rows = Counter[str]()
-                for level, many in zip(levels, counts.rows.sum(axis=(1, 2)).tolist(), strict=True):
-                    rows[level] += many
+                check_numbers(name, rows, data_spec.bands)
+            if each is None and name in data_spec.columns.protected:
                 check_sizes(name, list(rows.values()), data_spec.bands)
     check_excluded(counts.excluded, counts.read, data_spec)
     if each is None:
@@ -472,9 +471,8 @@ def column_types(data_spec: DataSpec, source: Source) -> dict[str, pa.DataType]:
         if name:
             types[name] = pa.float64()
     if columns.label:
-        types[columns.label] = (
-            pa.float64() if data_spec.task == "regression" or data_spec.label_threshold else coded
-        )
+        real = data_spec.task == "regression" or data_spec.label_threshold
+        types[columns.label] = pa.float64() if real else coded
     if columns.prediction:
         types[columns.prediction] = coded
     return types
@@ -589,10 +587,7 @@ def _count_entries(table: Table, rows: EntryRows) -> Scan:
     keys, labels = data_spec.columns.cell_keys, 2 if data_spec.binary else 1
     if not rows.entries.exact:
         return Scan(counts_of(rows, keys, labels), None, data_spec)
-    grid = fixed_grid(data_spec, BINS)
-    if grid is None:
-        ends = float(rows.score.min()), float(rows.score.max())
-        grid = Grid.over(*ends, bins=BINS // 2, thresholds=data_spec.thresholds)
+    grid = grid_over(data_spec, BINS, rows.score.min(), rows.score.max())
     counts = counts_of(rebinned(rows, grid, quantities(rows, data_spec, losses=True), labels), keys, labels)
     _, into = groups_of_cells(keys, rows.cells, keys, counts.cells)
     label = rows.label if data_spec.binary else None

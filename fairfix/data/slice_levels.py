@@ -159,9 +159,8 @@ def _pooled(name: str, codes: Ints, conditions: list[Condition], least: int) -> 
     new = np.full(rows.size, enough.size, dtype=np.int16 if enough.size < 2**15 else np.int32)
     new[enough] = np.arange(enough.size)
     pooled = int(np.count_nonzero(rows)) - enough.size
-    return Levels(
-        name, new[codes], tuple(conditions[i] for i in enough), tuple(rows[enough].tolist()), pooled
-    )
+    held = tuple(conditions[i] for i in enough)
+    return Levels(name, new[codes], held, tuple(rows[enough].tolist()), pooled)
 
 
 def conjunction(parts: Iterable[Condition]) -> Condition:

@@ -78,12 +78,10 @@ def parse_spec(parameter: str, text: str, forms: Mapping[str, Form]) -> Spec:
         try:
             given[own] = keys[own].one_of(f"{parameter} {name}: {own}", value)
         except UsageError as error:
-            raise error.proposing(
-                *((text, text.replace(old, new, 1)) for old, new in error.instead)
-            ) from None
-    return Spec(
-        name, tuple((own, given.get(own, one.default)) for own, one in keys.items()), frozenset(given)
-    )
+            own_text = ((text, text.replace(old, new, 1)) for old, new in error.instead)
+            raise error.proposing(*own_text) from None
+    settings = tuple((own, given.get(own, one.default)) for own, one in keys.items())
+    return Spec(name, settings, frozenset(given))
 
 
 def split_specs(text: str) -> list[str]:

@@ -243,15 +243,12 @@ class _Ranges(io.RawIOBase):
         if not size:
             return b""
         try:
-            data = self._whole(size) if size >= BLOCK else self._within(size)
+            data = self._read_at(size, self._offset) if size >= BLOCK else self._within(size)
         except DataError as error:
             self.error = self.error or error
             raise
         self._offset += len(data)
         return data
-
-    def _whole(self, size: int) -> bytes:
-        return self._read_at(size, self._offset)
 
     def _within(self, size: int) -> bytes:
         """Return a few bytes, out of one block or two."""
@@ -340,13 +337,10 @@ class ArrowStore(Remote):
 
     def _stamp(self, file: pa.NativeFile, path: str) -> FileVersion:
         headers = {key.lower(): value.decode() for key, value in (file.metadata() or {}).items()}
-        stamp = {
-            "size": file.size(),
-            "modified": _second(headers.get("last-modified")),
-            "tag": headers.get("etag"),
-        }
-        if stamp["modified"] is None:
-            stamp["modified"] = _second(self._filesystem.get_file_info(path).mtime)
+        modified = _second(headers.get("last-modified"))
+        if modified is None:
+            modified = _second(self._filesystem.get_file_info(path).mtime)
+        stamp = {"size": file.size(), "modified": modified, "tag": headers.get("etag")}
         return {key: value for key, value in stamp.items() if value is not None}
 
     def ranges(self, place: FileLocation) -> tuple[FileVersion, Callable[[int, int], bytes]]:
@@ -390,9 +384,8 @@ class ArrowStore(Remote):
         """Return the files of a folder by their path in it."""
         from pyarrow.fs import FileSelector
 
-        infos = self._filesystem.get_file_info(
-            FileSelector(folder, allow_not_found=True, recursive=recursive)
-        )
+        selected = FileSelector(folder, allow_not_found=True, recursive=recursive)
+        infos = self._filesystem.get_file_info(selected)
         return {info.path.removeprefix(folder).lstrip("/"): info for info in infos if info.is_file}
 
     def _shown(self, path: str) -> str:

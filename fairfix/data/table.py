@@ -37,7 +37,7 @@ from fairfix.data.encoder import (
     numbers,
 )
 from fairfix.data.names import group_name
-from fairfix.data.numeric_groups import MOST_SINGLE, check_sizes
+from fairfix.data.numeric_groups import check_sizes
 from fairfix.data.row_hash import apart
 from fairfix.errors import DataError
 
@@ -108,9 +108,8 @@ class Table:
         """Return the groups of some cell columns (default: the cells of all protected columns)."""
         names = tuple(self.data_spec.columns.protected if columns is None else columns)
         present = [self.rows.cells[c] for c in np.flatnonzero(tallied(self.rows.cell, len(self.rows.cells)))]
-        levels, _ = groups_of_cells(
-            self.data_spec.columns.cell_keys, present, names, bands=self.data_spec.bands
-        )
+        spec = self.data_spec
+        levels, _ = groups_of_cells(spec.columns.cell_keys, present, names, bands=spec.bands)
         return Groups(names, levels, lambda: self.codes(names, levels))
 
     def cell_codes(self, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
@@ -221,30 +220,20 @@ class Table:
     def with_decision(self, decision: Floats) -> Table:
         """Return the table with the given probabilities of a positive decision instead of its own."""
         columns = replace(self.data_spec.columns, prediction=None, probability="p_positive")
-        return replace(
-            self,
-            data_spec=replace(self.data_spec.of_one_threshold, columns=columns),
-            rows=replace(self.rows, decision=_own(decision)),
-        )
+        data_spec = replace(self.data_spec.of_one_threshold, columns=columns)
+        return replace(self, data_spec=data_spec, rows=replace(self.rows, decision=_own(decision)))
 
     def with_score(self, score: Floats) -> Table:
         """Return the table with the given scores instead of its own: probabilities, or values of a regression."""
         # counts of real labels have no label
         label = None if self.rows.label is None else self.data_spec.columns.label
-        columns = replace(
-            self.data_spec.columns, score="prediction", prediction=None, probability=None, label=label
-        )
-        cuts = (self.data_spec.cuts or (0.5,)) if self.data_spec.task == "classification" else ()
-        data_spec = replace(
-            self.data_spec.of_one_threshold, columns=columns, score_scale="probability", thresholds=cuts
-        )
-        own = self.rows.entries
+        own, spec = self.rows.entries, self.data_spec.of_one_threshold
+        columns = replace(spec.columns, score="prediction", prediction=None, probability=None, label=label)
+        cuts = (spec.cuts or (0.5,)) if spec.task == "classification" else ()
+        spec = replace(spec, columns=columns, score_scale="probability", thresholds=cuts)
         entries = None if own is None else replace(own, sums={}, exact=True)
-        return replace(
-            self,
-            data_spec=data_spec,
-            rows=replace(self.rows, score=_own(score), decision=None, entries=entries),
-        )
+        rows = replace(self.rows, score=_own(score), decision=None, entries=entries)
+        return replace(self, data_spec=spec, rows=rows)
 
     @cached_property
     def draws(self) -> Floats:
@@ -300,9 +289,8 @@ def _needed(column: Column | None, role: str) -> Column:
 
 def _hashes(table: Table) -> npt.NDArray[np.uint64]:
     """Return a hash of 53 bits of the levels, score and features of each row, shape (n,)."""
-    more: dict[str, Any] = {
-        "cell": np.array([group_name(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
-    }
+    names = np.array([group_name(cell) for cell in table.rows.cells], dtype=object)
+    more: dict[str, Any] = {"cell": names[table.rows.cell]}
     if table.rows.score is not None:
         more["score"] = table.rows.score
     return np.asarray(row_hashes(table.features, more) >> np.uint64(11))
@@ -361,12 +349,10 @@ def assemble(
     arrays = {name: own.done() for name, own in columns.items()}
     if encoder is None or not arrays["cell"].size:
         raise DataError("no rows are left to work with" if read else "the data has no rows")
-    for place, name in enumerate(encoder.data_spec.columns.cell_keys):
-        levels = [cell[place] for cell in encoder.cells]
-        if name in encoder.data_spec.columns.protected and len(set(levels)) > MOST_SINGLE:
-            level = np.unique(levels, return_inverse=True)[1]
-            sizes = np.bincount(level[arrays["cell"]])
-            check_sizes(name, sizes[sizes > 0].tolist(), data_spec.bands)
+    sizes = tallied(arrays["cell"], len(encoder.cells))
+    level_rows = rows_of_levels(data_spec.columns.cell_keys, encoder.cells, sizes)
+    for name in data_spec.columns.protected:
+        check_sizes(name, list(level_rows[name].values()), data_spec.bands)
     rows = Rows(cells=encoder.cells, read=read, excluded=dict(excluded), **arrays)
     check_positive(rows.label, data_spec, rows.decision)
     try:
@@ -400,10 +386,8 @@ def parted(whole: list[Table], inside: Bools) -> tuple[Table, Table]:
         column = columns.pop(name)
         for part, mask in zip(parts, masks, strict=True):
             part[name] = None if column is None else _frozen(column[mask])
-    outside, within = (
-        bare._beside(mask, replace(bare.rows, **part)) for part, mask in zip(parts, masks, strict=True)
-    )
-    return outside, within
+    made = [bare._beside(mask, replace(bare.rows, **part)) for part, mask in zip(parts, masks, strict=True)]
+    return made[0], made[1]
 
 
 def release() -> None:

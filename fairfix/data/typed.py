@@ -162,9 +162,8 @@ def parsed(
     ``number`` returns the number that a text is, None where it is none; else Python's spelling counts.
     """
     coded = column.dictionary_encode()
-    entries = [
-        None if text is None else (number or _plain_number)(text) for text in coded.dictionary.to_pylist()
-    ]
+    read = number or _plain_number
+    entries = [None if text is None else read(text) for text in coded.dictionary.to_pylist()]
     wrong = {i for i, entry in enumerate(entries) if entry is None}
     for row, code in enumerate(coded.indices.to_pylist() if wrong else ()):
         if code in wrong:

@@ -42,9 +42,8 @@ class HttpStore(Remote):
             raise DataError(
                 "https:// and http:// need fsspec and aiohttp, which are not installed: pip install 'fairfix[remote]'"
             ) from None
-        limits = aiohttp.ClientTimeout(
-            total=WHOLE, sock_connect=storage.CONNECTING, sock_read=storage.SILENCE
-        )
+        waits = {"sock_connect": storage.CONNECTING, "sock_read": storage.SILENCE}
+        limits = aiohttp.ClientTimeout(total=WHOLE, **waits)
         # proxies and netrc of the environment; bytes as they are stored, so that ranges mean what they say
         client = {"timeout": limits, "trust_env": True, "auto_decompress": False}
         self._http = HTTPFileSystem(encoded=True, skip_instance_cache=True, client_kwargs=client)
@@ -153,11 +152,8 @@ def _redirected(url: Any, location: str, shown: str) -> Any:
     The same host by https in place of http is no other.
     """
     target = url.join(type(url)(location, encoded=True))
-    upgraded = (
-        (url.scheme, target.scheme) == ("http", "https")
-        and url.is_default_port()
-        and target.is_default_port()
-    )
+    default_ports = url.is_default_port() and target.is_default_port()
+    upgraded = (url.scheme, target.scheme) == ("http", "https") and default_ports
     if target.host == url.host and (upgraded or (target.scheme, target.port) == (url.scheme, url.port)):
         return target
     raise DataError(
@@ -201,15 +197,9 @@ def _gave_up(error: Exception, shown: str) -> DataError:
 def _headed(status: int, headers: Mapping[str, str]) -> FileVersion:
     """Return what the headers of an answer say of a file."""
     plain = {name.lower(): value for name, value in headers.items()}
-    total = (
-        plain.get("content-range", "").rpartition("/")[2]
-        if status in (206, 416)
-        else plain.get("content-length")
-    )
-    stamp: FileVersion = {
-        "ranges": status in (206, 416),
-        "modified": plain.get("last-modified"),
-        "tag": plain.get("etag"),
-    }
-    stamp["size"] = int(total) if total and total.isdigit() else None
+    ranges = status in (206, 416)
+    total = plain.get("content-range", "").rpartition("/")[2] if ranges else plain.get("content-length", "")
+    size = int(total) if total.isdigit() else None
+    tag = plain.get("etag")
+    stamp = {"ranges": ranges, "modified": plain.get("last-modified"), "tag": tag, "size": size}
     return {key: value for key, value in stamp.items() if value is not None}

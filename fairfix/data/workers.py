@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from importlib import import_module
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fairfix.errors import DataError, UsageError
 
@@ -57,15 +57,7 @@ def started_safely() -> Iterator[None]:
             os.environ[SAFE_PATH] = before
 
 
-class Piece(Protocol):
-    """A piece of work; ``where`` names it in messages."""
-
-    @property
-    def where(self) -> str:
-        """Name in messages."""
-
-
-Some = TypeVar("Some", bound=Piece)
+Some = TypeVar("Some")
 Made = TypeVar("Made")
 
 
@@ -94,9 +86,8 @@ def added(sums: Iterable[Made]) -> Made | None:
             grown = whole.pop()[1] + grown
             height += 1
         whole.append((height, grown))
-    return (
-        reduce(lambda last, before: before + last, [tree for _, tree in reversed(whole)]) if whole else None
-    )
+    trees = [tree for _, tree in reversed(whole)]
+    return reduce(lambda last, before: before + last, trees) if trees else None
 
 
 @dataclass(frozen=True)
@@ -176,7 +167,7 @@ class Cluster(Workers):
             return made
 
     def _works_here(self, pieces: Sequence[Any]) -> bool:
-        return self.partitions and not all(hasattr(piece, "loaded_by") for piece in pieces)
+        return self.partitions and not all(getattr(piece, "loaded_by", None) for piece in pieces)
 
     def _leaves(self, pieces: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
         worked, run = import_module("dask").delayed(_worked, pure=False, traverse=False), os.urandom(8).hex()
@@ -192,7 +183,7 @@ class Cluster(Workers):
         return [future.result() for future in self.client.compute(list(leaves))]
 
     @contextmanager
-    def _errors(self, pieces: Sequence[Piece]) -> Iterator[None]:
+    def _errors(self, pieces: Sequence[Any]) -> Iterator[None]:
         """Turn what Dask says of workers that are gone, and of rows of its own, into an error of the data."""
         from fairfix.data.frames import fetched
 
@@ -217,11 +208,9 @@ class Cluster(Workers):
 def apart(piece: Any) -> tuple[Any, str, Any]:
     """Return a piece without the rows that Dask computes for it, and their key and how they are computed."""
     loaded = getattr(piece, "loaded_by", None)
-    return (
-        (piece, "", None)
-        if loaded is None
-        else (replace(piece, loaded_by=None), loaded.key, loaded.partition)
-    )
+    if loaded is None:
+        return piece, "", None
+    return replace(piece, loaded_by=None), loaded.key, loaded.partition
 
 
 def _worked(work: Callable[[Any], Any], piece: Any, key: str, rows: Any) -> Any:

@@ -54,10 +54,10 @@ class ArffSource(TypedFile):
             while more:
                 few = enumerate(islice(lines, files.BATCH_ROWS), before + 1)
                 rows = [_entries(line, len(attributes), place, row) for row, line in few]
-                arrays = [
-                    _array([row[at] for row in rows], one, attributes[one], place, before)
-                    for one, at in places
-                ]
+                arrays = []
+                for one, at in places:
+                    column = pa.array([row[at] for row in rows], pa.string())
+                    arrays.append(parsed(column, one, place.name, before) if attributes[one] else column)
                 yield pa.RecordBatch.from_arrays(arrays, [one for one, _ in places])
                 before, more = before + len(rows), len(rows) == files.BATCH_ROWS
 
@@ -103,9 +103,8 @@ def _header(lines: Iterator[str], place: FileLocation) -> Attributes:
         raise DataError(f"{place.name} cannot be read as ARFF: it has no line @data")
     if not heads:
         raise DataError(f"{place.name} cannot be read as ARFF: it has no @attribute")
-    return dict(
-        zip(told_apart(head for head, _ in heads), (kind in NUMBERS for _, kind in heads), strict=True)
-    )
+    names = told_apart(head for head, _ in heads)
+    return dict(zip(names, (kind in NUMBERS for _, kind in heads), strict=True))
 
 
 def _unescaped(text: str) -> str:
@@ -135,8 +134,3 @@ def _entries(line: str, many: int, place: FileLocation, row: int) -> list[str | 
             f"{place.name} has {len(out):,} values in row {row:,}, and {many:,} attributes; correct the row"
         )
     return out
-
-
-def _array(entries: list[str | None], name: str, numeric: bool, place: FileLocation, before: int) -> pa.Array:
-    column = pa.array(entries, pa.string())
-    return parsed(column, name, place.name, before) if numeric else column

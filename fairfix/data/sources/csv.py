@@ -199,9 +199,8 @@ class CsvSource(FileSource):
         shown = self._shown
         if self.dialect.delimiter == "," and self._stated is None:
             if {*seen.decimal} == {","}:
-                return Notation(
-                    doubt=f"holds {seen.decimal[',']!r}; set `decimal=,` if the comma is its decimal sign"
-                )
+                doubt = f"holds {seen.decimal[',']!r}; set `decimal=,` if the comma is its decimal sign"
+                return Notation(doubt=doubt)
             if shown is None and {*seen.open} == {","}:
                 shown = "."  # a comma that separates columns separates no decimals
         return notation_of(seen, self._stated, shown)
@@ -404,10 +403,9 @@ def _converted(
                     how[name] = settle(name, _distinct(batch.column(at)))
                 if numbers is None:
                     shown = how[name] or usual_notation
-                    between = f" and {named(shown.thousands)} between thousands" if shown.thousands else ""
-                    fault = (
-                        f"is not a number with {shown.decimal!r} as decimal sign{between}; correct the value"
-                    )
+                    signs = f"{shown.decimal!r} as decimal sign"
+                    signs += f" and {named(shown.thousands)} between thousands" if shown.thousands else ""
+                    fault = f"is not a number with {signs}; correct the value"
                     numbers = parsed(batch.column(at), name, file.place.name, row, shown.number, fault)
                 batch = batch.set_column(at, pa.field(name, pa.float64()), numbers)  # noqa: PLW2901
             row += batch.num_rows

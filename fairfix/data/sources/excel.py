@@ -72,9 +72,8 @@ def read(file: BytesIO, sheet: str | None, name: str) -> pa.Table:
         remarks.append(f"left out {lines} above the header in row {first + at + 1}")
     data = [row for row in rows[at + 1 :] if any(entry is not None for entry in row)]
     columns = [list(column) for column in zip(*data, strict=True)] or [[] for _ in rows[at]]
-    kept = [
-        i for i, head in enumerate(rows[at]) if head is not None or any(one is not None for one in columns[i])
-    ]
+    held = [rows[at], *data]
+    kept = [i for i in range(len(columns)) if any(row[i] is not None for row in held)]
     heads = told_apart(f"Unnamed: {i}" if rows[at][i] is None else canonical(rows[at][i]) for i in kept)
     arrays = [whole(column_of(columns[i], numerals=True)) for i in kept]
     return pa.table(arrays, names=heads).replace_schema_metadata({"remark": "; ".join(remarks)})

@@ -38,7 +38,6 @@ class OrcSource(PiecedFile):
 
         with readable(place, cls.kind), place.opened() as data:
             fragment, size = OrcFileFormat().make_fragment(data), files.BATCH_ROWS
-            batches = fragment.to_batches(
-                columns=columns, batch_size=size, batch_readahead=1, use_threads=False
-            )
+            how = {"batch_size": size, "batch_readahead": 1, "use_threads": False}
+            batches = fragment.to_batches(columns=columns, **how)
             yield from rebatched((batch.select(columns) for batch in batches), size)

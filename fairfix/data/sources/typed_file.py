@@ -59,9 +59,7 @@ class TypedFile(FileSource):
                     break
         self._kinds = {one: unified(each) for one, each in kinds.items()}
         self._names = filled - bare
-        self.schema = pa.schema(
-            {one: CODED if one in self._names else kind for one, kind in self._kinds.items()}
-        )
+        self.schema = pa.schema(self._kinds | dict.fromkeys(filled - bare, CODED))
         self.rows = None if self.typed_columns else rows
         size = sum(place.size or 0 for place in places)
         self.about_rows = self.rows or size // (8 * max(len(kinds), 1))
