@@ -6,10 +6,12 @@ A test that needs rows of a special shape (ties, noise, an effect of known size)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from fairfix.data.files import open_source
 
 
 def people(rows: int, seed: int = 0, shares: Sequence[float] = (0.6, 0.38, 0.02)) -> pd.DataFrame:
@@ -91,3 +93,17 @@ def below(seed: int) -> Callable[[int], int]:
     """Return what draws whole numbers below its argument, the same ones for a seed."""
     rng = np.random.default_rng(seed)
     return lambda many: int(rng.integers(many))
+
+
+def read(
+    data: Any, columns: Sequence[str] | None = None, types: dict[str, pa.DataType] | None = None
+) -> pa.Table:
+    """Return rows of whatever fairfix opens: of all columns, or of some, and in the types that are asked for."""
+    source = open_source(data)
+    parts = source.parts(list(source.columns) if columns is None else columns, types)
+    return pa.Table.from_batches([batch for part in parts for batch in part.batches()]).combine_chunks()
+
+
+def columns_read(data: Any, columns: Sequence[str] | None = None, types: Any = None) -> dict[str, list[Any]]:
+    """Return the same as lists."""
+    return dict(read(data, columns, types).to_pydict())

@@ -34,11 +34,11 @@ from fairfix.data.counts import Counts, Grid, SavedCounts, check_cells, groups_o
 from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.data_spec import SCORE_RANGE, ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.hash_split import Share
 from fairfix.data.names import kept_threshold
 from fairfix.data.numeric_groups import described, rising
 from fairfix.data.quantities import LEAST, SUMMED, are_sums, range_of, summed
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
+from fairfix.data.row_hash import Share
 from fairfix.data.scan import BINS, fixed_grid, scan
 from fairfix.data.urls import name_of
 from fairfix.data.workers import added

@@ -170,9 +170,8 @@ def _arrays(role: str, value: Any, columns: frozenset[str]) -> list[tuple[str, A
             raise UsageError(f"`{role}` takes one column, and this {type(value).__name__} has {len(many)}")
         return many
     if _is_array(value):
-        texts = getattr(value, "ndim", 1) == 1 and all(
-            isinstance(one, str) for one in value[: len(columns) + 1]
-        )
+        first = value[: len(columns) + 1] if getattr(value, "ndim", 1) == 1 else [value]
+        texts = all(isinstance(one, str) for one in first)
         if role in SEVERAL and texts and len(value) and set(value) <= columns:
             return None  # the names of columns, such as frame.columns[:2]
         name = getattr(value, "name", None)

@@ -91,9 +91,8 @@ def entries_of(counts: Counts, data_spec: DataSpec) -> EntryRows:
     if data_spec.group_thresholds is not None:
         decision = (place >= bins_of_groups(counts, data_spec)[cell]).astype(np.float64)
     at = cell, label, place
-    entries = Entries(
-        counts.bins, place, counts.rows[at], counts.square_weights[at], counts.weighted, counts.sums
-    )
+    square = counts.square_weights[at]
+    entries = Entries(counts.bins, place, counts.rows[at], square, counts.weighted, counts.sums)
     return EntryRows(
         cell,
         counts.cells,

@@ -108,10 +108,9 @@ def json_of(content: bytes) -> Any:
     level, depth = [tree], 0
     while level:
         need(depth <= DEEPEST, "it is nested too deeply")
-        parts = (
-            one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))
-        )
-        level, depth = [inner for part in parts for inner in part], depth + 1
+        parts = [one for one in level if isinstance(one, (dict, list))]
+        level = [inner for part in parts for inner in (part.values() if isinstance(part, dict) else part)]
+        depth += 1
     if HALF.search(content):
         json.dumps(tree, ensure_ascii=False).encode("utf-8")  # a text that cannot be written is a ValueError
     return tree
@@ -136,23 +135,20 @@ def truth(value: Any) -> bool:
 
 def whole(low: int = 0, high: int = 1 << 53) -> Json:
     """Return what takes whole numbers of a range."""
-    return _checked(
-        lambda value: type(value) is int and low <= value <= high, f"no whole number from {low} to {high}"
-    )
+    fault = f"no whole number from {low} to {high}"
+    return _checked(lambda value: type(value) is int and low <= value <= high, fault)
 
 
 def real(low: float = -LARGEST, high: float = LARGEST) -> Json:
     """Return what takes floats of a range."""
-    return _checked(
-        lambda value: isinstance(value, float) and low <= value <= high, f"no number from {low} to {high}"
-    )
+    fault = f"no number from {low} to {high}"
+    return _checked(lambda value: isinstance(value, float) and low <= value <= high, fault)
 
 
 def one_of(*choices: str) -> Json:
     """Return what takes one of some texts."""
-    return _checked(
-        lambda value: isinstance(value, str) and value in choices, f"not one of {', '.join(choices)}"
-    )
+    fault = f"not one of {', '.join(choices)}"
+    return _checked(lambda value: isinstance(value, str) and value in choices, fault)
 
 
 def _checked(sound: Callable[[Any], bool], fault: str) -> Json:

@@ -115,17 +115,14 @@ def explained(
             return str(error), []
         low, high = (shown(one, *data_spec.range) for one in (seen.low, seen.high))
         of_entry = isinstance(error, EntryError)
-        text = (
-            f"{error.place}; {'the column' if of_entry else f'column {name!r}'} goes from {low} to {high}: "
-        )
+        column = "the column" if of_entry else f"column {name!r}"
+        text = f"{error.place}; {column} goes from {low} to {high}: "
         if data_spec.range[0] <= seen.low and seen.high <= data_spec.range[1]:
             return f"{text}give a threshold in this range", []
         scales = _scales(seen, data_spec)
         words = " or ".join(f"`score_scale={scale}` ({meaning})" for scale, meaning in scales.items())
         other = ", or `task=regression` for a real-valued target" if real and of_entry else ""
-        raw = (
-            "; a raw score has decisions only with `threshold=NUMBER`" if "raw" in scales and of_entry else ""
-        )
+        raw = "; a raw score has decisions only with `threshold=NUMBER`" * ("raw" in scales and of_entry)
         choices = [{"score_scale": scale} for scale in scales]
         if decides and "raw" in scales:
             middle = f"{(seen.low + seen.high) / 2:.6g}"
@@ -147,30 +144,23 @@ def ways(
     few = seen.common
     near = [one for value in wanted for one in nearest(value, [value for value, _ in few], SHOWN)]
     few = sorted(few, key=lambda one: near.index(one[0]) if one[0] in near else len(near))
-    text, choices = (
-        f"the column holds {seen.shown(first=few)}",
-        [{part: with_values(name, [value])} for value, _ in few[:SHOWN]],
-    )
+    text = f"the column holds {seen.shown(first=few)}"
+    choices = [{part: with_values(name, [value])} for value, _ in few[:SHOWN]]
     other = "; name a score with `score`" if part != "label" else ""
     other = "; for a real-valued target set `task=regression`" if part == "label" and real else other
     if not few:
-        example = with_values(name, ["VALUE"])
-        return (
-            f"{text}; name the positive one with `{part}={example}`, and all others will be negative{other}",
-            [],
-        )
+        example = f"`{part}={with_values(name, ['VALUE'])}`"
+        return f"{text}; name the positive one with {example}, and all others will be negative{other}", []
     if len(few) == 1:
         choices.clear()  # of a single value nothing else is negative
     if len(few) <= 2:
         return f"{text}; name the positive one", choices
-    each = "; an audit compares every class with the rest by `task=multiclass`"
-    several = with_values(name, [value for value, _ in few[:2]])
-    return (
-        f"{text}; name the positive one, or several as in `{part}={several}`, and all others will be negative{each}"
-        if len(few) <= MANY_CLASSES
-        else f"{text}; name the positive ones, as in `{part}={several}`, and all others will be negative{other}",
-        choices,
-    )
+    how = "the positive ones, as in"
+    if len(few) <= MANY_CLASSES:
+        how = "the positive one, or several as in"
+        other = "; an audit compares every class with the rest by `task=multiclass`"
+    several = f"`{part}={with_values(name, [value for value, _ in few[:2]])}`"
+    return f"{text}; name {how} {several}, and all others will be negative{other}", choices
 
 
 def _scales(seen: Survey, data_spec: DataSpec) -> dict[str, str]:

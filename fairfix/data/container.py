@@ -50,9 +50,7 @@ MAX_UNPACKED = 32 << 20
 MAX_GROWTH = 16
 """Times the file, where that is more: fairfix does not deflate, which hardly makes a rule smaller."""
 
-DTYPES = frozenset(
-    {"|b1", "|i1", "|u1"} | {f"<{kind}{size}" for kind in "iu" for size in (2, 4, 8)} | {"<f4", "<f8"}
-)
+DTYPES = frozenset(["|b1", "|i1", "|u1", "<i2", "<i4", "<i8", "<u2", "<u4", "<u8", "<f4", "<f8"])
 """Types of arrays; text belongs in the manifest, where it is readable."""
 
 _ARRAY_NAME = re.compile(r"[a-z0-9_.]{1,100}")

@@ -107,10 +107,8 @@ class Grid:
         """Return the coarsest needed common grid of both, of at most ``most`` bins where that is possible."""
         exponent = min(self.exponent, other.exponent)
         while True:
-            ends = [
-                (g.first >> (g.exponent - exponent), g.last >> (g.exponent - exponent)) for g in (self, other)
-            ]
-            first, last = min(e[0] for e in ends), max(e[1] for e in ends)
+            first = min(g.first >> (g.exponent - exponent) for g in (self, other))
+            last = max(g.last >> (g.exponent - exponent) for g in (self, other))
             if last - first < most:
                 return Grid(exponent, first, last, self.thresholds)
             exponent -= 1

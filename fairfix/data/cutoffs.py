@@ -67,9 +67,8 @@ class GroupThresholds:
         """Read ``race:Black=0.4,White=0.5``; None where no column is named before a colon."""
         if (match := ATTRIBUTE.fullmatch(text)) is None:
             return None
-        return cls.of(
-            unquoted(match[1]), [part.rpartition("=") for part in split_names(match[2]) if part], text
-        )
+        parts = [part.rpartition("=") for part in split_names(match[2]) if part]
+        return cls.of(unquoted(match[1]), parts, text)
 
     @classmethod
     def of(cls, attribute: str, parts: Any, text: object) -> GroupThresholds:
@@ -138,10 +137,8 @@ def threshold_of(value: Any) -> float | GroupThresholds | None:
                 "`threshold` takes a number, or a mapping of one column to its groups, such as "
                 "{'race': {'Black': 0.4, 'White': 0.5}}"
             )
-        attribute = next(iter(value))
-        return GroupThresholds.of(
-            str(attribute), [(group, "=", cut) for group, cut in own.items()], attribute
-        )
+        attribute, parts = next(iter(value)), [(group, "=", cut) for group, cut in own.items()]
+        return GroupThresholds.of(str(attribute), parts, attribute)
     return (GroupThresholds.parse(value) if isinstance(value, str) else None) or _number(value)
 
 

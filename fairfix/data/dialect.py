@@ -344,9 +344,8 @@ def layout_of(head: Head, dialect: Dialect, header: bool | None = None) -> Layou
     remarks = []
     footers = footers_of(head.text, dialect, columns) if head.whole else frozenset()
     if lines := [one for one in titles if one not in comments]:
-        remarks.append(
-            f"the first {len(lines)} lines are titles" if len(lines) > 1 else "the first line is a title"
-        )
+        many = f"the first {len(lines)} lines are titles"
+        remarks.append(many if len(lines) > 1 else "the first line is a title")
     if comments:
         remarks.append("lines of comments are left out")
     doubt = ""
@@ -360,13 +359,11 @@ def layout_of(head: Head, dialect: Dialect, header: bool | None = None) -> Layou
         columns = max((i + 1 for i in range(columns) if not empty[i]), default=columns)
         cells = [f"c{i + 1}" for i in range(columns)] + [""] * (len(empty) - columns)
         if stated_header is None:
-            remarks.append(
-                f"the first row is data, so the columns are called c1 to c{columns} (else: `header=True`)"
-            )
+            called = f"the columns are called c1 to c{columns}"
+            remarks.append(f"the first row is data, so {called} (else: `header=True`)")
     if doubt:
-        remarks.append(
-            f"the first row may be data, since {doubt!r} would name a column of numbers (then: `header=False`)"
-        )
+        why = f"since {doubt!r} would name a column of numbers"
+        remarks.append(f"the first row may be data, {why} (then: `header=False`)")
     if dropped := [i for i, cell in enumerate(cells) if not cell and empty[i]]:
         several = f"{len(dropped)} columns without name and entries are left out"
         remarks.append(several if len(dropped) > 1 else "a column without name and entries is left out")

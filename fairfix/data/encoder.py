@@ -232,12 +232,8 @@ class Encoder:
                 f"{part} column {name!r} holds {column[row]} at {self._at(row)}; "
                 f"scores, labels and weights must be finite: replace or remove it"
             )
-        ranges = {
-            "score": self.data_spec.range,
-            "weight": (0.0, math.inf),
-            "decision probability": (0.0, 1.0),
-        }
-        least, most = ranges.get(part, (-math.inf, math.inf))
+        ranges = {"score": self.data_spec.range, "weight": (0.0, math.inf), "label": (-math.inf, math.inf)}
+        least, most = ranges.get(part, (0.0, 1.0))  # of a decision probability
         if low < least or high > most:
             row = int(np.argmax((column < least) | (column > most)))
             entry = shown(float(column[row]), least, most)

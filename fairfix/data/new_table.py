@@ -81,21 +81,20 @@ def _named(url: str) -> tuple[str, str, str]:
     return place, unquote(name), shown
 
 
-def _taken(name: str, shown: str) -> UsageError:
-    return UsageError(
-        f"{shown} already has {name!r}, and fairfix only writes new tables; name another one, or drop it first"
-    )
+def _place_of(
+    connection: Any, name: str, default: str, queries: tuple[str, str], shown: str
+) -> tuple[str, str]:
+    """Return schema and name of a table that is not there, in a schema that is; else a UsageError.
 
-
-def _place_of(name: str, default: str, has: Callable[[str], bool], shown: str) -> tuple[str, str]:
-    """Return schema and table of a name, whose schema before a dot is there; a UsageError where none is, or two are.
-
-    So a table with a dot in its own name is named with its schema.
+    The schema stands before a dot. A table with a dot in its own name is named with its schema, and a name that can be
+    two tables is refused. ``queries`` look for a schema and for a table, by their names.
     """
+    schemas, tables = queries
     splits = [(name[:at], name[at + 1 :]) for at, sign in enumerate(name) if sign == "."]
-    if not splits:
-        return default, name
-    places = [(schema, own) for schema, own in splits if own and has(schema)]
+    there = [
+        (schema, own) for schema, own in splits if own and connection.execute(schemas, [schema]).fetchone()
+    ]
+    places = there if splits else [(default, name)]
     if not places:
         raise UsageError(
             f"{shown} has no schema {splits[-1][0]!r} for the table {name!r}; name one that is there, or leave it out; "
@@ -105,6 +104,10 @@ def _place_of(name: str, default: str, has: Callable[[str], bool], shown: str) -
         both = " or ".join(f"{own!r} in the schema {schema!r}" for schema, own in places)
         raise UsageError(
             f"{shown}: {name!r} can be the table {both}; use a name that matches only one of them"
+        )
+    if connection.execute(tables, [*places[0]]).fetchone():
+        raise UsageError(
+            f"{shown} already has {name!r}, and fairfix only writes new tables; name another one, or drop it first"
         )
     return places[0]
 
@@ -126,16 +129,11 @@ def _new_in_duckdb(connection: Any, name: str, shown: str) -> tuple[str, str]:
         "SELECT 1 FROM information_schema.schemata "
         "WHERE catalog_name = current_database() AND lower(schema_name) = lower(?)"
     )
-    schema, own = _place_of(
-        name, "main", lambda one: bool(connection.execute(schemas, [one]).fetchone()), shown
-    )
     there = (
         "SELECT 1 FROM information_schema.tables WHERE table_catalog = current_database() "
         "AND lower(table_schema) = lower(?) AND lower(table_name) = lower(?)"
     )
-    if connection.execute(there, [schema, own]).fetchone():
-        raise _taken(name, shown)
-    return schema, own
+    return _place_of(connection, name, "main", (schemas, there), shown)
 
 
 @contextmanager
@@ -192,13 +190,8 @@ def _new_in_postgres(connection: Any, name: str, shown: str) -> Any:
 
     (current,) = connection.execute("SELECT current_schema()").fetchone()
     schemas = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
-    schema, own = _place_of(
-        name, current or "public", lambda one: bool(connection.execute(schemas, [one]).fetchone()), shown
-    )
     there = "SELECT 1 FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
-    if connection.execute(there, [schema, own]).fetchone():
-        raise _taken(name, shown)
-    return sql.Identifier(schema, own)
+    return sql.Identifier(*_place_of(connection, name, current or "public", (schemas, there), shown))
 
 
 @contextmanager

@@ -190,10 +190,8 @@ def notation_of(seen: Seen, decimal: str | None, shown: str | None) -> Notation:
     if seen.is_plain:
         return Notation(sign or ".")
     if len(seen.units) > 1:
-        examples = " and ".join(map(repr, list(seen.units.values())[:2]))
-        return Notation(
-            doubt=f"holds {examples}: numbers with and without a unit, or with several; use one notation"
-        )
+        doubt = f"holds {' and '.join(map(repr, list(seen.units.values())[:2]))}"
+        return Notation(doubt=f"{doubt}: numbers with and without a unit, or with several; use one notation")
     if seen.unit:
         (unit,) = seen.units
         without = replace(seen, units={}, brackets="")
@@ -206,9 +204,8 @@ def notation_of(seen: Seen, decimal: str | None, shown: str | None) -> Notation:
     sign = sign or "."
     between |= {one for one in seen.open if one != sign}
     if {*seen.decimal} - {sign} or sign in between or len(between) > 1:
-        examples = " and ".join(
-            map(repr, dict.fromkeys((*seen.thousands.values(), *seen.open.values(), *seen.decimal.values())))
-        )
+        written = (*seen.thousands.values(), *seen.open.values(), *seen.decimal.values())
+        examples = " and ".join(map(repr, dict.fromkeys(written)))
         return Notation(
             doubt=f"holds {examples}: no number in one notation with {sign!r} as decimal sign; write all numbers "
             f"the same way without thousands signs, or set `decimal={other(sign)}` if that is the decimal sign"

@@ -191,9 +191,8 @@ def named_apart(places: Sequence[FileLocation]) -> list[FileLocation]:
     for many in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(each[-many:]) for each in parts]
         if len(set(names)) == len(places):
-            return [
-                replace(one, name=name) if many > 1 else one for one, name in zip(places, names, strict=True)
-            ]
+            pairs = zip(places, names, strict=True)
+            return [replace(one, name=name) if many > 1 else one for one, name in pairs]
     return list(places)
 
 

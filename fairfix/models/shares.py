@@ -1,4 +1,4 @@
-"""A source of a share of another one's rows; see :mod:`fairfix.data.hash_split`."""
+"""A source of a share of another one's rows; see :mod:`fairfix.data.row_hash`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import DerivedSource, Part, Source
-from fairfix.data.hash_split import Share
+from fairfix.data.row_hash import Share
 from fairfix.errors import DataError
 from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
 

@@ -20,13 +20,13 @@ from fairfix.data.container import NAME, kind_of
 from fairfix.data.counts import SavedCounts
 from fairfix.data.cutoffs import GroupThresholds, is_close
 from fairfix.data.data_spec import DataSpec
-from fairfix.data.hash_split import Share
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import ValuedColumn
 from fairfix.data.numeric_groups import PARTS, parse_bands, written
 from fairfix.data.opening import paths_of
 from fairfix.data.recognition import TEXT_ENDINGS, holds_manifest, table_endings
 from fairfix.data.row_filter import parse_condition
+from fairfix.data.row_hash import Share
 from fairfix.data.storage import SCHEMES, FileLocation, find, local
 from fairfix.data.streams import is_stream
 from fairfix.data.urls import is_database, is_dry, name_of, scheme_of, shown_url

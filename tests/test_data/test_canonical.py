@@ -40,22 +40,8 @@ ALIKE: list[list[Any]] = [
 """Values of which each line is one."""
 
 APART = [
-    "1",
-    "01",
-    "001",
-    "1e0",
-    " 1",
-    "1 ",
-    "+1",
-    "v1.0",
-    "1.0.0",
-    "1,0",
-    "True",
-    " true",
-    "yes",
-    "",
-    "10",
-    "0.1",
+    *("1", "01", "001", "1e0", " 1", "1 ", "+1", "v1.0", "1.0.0"),
+    *("1,0", "True", " true", "yes", "", "10", "0.1"),
 ]
 """Texts that stay what they are."""
 
@@ -122,6 +108,8 @@ TYPES: dict[str, pa.Array] = {
     "bytes": pa.array([b"1.0", b"2", None, b"1"]),
     "category": pa.array(["1.0", "2", None, "1"]).dictionary_encode(),
     "coded floats": pa.array([1.0, 2.0, None, 1.0]).dictionary_encode(),
+    "null inside": pa.DictionaryArray.from_arrays(pa.array([0, 2, 1, 0]), ["1", None, "2"]),
+    "other order": pa.DictionaryArray.from_arrays(pa.array([2, 1, None, 2], pa.int8()), ["0", "2", "1"]),
 }
 
 
@@ -129,14 +117,10 @@ TYPES: dict[str, pa.Array] = {
 def test_columns_of_any_type_have_the_same_groups(kind: str) -> None:
     codes, levels, missing = group_codes(TYPES[kind], "g")
     assert [levels[i] for i in codes] == ["1", "2", "(missing)", "1"]
-    assert levels[:2] == ["1", "2"]
     assert missing is not None
     assert missing.tolist() == [False, False, True, False]
 
 
-def test_narrow_floats_are_named_as_they_are_written() -> None:
-    for kind in (pa.float16(), pa.float32(), pa.float64()):
-        # Arrow has no dictionary of half floats
-        array = pa.array(np.array([0.1, 2.5]).astype(kind.to_pandas_dtype()))
-        if kind != pa.float16():
-            assert group_codes(array, "g")[1] == ["0.1", "2.5"]
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_narrow_floats_are_named_as_they_are_written(kind: pa.DataType) -> None:
+    assert group_codes(pa.array([0.1, 2.5], kind), "g")[1] == ["0.1", "2.5"]

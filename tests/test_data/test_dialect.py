@@ -13,20 +13,14 @@ import pyarrow as pa
 import pytest
 from fairfix.data import dialect
 from fairfix.data.dialect import Dialect, sniffed
-from fairfix.data.files import Source, open_source
+from fairfix.data.files import open_source
 from fairfix.data.storage import local
 from fairfix.errors import DataError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.data import columns_read
 from tests.strategies import examples
-
-
-def read(source: Source, types: dict[str, pa.DataType] | None = None) -> dict[str, list[Any]]:
-    """Return all columns."""
-    parts = source.parts(source.columns, types)
-    return pa.Table.from_batches([batch for part in parts for batch in part.batches()]).to_pydict()
-
 
 ROWS = {"g": ["a; b", "c,d", "e"], "s": [0.25, 1.5, 3.0], "n": [1, 2, 3]}
 
@@ -55,7 +49,7 @@ def test_every_dialect_holds_the_same_rows(
     source = open_source(path, **stated)
     plain = (delimiter == ("\t" if ending == "tsv" else ",")) and decimal == "." and encoding != "utf-16"
 
-    assert read(source) == ROWS
+    assert columns_read(source) == ROWS
     assert bool(source.remark) is not plain
     if not plain:
         shown = "a tab" if delimiter == "\t" else repr(delimiter)
@@ -211,6 +205,6 @@ def test_files_of_a_folder_that_differ_are_refused_with_their_names(tmp_path: Pa
         with pytest.raises(DataError, match=words):
             open_source(folder(*texts))
     turned = folder("g,s\na,1\n", "s,g\n2,b\n")
-    assert read(open_source(turned)) == {"g": ["a", "b"], "s": [1, 2]}
+    assert columns_read(open_source(turned)) == {"g": ["a", "b"], "s": [1, 2]}
     few = folder("g;s\na;1\n", "g;s\nb;2,5\n")
-    assert read(open_source(few), {"s": pa.float64()}) == {"g": ["a", "b"], "s": [1.0, 2.5]}
+    assert columns_read(open_source(few), None, {"s": pa.float64()}) == {"g": ["a", "b"], "s": [1.0, 2.5]}

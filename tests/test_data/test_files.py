@@ -17,19 +17,13 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from fairfix.data import files as io
-from fairfix.data.files import Source, atomic_output, open_source, table_writer, write_content
+from fairfix.data.files import atomic_output, open_source, table_writer, write_content
 from fairfix.errors import ColumnError, DataError
 
 from tests.conftest import Frames
+from tests.data import read
 
 ROWS = pa.table({"g": ["a", "b", None], "x": [1, 2, 3], "s": [0.25, 0.5, 1.0]})
-
-
-def read(source: Source, columns: list[str] | None = None, types: Any = None) -> pa.Table:
-    """Return all rows of a source."""
-    names = list(source.columns) if columns is None else columns
-    batches = [batch for part in source.parts(names, types) for batch in part.batches()]
-    return pa.Table.from_batches(batches).combine_chunks()
 
 
 def write(path: Path, table: pa.Table = ROWS) -> Path:
@@ -180,12 +174,7 @@ def test_a_stream_that_breaks_off_is_an_error_of_the_data() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [
-        {"a": [1], "b": [1, 2]},
-        {"a": [[1], {"x": 1}]},
-        pd.DataFrame({"a": [object(), 1]}),
-    ],
+    "bad", [{"a": [1], "b": [1, 2]}, {"a": [[1], {"x": 1}]}, pd.DataFrame({"a": [object(), 1]})]
 )
 def test_what_is_no_column_is_refused(bad: Any) -> None:
     """Uneven lengths, and data without any column that can be read."""
@@ -264,14 +253,6 @@ def test_quotes_decide_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text('g,x\nNA,1\n"NA",2\n,3\n"",4\n"a,b",5\n"c\nd",6\n')
 
     assert read(open_source(tmp_path / "d.csv"))["g"].to_pylist() == [None, "NA", None, "", "a,b", "c\nd"]
-
-
-@pytest.mark.parametrize("text", ["\ufeffg,s\na,1\n", "g,s\r\na,1\r\n", "g,s\na,1", "g,s\n\na,1\n\n"])
-def test_csv_dialects(text: str, tmp_path: Path) -> None:
-    """A byte-order mark, Windows line ends, no last line end, empty lines."""
-    (tmp_path / "d.csv").write_bytes(text.encode())
-
-    assert read(open_source(tmp_path / "d.csv")).to_pydict() == {"g": ["a"], "s": [1]}
 
 
 PARQUET_BYTES = pa.BufferOutputStream()
@@ -398,10 +379,7 @@ def test_what_is_written_can_be_read(name: str, tmp_path: Path, frames: Frames) 
 
 def test_an_unknown_output_kind_is_refused(tmp_path: Path) -> None:
     """Before anything is left behind."""
-    with (
-        pytest.raises(DataError, match="unknown kind of file"),
-        atomic_output(tmp_path / "o.docx") as file,
-    ):
+    with pytest.raises(DataError, match="unknown kind of file"), atomic_output(tmp_path / "o.docx") as file:
         table_writer(file, tmp_path / "o.docx", ROWS.schema)
     assert list(tmp_path.iterdir()) == []
 

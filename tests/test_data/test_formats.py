@@ -33,7 +33,7 @@ from fairfix.errors import ColumnError, DataError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.test_data.test_files import read
+from tests.data import read
 
 Write = Callable[[pd.DataFrame, Path], None]
 
@@ -510,10 +510,7 @@ def test_stata_of_every_version(version: int, order: str, tmp_path: Path) -> Non
     assert read(open_source(tmp_path / "a.dta")).to_pydict() == {"g": ["a", "b"], "x": [1.5, None]}
 
 
-@pytest.mark.parametrize(
-    "rows",
-    ["{0 1, 1 a}", "1", "1,a,b", "x,a", "1,'a", "1,a,{2}"],
-)
+@pytest.mark.parametrize("rows", ["{0 1, 1 a}", "1", "1,a,b", "x,a", "1,'a", "1,a,{2}"])
 def test_odd_rows_of_arff_are_named(rows: str, tmp_path: Path) -> None:
     """Sparse rows, too few and too many values, texts among numbers, quotes that do not end."""
     text = f"@relation r\n@attribute x numeric\n@attribute g {{a, b}}\n@data\n1,a\n{rows}\n"

@@ -91,11 +91,7 @@ def hostile(path: Path, select: str) -> str:
 @pytest.mark.usefixtures("away")
 @pytest.mark.parametrize("reader", READERS)
 def test_a_view_reads_nothing_of_the_machine(
-    reader: str,
-    places: dict[str, str],
-    tmp_path: Path,
-    call: Call,
-    monkeypatch: pytest.MonkeyPatch,
+    reader: str, places: dict[str, str], tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
     url = hostile(tmp_path / "risk.duckdb", READERS[reader].format(**places))

@@ -84,13 +84,7 @@ def test_a_parameter_that_a_method_has_not_is_told_the_nearest() -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [
-        ["age", "income"],
-        ["c,o", "g5"],
-        ['a "b"', " c ", '"d"', 'K="x,y"'],
-        ["A=p,a", "B=p=b"],
-        ["only"],
-    ],
+    [["age", "income"], ["c,o", "g5"], ['a "b"', " c ", '"d"', 'K="x,y"'], ["A=p,a", "B=p=b"], ["only"]],
 )
 def test_a_list_of_names_is_read_as_it_was_written(names: list[str]) -> None:
     """Whatever commas, blanks and quotes are in them."""

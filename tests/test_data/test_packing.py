@@ -30,7 +30,8 @@ from fairfix.data.recognition import OTHERS, TEXT_ENDINGS, kinds_by_name, recogn
 from fairfix.data.storage import local
 from fairfix.errors import DataError, UsageError
 
-from tests.conftest import Call, make_frame
+from tests.conftest import make_frame
+from tests.data import columns_read
 from tests.stores import Server
 from tests.test_data.test_storage import moto, put, store, web  # noqa: F401  fixtures
 
@@ -57,13 +58,6 @@ def packed(content: bytes, ending: str, name: str = "d.csv") -> bytes:
     with PACKINGS[ending].pack(out, name) as file:
         file.write(content)
     return out.getvalue()
-
-
-def rows(data: Any) -> dict[str, list[Any]]:
-    """Return all rows of data."""
-    source = open_source(data)
-    batches = [batch for part in source.parts(source.columns) for batch in part.batches()]
-    return dict(pa.Table.from_batches(batches).to_pydict())
 
 
 @contextmanager
@@ -138,9 +132,9 @@ def test_the_tools_of_each_packing_write_what_is_read(tmp_path: Path) -> None:
         path = tmp_path / f"d.csv{ending}"
         for content in (pack(text), pack(text[:half]) + pack(text[half:])):
             path.write_bytes(content)
-            assert rows(path) == rows(tmp_path / "d.csv")
+            assert columns_read(path) == columns_read(tmp_path / "d.csv")
     path.write_bytes(lzma.compress(text[:half]) + bytes(8) + lzma.compress(text[half:]) + bytes(4))
-    assert rows(path) == rows(tmp_path / "d.csv")
+    assert columns_read(path) == columns_read(tmp_path / "d.csv")
 
 
 @pytest.mark.parametrize("ending", PACKINGS)
@@ -152,7 +146,7 @@ def test_what_is_cut_off_is_refused_wherever_it_is_cut(kind: str, ending: str, t
     for size in range(0, len(content), max(1, len(content) // 25)):
         path.write_bytes(content[:size])
         with pytest.raises(DataError, match=rf"d\{kind}") as error:
-            rows(path)
+            columns_read(path)
         assert "\n" not in str(error.value)
 
 
@@ -162,26 +156,16 @@ def test_what_is_cut_off_is_refused_wherever_it_is_cut(kind: str, ending: str, t
 def test_what_is_damaged_is_refused(ending: str, tmp_path: Path) -> None:
     """Or read as it was, where the damage is in what no reader needs, such as a time."""
     path = written(tmp_path / f"d.csv{ending}")
-    content, before = path.read_bytes(), rows(path)
+    content, before = path.read_bytes(), columns_read(path)
     refused = 0
     for at in range(0, len(content), 11):
         path.write_bytes(content[:at] + bytes([content[at] ^ 32]) + content[at + 1 :])
         try:
-            assert rows(path) == before
+            assert columns_read(path) == before
         except DataError as error:
             assert path.name in str(error)  # noqa: PT017
             refused += 1
     assert refused > len(content) / 11 / 2
-
-
-def test_damage_is_said_with_status_2(call: Call, tmp_path: Path, away: None) -> None:
-    """By the command line, in one line."""
-    for ending in PACKINGS:
-        path = written(tmp_path / f"d.csv{ending}")
-        path.write_bytes(path.read_bytes()[:-9])
-        status, out, err = call("audit", path.name, "--protected", "race", "--config", "none")
-        assert (status, out) == (2, "")
-        assert path.name in err
 
 
 # ---------------------------------------------------------------------- ZIP
@@ -218,7 +202,7 @@ def test_the_one_table_of_a_zip_is_read(members: dict[str, bytes], tmp_path: Pat
     for kind in packing.UNZIPPED:
         (tmp_path / "d.zip").write_bytes(zipped(members, kind))
 
-        assert rows(tmp_path / "d.zip") == {"g": ["a", "b"], "s": [0.5, 0.25]}
+        assert columns_read(tmp_path / "d.zip") == {"g": ["a", "b"], "s": [0.5, 0.25]}
 
 
 def test_of_several_tables_one_is_named(tmp_path: Path, store: Server) -> None:  # noqa: F811
@@ -231,8 +215,8 @@ def test_of_several_tables_one_is_named(tmp_path: Path, store: Server) -> None: 
             open_source(name)
         assert "a.csv, in/b.csv" in str(error.value)
         proposal = str(error.value).split("'")[1]
-        assert rows(proposal)["g"] == ["a", "b"]
-        assert rows(f"{name}#in/b.csv")["g"] == ["c", "b"]
+        assert columns_read(proposal)["g"] == ["a", "b"]
+        assert columns_read(f"{name}#in/b.csv")["g"] == ["c", "b"]
         with pytest.raises(DataError, match=r"no file 'd\.csv'.*a\.csv"):
             open_source(f"{name}#d.csv")
 
@@ -243,7 +227,7 @@ def test_a_table_of_a_zip_of_a_web_server_is_named(web: Callable[..., Server]) -
     server = web({"/d.zip": content})
     before = storage.traffic()
 
-    assert rows(f"{server.url}/d.zip#a.csv")["g"] == ["a", "b"]
+    assert columns_read(f"{server.url}/d.zip#a.csv")["g"] == ["a", "b"]
     assert sum((storage.traffic() - before).values()) < 1 << 20
 
 
@@ -252,7 +236,7 @@ def test_a_file_with_the_sign_in_its_name_stays_a_file(tmp_path: Path) -> None:
     (tmp_path / "a#b.csv").write_bytes(CSV)
     (tmp_path / "a").write_bytes(b"x,y\n1,2\n")
 
-    assert rows(tmp_path / "a#b.csv")["g"] == ["a", "b"]
+    assert columns_read(tmp_path / "a#b.csv")["g"] == ["a", "b"]
     with pytest.raises(DataError, match="holds one table; leave out #c"):
         open_source(f"{tmp_path}/a#c")
 
@@ -333,7 +317,7 @@ def test_text_is_unpacked_without_a_copy(
     path.write_bytes(bomb(ending, 64 << 20, "d.csv", b"a" * (1 << 20)))
     before = pa.total_allocated_bytes()
     with pytest.raises(DataError, match=r"d\.csv"):
-        rows(path)
+        columns_read(path)
     assert pa.total_allocated_bytes() - before < 32 << 20
 
 
@@ -356,7 +340,7 @@ def test_xz_may_not_ask_for_all_memory(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(packing, "XZ_MEMORY", 1 << 16)
     (tmp_path / "d.csv.xz").write_bytes(lzma.compress(CSV))
     with pytest.raises(DataError, match=r"d\.csv\.xz cannot be unpacked: .*limit"):
-        rows(tmp_path / "d.csv.xz")
+        columns_read(tmp_path / "d.csv.xz")
 
 
 # ---------------------------------------------------------------------- copies
@@ -393,11 +377,11 @@ def test_the_first_bytes_of_a_text_come_once(
     content = b"g,s\n" + b"a,0.5\n" * 40_000
     server = web({"/d.csv": content, "/d.csv.zst": packed(content, ".zst")})
     before = storage.traffic()
-    rows(f"{server.url}/d.csv")
+    columns_read(f"{server.url}/d.csv")
     came = storage.traffic() - before
     assert sum(came.values()) <= 65_536 + 2 * len(content)
     before = storage.traffic()
-    rows(f"{server.url}/d.csv.zst")
+    columns_read(f"{server.url}/d.csv.zst")
     came = storage.traffic() - before
     assert sum(came.values()) <= 3 * len(packed(content, ".zst"))
 
@@ -409,13 +393,13 @@ def test_the_first_bytes_of_a_text_come_once(
 @pytest.mark.parametrize("name", ["d.csv", "d.parquet", "d.arrow", "d.csv.gz", "d.zip", "d.xyz", "d"])
 def test_content_overrules_the_name(actual: str, name: str, tmp_path: Path) -> None:
     """Whatever a file is called: its rows are read, and a remark says it where the name says another kind."""
-    before = rows(written(tmp_path / f"true{actual}"))
+    before = columns_read(written(tmp_path / f"true{actual}"))
     (tmp_path / f"true{actual}").rename(tmp_path / name)
     source = open_source(tmp_path / name)
     own = {"d.csv": ".csv", "d.parquet": ".parquet", "d.arrow": ".arrow", "d.csv.gz": ".csv.gz"}.get(name)
     agrees = name in ("d.xyz", "d") or own == actual or (name == "d.zip" and actual == ".csv.zip")
 
-    assert rows(tmp_path / name) == before
+    assert columns_read(tmp_path / name) == before
     assert ("by its content" in source.remark) == (not agrees)
 
 
@@ -427,9 +411,9 @@ def test_content_overrules_the_name_in_a_store(store: Server) -> None:  # noqa: 
     put("lie.parquet", CSV)
     put("lie.csv.gz", CSV)
 
-    assert rows("s3://loans/lie.csv") == {"g": ["a"]}
-    assert rows("s3://loans/lie.parquet")["g"] == ["a", "b"]
-    assert rows("s3://loans/lie.csv.gz")["g"] == ["a", "b"]
+    assert columns_read("s3://loans/lie.csv") == {"g": ["a"]}
+    assert columns_read("s3://loans/lie.parquet")["g"] == ["a", "b"]
+    assert columns_read("s3://loans/lie.csv.gz")["g"] == ["a", "b"]
 
 
 @pytest.mark.parametrize("name", ["d.csv", "d.parquet", "d.txt", "d"])
@@ -467,7 +451,7 @@ def test_words_are_no_signatures(header: str, tmp_path: Path) -> None:
     """A text may begin with the letters of one."""
     for name in ("d.csv", "d.txt"):
         (tmp_path / name).write_text(f"{header}\na,1\n")
-        assert rows(tmp_path / name)["s"] == [1]
+        assert columns_read(tmp_path / name)["s"] == [1]
         assert not open_source(tmp_path / name).remark
 
 
@@ -477,7 +461,7 @@ def test_text_by_any_name_is_csv(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(CSV)
     assert recognised(local(tmp_path / name)).kind.kind == "CSV"
     (tmp_path / name).write_bytes(CSV.decode().encode("utf-16"))
-    assert rows(tmp_path / name)["g"] == ["a", "b"]
+    assert columns_read(tmp_path / name)["g"] == ["a", "b"]
 
 
 def test_a_folder_of_texts_is_read_by_a_pattern(tmp_path: Path) -> None:
@@ -485,7 +469,7 @@ def test_a_folder_of_texts_is_read_by_a_pattern(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(CSV)
     with pytest.raises(DataError, match="pattern") as error:
         open_source(str(tmp_path))
-    assert rows(str(error.value).split("'")[1])["g"] == ["a", "b"]
+    assert columns_read(str(error.value).split("'")[1])["g"] == ["a", "b"]
 
 
 def test_options_of_other_kinds_are_refused(tmp_path: Path) -> None:

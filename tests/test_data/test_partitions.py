@@ -9,21 +9,16 @@ import fairfix
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from fairfix.data.files import Source, open_source
+from fairfix.data.files import open_source
 from fairfix.data.partitions import MISSING, folder_columns
 from fairfix.data.storage import local
 from fairfix.errors import ColumnError
 
 from tests.conftest import Call, make_frame
+from tests.data import read
 from tests.stores import Server
 from tests.test_data.test_packing import WRITTEN, written
 from tests.test_data.test_storage import moto, put, store  # noqa: F401  fixtures
-
-
-def read(source: Source, columns: list[str] | None = None, types: Any = None) -> pa.Table:
-    """Return rows of a source."""
-    names = list(source.columns) if columns is None else columns
-    return pa.Table.from_batches([b for part in source.parts(names, types) for b in part.batches()])
 
 
 def parted(folder: Path, kind: str = ".parquet", value: str = "NY") -> Path:

@@ -202,8 +202,7 @@ def test_rows_of_messages_are_those_of_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{"id": "x"}, {"weight": "n"}, {"protected": "n"}, {"count": "gone"}, {"prediction": "n"}],
+    "more", [{"id": "x"}, {"weight": "n"}, {"protected": "n"}, {"count": "gone"}, {"prediction": "n"}]
 )
 def test_what_does_not_go_with_counts_is_refused(more: dict[str, str]) -> None:
     """Ids name one person each, and a column plays one part."""

@@ -277,16 +277,7 @@ def test_the_password_is_in_nothing_that_is_written(
 
     asked = ("--protected", "race", "--score", "score")
     outs = [f"--out={kind}=out.{i}" for i, kind in enumerate(("json", "html", "markdown", "junit"))]
-    run(
-        "audit",
-        f"{url}#loans",
-        *asked,
-        "--config",
-        "fairfix.toml",
-        *outs,
-        "--format",
-        "json",
-    )
+    run("audit", f"{url}#loans", *asked, "--config", "fairfix.toml", *outs, "--format", "json")
     run("count", url, *asked, "--config", "fairfix.toml", "-o", "all.counts")
     assert (
         json.loads((tmp_path / "out.0").read_text())["record"]["command"].count("postgresql://127.0.0.1") == 1

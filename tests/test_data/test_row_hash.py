@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from fairfix.data.row_hash import SharedDraws, apart, decide, draws_of, hashes_of, shared, van_der_corput
+from fairfix.data.row_hash import SharedDraws, apart, draws_of, hashes_of, shared, van_der_corput
 
 from tests.conftest import Call
 
@@ -54,14 +54,6 @@ def test_pieces_give_what_the_whole_gives(size: int) -> None:
     parts = [apart(hashes[i : i + size], seen) for i in range(0, 100, size)]
 
     assert np.concatenate(parts).tolist() == apart(hashes, {}).tolist()
-
-
-def test_equal_rows_are_decided_as_their_chance_says() -> None:
-    """Without ids a share of equal rows is positive; with one id all of them are, or none."""
-    chance = np.full(1000, 0.3)
-
-    assert decide(chance, [b"x"] * 1000, b"key", {}).sum() == pytest.approx(300, abs=5)
-    assert decide(chance, [b"x"] * 1000, b"key").sum() in (0, 1000)
 
 
 @pytest.fixture

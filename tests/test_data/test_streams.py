@@ -20,7 +20,8 @@ from fairfix.data.streams import is_stream, stream_place
 from fairfix.errors import DataError, UsageError
 
 from tests.conftest import Call, make_frame
-from tests.test_data.test_packing import TABLE, WRITTEN, empty_tmp, piped, rows, written  # noqa: F401  a fixture
+from tests.data import columns_read
+from tests.test_data.test_packing import TABLE, WRITTEN, empty_tmp, piped, written  # noqa: F401  a fixture
 
 COMMAND = [sys.executable, "-m", "fairfix"]
 
@@ -38,12 +39,12 @@ def run(*line: str, data: bytes = b"", tmp: Path | None = None) -> tuple[int, by
 def test_a_stream_is_read_like_the_file(kind: str, tmp_path: Path, empty_tmp: Path) -> None:  # noqa: F811
     """Recognised by its content, and read again and again."""
     path = written(tmp_path / f"d{kind}")
-    before = rows(path)
+    before = columns_read(path)
     with piped(path.read_bytes()) as pipe:
         source = open_source(pipe)
         for _ in range(2):
             assert sum(b.num_rows for part in source.parts(["x"]) for b in part.batches()) == TABLE.num_rows
-        assert rows(source) == before
+        assert columns_read(source) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
@@ -54,7 +55,7 @@ def test_a_named_pipe_is_read(tmp_path: Path) -> None:
         os.mkfifo(tmp_path / name)
         thread = threading.Thread(target=(tmp_path / name).write_bytes, args=(content,))
         thread.start()
-        assert rows(tmp_path / name) == rows(tmp_path / "d.parquet")
+        assert columns_read(tmp_path / name) == columns_read(tmp_path / "d.parquet")
         thread.join()
 
 
@@ -213,4 +214,4 @@ def test_predict_into_a_folder_needs_files(call: Call, tmp_path: Path, away: Non
         assert "does not consist of files" in err
     assert call("predict", "r.fairfix", "d.zip", "-o", "out/")[0] == 0
     assert call("predict", "r.fairfix", "d.csv", "-o", "p.csv")[0] == 0
-    assert rows("out/d.zip") == rows("p.csv")
+    assert columns_read("out/d.zip") == columns_read("p.csv")

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pytest
 from fairfix.cli import main
 from fairfix.data.encodings import encoding_of
-from fairfix.data.files import Source, open_source
+from fairfix.data.files import open_source
 from fairfix.errors import ColumnError, DataError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.data import columns_read
 from tests.strategies import examples
 
 LIBRARY: Any = fairfix
@@ -42,12 +43,6 @@ LANGUAGES = {
     "cp949": "남성,여성,서울,부산",
 }
 UNICODE = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
-
-
-def table_of(source: Source, types: dict[str, pa.DataType] | None = None) -> dict[str, list[Any]]:
-    """Return all columns."""
-    parts = source.parts(source.columns, types)
-    return pa.Table.from_batches([batch for part in parts for batch in part.batches()]).to_pydict()
 
 
 # ---------------------------------------------------------------------- any writing, the same table
@@ -137,7 +132,7 @@ def test_however_a_table_is_written_the_same_rows_are_read(
     }
     for options in ({}, stated):
         source = open_source(path, **options)
-        assert table_of(source, {source.columns[0]: pa.string()}) == wanted
+        assert columns_read(source, None, {source.columns[0]: pa.string()}) == wanted
         usual = world["encoding"] in ("utf-8", "utf-8-sig") and world["delimiter"] == "," and world["header"]
         assert source.remark or usual or options
 
@@ -180,7 +175,7 @@ def test_repeated_names_are_one_column_where_their_entries_are_equal(tmp_path: P
         assert source.columns == ("s.0", "g", "s.1")
         with pytest.raises(ColumnError, match=r"'s\.0'.*'s\.1'"):
             source.require(["s"])
-        assert table_of(source)["s.1"][-1] == 2
+        assert columns_read(source)["s.1"][-1] == 2
 
 
 def test_columns_without_names(tmp_path: Path) -> None:
@@ -189,7 +184,7 @@ def test_columns_without_names(tmp_path: Path) -> None:
     source = open_source(tmp_path / "d.csv")
 
     assert source.columns == ("Unnamed: 0", "g", "Unnamed: 3", "Unnamed: 3.1")
-    assert table_of(source)["Unnamed: 3.1"] == ["x", "y"]
+    assert columns_read(source)["Unnamed: 3.1"] == ["x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +249,7 @@ def test_numbers_with_a_unit(cells: list[str], numbers: list[float] | None, tmp_
         with pytest.raises(DataError, match="'x'"):
             source.parts(["x"], {"x": pa.float64()})
     else:
-        assert table_of(source)["x"] == numbers
+        assert columns_read(source)["x"] == numbers
         assert "'x'" in source.remark
 
 

@@ -268,21 +268,6 @@ def test_counts_need_no_cluster(tmp_path: Path, frames: Frames, call: Call) -> N
     assert "--cluster needs rows, and the data is counts" in err
 
 
-def test_a_database_needs_no_cluster(cluster: str, tmp_path: Path, call: Call) -> None:
-    """It counts its rows itself."""
-    duckdb = pytest.importorskip("duckdb", reason="the extra `sql` is not installed")
-    pytest.importorskip("ibis", reason="the extra `sql` is not installed")
-    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
-        connection.execute(
-            "CREATE TABLE t AS SELECT i % 2 AS g, i % 3 = 0 AS label, 0.5 AS score FROM range(9) AS s(i)"
-        )
-    url = f"duckdb:///{tmp_path}/t.duckdb#t"
-    status, _, err = call("audit", url, "--protected", "g", "--cluster", cluster, "--config", "none")
-
-    assert status == 2
-    assert "--cluster reads files" in err
-
-
 def test_a_folder_gets_a_file_of_predictions_for_each_file(
     cluster: str, tmp_path: Path, frames: Frames, call: Call
 ) -> None:

@@ -139,9 +139,8 @@ class CsvSource(FileSource):
         remarks += layout.remarks
         for name, own in (layout.repeated or {}).items():
             if name not in self.ambiguous:
-                remarks.append(
-                    f"the name {name!r} is repeated, with the same entries:  {', '.join(map(repr, own))}"
-                )
+                same = ", ".join(map(repr, own))
+                remarks.append(f"the name {name!r} is repeated, with the same entries:  {same}")
         for name, own in self.ambiguous.items():
             remarks.append(f"the name {name!r} is repeated: its columns are {', '.join(map(repr, own))}")
         if layout.footers:

@@ -200,11 +200,8 @@ def _of_array(file: pa.NativeFile, head: bytes, place: FileLocation) -> Iterator
             more = b"" if ended else file.read(BLOCK)
             ended = not more
             if ended or len(text) - begin > LONGEST:
-                why = (
-                    error
-                    if isinstance(error, json.JSONDecodeError) and not ended
-                    else "the file ends too early"
-                )
+                early = ended or isinstance(error, IndexError)
+                why = "the file ends too early" if early else error
                 raise _broken(place, row, why) from None
             text, at = text[begin:] + decode(more), 0
             continue
@@ -269,9 +266,8 @@ def _records(content: Any) -> list[Any] | None:
         if all(len(row) == len(heads) for row in rows):
             return [dict(zip(heads, row, strict=True)) for row in rows]
         return None
-    tables = [
-        one for one in content.values() if isinstance(one, list) and one and set(map(type, one)) == {dict}
-    ]
+    lists = [one for one in content.values() if isinstance(one, list)]
+    tables = [one for one in lists if set(map(type, one)) == {dict}]
     if len(tables) == 1:
         return tables[0]
     kinds = set(map(type, content.values()))
