@@ -172,24 +172,6 @@ def test_counts_with_noise_are_refused() -> None:
         fairfix.audit(counts, always_valid=True)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"baseline": "old.json"},
-        {"noise": "radius:a=0.1,b=0.1"},
-        {"similar": "flips", "model": "m.skops"},
-        {"slices": ["score"]},
-        {"explain_gap": True},
-        {"profile": "eu"},
-        {"task": "multiclass"},
-    ],
-)
-def test_what_is_of_one_look_is_refused(more: dict[str, Any]) -> None:
-    """Changes, true groups, flips, slices, templates and many classes have intervals for one look."""
-    with pytest.raises(UsageError, match="always_valid"):
-        fairfix.audit(people(), protected="group", always_valid=True, **more)
-
-
 def test_a_baseline_of_the_other_kind_is_refused(tmp_path: Path) -> None:
     """A saved result with always-valid intervals is no baseline of an audit of one look."""
     saved = tmp_path / "old.json"

@@ -9,14 +9,12 @@ from itertools import product
 import pytest
 from fairfix.auditing.checks import OPERATORS, Check, exit_status
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import FLIP_SCOPES, METRICS, NOISE_METRICS, RATES, Rate
+from fairfix.auditing.metrics import METRICS, NOISE_METRICS, RATES, SCOPES, Rate
 from fairfix.data.choices import GateOn
 from fairfix.errors import ExitStatus, UsageError
 from fairfix.schema.common import estimate
 from hypothesis import given
 from hypothesis import strategies as st
-
-FLIPS = [name for name, metric in METRICS.items() if metric.scopes == FLIP_SCOPES]
 
 GOOD = {
     "dp.difference<=0.1": ("selection_rate.difference.between_groups", None, None, "<=", 0.1),
@@ -73,43 +71,16 @@ def test_what_is_no_check_is_refused(text: str, words: str) -> None:
         Check.parse(text)
 
 
-COPIES = {"counterfactual_gap": "ctf", "score_std": "ctf_std", "class_distance": "ctf_classes"}
-SCOPED = ("ks", *COPIES, "decision_covariance", *FLIPS)
-
-
-@pytest.mark.parametrize("metric", [m for m in METRICS if m not in SCOPED])
-def test_every_metric_can_be_gated(metric: str) -> None:
-    """No metric of the report is out of reach."""
-    assert Check.parse(f"{metric}.difference<=0.1").comparison.id == f"{metric}.difference.between_groups"
-
-
-@pytest.mark.parametrize("metric", FLIPS)
-@pytest.mark.parametrize("scope", FLIP_SCOPES)
-def test_what_flips_do_can_be_gated(metric: str, scope: str) -> None:
-    """With a scope, or by default under flips of the attribute; another scope is refused."""
-    assert Check.parse(f"{metric}.{scope}<=0.1").comparison.id == f"{metric}.{scope}"
-    assert Check.parse(f"{metric}[sex]<=0.1").comparison.id == f"{metric}.under_flips"
-    with pytest.raises(UsageError, match="under_comparable"):
-        Check.parse(f"{metric}.to_overall<=0.1")
-
-
-def test_the_covariance_with_a_number_has_one_scope() -> None:
-    """It is worse where it is larger, and is of no groups."""
-    for text in ("decision_covariance[age]<=0.1", "decision_covariance.with_number[age]<=0.1"):
-        assert Check.parse(text).comparison.id == "decision_covariance.with_number"
-    with pytest.raises(UsageError, match="with with_number"):
-        Check.parse("decision_covariance.to_overall<=0.1")
-    with pytest.raises(UsageError, match=r"a larger decision_covariance\.with_number is worse"):
-        Check.parse("decision_covariance>=0.1")
-
-
-@pytest.mark.parametrize(("name", "alias"), [*COPIES.items()])
-def test_what_copies_show_has_one_scope(name: str, alias: str) -> None:
-    """Under its alias too; it is of copies, and of no flips."""
-    for text in (f"{alias}<=0.1", f"{name}.under_counterfactuals<=0.1"):
-        assert Check.parse(text).comparison.id == f"{name}.under_counterfactuals"
-    with pytest.raises(UsageError, match="with under_counterfactuals"):
-        Check.parse(f"{alias}.under_flips<=0.1")
+@pytest.mark.parametrize("metric", [name for name, one in METRICS.items() if not {*one.scopes} & {*SCOPES}])
+def test_what_compares_no_groups_has_scopes_of_its_own(metric: str) -> None:
+    """The first by default, also under an alias; another scope is refused with these, and larger is worse."""
+    scopes = METRICS[metric].scopes
+    for name, scope in product((metric, *METRICS[metric].aliases), scopes):
+        assert Check.parse(f"{name}.{scope}[age]<=0.1").comparison.id == f"{metric}.{scope}"
+        assert Check.parse(f"{name}[age]<=0.1").comparison.id == f"{metric}.{scopes[0]}"
+    for text, words in ((f"{metric}.to_overall<=0.1", scopes[0]), (f"{metric}>=0.1", "larger")):
+        with pytest.raises(UsageError, match=words):
+            Check.parse(text)
 
 
 def of_right_decisions(rate: Rate) -> float:

@@ -218,45 +218,6 @@ def test_weights_are_repeated_rows(way: str) -> None:
         assert one == pytest.approx(two, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["adult", "compas", "credit_default"])
-def test_real_data_equals_scipy(name: str) -> None:
-    """KS on real data, scored by a model of ours."""
-    data, protected = scored(name)
-    report = audit(
-        data.rename(columns={protected: "g"}), DataSpec(ColumnRoles(("g",), label="label", score="score"))
-    )
-    found = report.block("g").by_id
-
-    assert found["ks.between_groups"].value == pytest.approx(
-        max(pairwise(data.rename(columns={protected: "g"})).values()), abs=1e-12
-    )
-
-
-SOURCES = {
-    "adult": ("income", "race", ["age", "education_num", "hours_per_week", "capital_gain"]),
-    "compas": ("two_year_recid", "race", None),
-    "credit_default": ("default", "EDUCATION", None),
-}
-
-
-def scored(name: str) -> tuple[pd.DataFrame, str]:
-    """Return a real data set with scores of a logistic regression; skip where the data is not there."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.preprocessing import StandardScaler
-
-    path = Path(__file__).parents[3] / "shared" / "data" / f"{name}.parquet"
-    if not path.exists():
-        pytest.skip("the benchmark data is not beside the project")
-    label, protected, features = SOURCES[name]
-    data = pd.read_parquet(path)
-    numeric = features or [c for c in data.select_dtypes("number") if c not in (label, protected)]
-    X = StandardScaler().fit_transform(data[numeric].fillna(0))
-    model = LogisticRegression(max_iter=500).fit(X[::2], data[label][::2])
-    data = data.assign(label=data[label], score=model.predict_proba(X)[:, 1])
-    data[protected] = data[protected].astype(str)
-    return data, protected
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_many_groups_no_pair_is_formed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The farthest pair alone has the distance, and the bound, that all pairs have at the most."""

@@ -23,7 +23,6 @@ from fairfix.errors import DataError, UsageError
 from fairfix.schema.common import comparison, estimate
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from tests.results import FILES, audit_dict, rendered
 from tests.strategies import examples
@@ -194,76 +193,6 @@ def test_batches_of_one_size_have_the_same_rows(sizes: list[int], size: int) -> 
     assert all(one.num_rows <= size for one in out)
 
 
-def reconstructed(data: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
-    """Yield (smallest, true, largest) size of each small group by integer programs over what is published.
-
-    The unknowns are whole numbers: the people of each cell, label and score bin, and those of each cell who are left
-    out. The equations are the rows and positives of every bin of every group and of all. The attacker knows the rule:
-    a group that is not in its table has fewer people than the limit.
-    """
-    names = ("race", "sex")
-    cells = [
-        dict(zip(names, cell, strict=True)) for cell in np.unique([data[n] for n in names], axis=1).T.tolist()
-    ]
-    bins = [(one["from"], one["to"]) for one in result["overall"]["calibration"]]
-    shape = (len(cells), len(bins), 2)
-    counted, size = np.arange(np.prod(shape)).reshape(shape), int(np.prod(shape)) + len(cells)
-    shown = [({}, result["overall"]), *tables(result)]
-    rows, low, high = [], [], []
-
-    def within(levels: Mapping[str, str]) -> list[int]:
-        return [k for k, cell in enumerate(cells) if levels.items() <= cell.items()]
-
-    def sums(places: Any, least: float, most: float) -> None:
-        row = np.zeros(size)
-        row[places] = 1
-        rows.append(row)
-        low.append(least)
-        high.append(most)
-
-    for levels, group in shown:
-        there = {(one["from"], one["to"]): one for one in group["calibration"]}
-        for b, ends in enumerate(bins):
-            one = there.get(ends, {"rows": 0, "rate": 0})
-            positive = round((one["rate"] or 0) * one["rows"])
-            for label, many in ((1, positive), (0, one["rows"] - positive)):
-                sums(counted[within(levels), b, label], many, many)
-    hidden = [group for group in small_groups(data, strata=False) if group not in [one for one, _ in shown]]
-    for group in hidden:
-        own = within(group)
-        sums([*counted[own].ravel(), *(counted.size + np.array(own))], 0, LEAST - 1)
-        sums(counted[own].ravel(), 0, 0)  # those who are counted are in groups that are shown
-    for group in hidden:
-        own = within(group)
-        row = np.zeros(size)
-        row[[*counted[own].ravel(), *(counted.size + np.array(own))]] = 1
-        solved = [
-            milp(
-                sign * row,
-                constraints=LinearConstraint(np.array(rows), low, high),
-                integrality=1,
-                bounds=Bounds(0),
-            )
-            for sign in (1, -1)
-        ]
-        assert all(one.x is not None for one in solved)
-        yield round(solved[0].fun), int(members(data, group).sum()), round(-solved[1].fun)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(examples(6) // 3))
-def test_integer_programs_over_all_counts_leave_every_size_below_the_limit(seed: int) -> None:
-    """The size of a small group is in a range from 0 to one below the limit."""
-    data = people(500, seed)
-    result = audited(data, LEAST, DataSpec(ColumnRoles(("race", "sex"), label="label", score="score")))
-    ranges = list(reconstructed(data, result))
-
-    assert len(ranges) > 3
-    for low, size, high in ranges:
-        assert low <= size <= high
-        assert (low, high) == (0, LEAST - 1)
-
-
 def names_in(node: Any) -> Iterator[str]:
     """Yield every text in a JSON value."""
     if isinstance(node, str):
@@ -338,25 +267,6 @@ def test_attributes_with_too_little_to_show_are_left_out() -> None:
     with pytest.raises(UsageError) as error:
         audited(data, LEAST, data_spec, reference={"race": "Nobody"})
     assert "Elm" not in str(error.value)
-
-
-def test_it_is_an_option(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On the command line, in the file and in the environment."""
-    monkeypatch.chdir(tmp_path)
-    data = {name: pa.array(values.tolist()) for name, values in people(700, 1).items()}
-    pq.write_table(pa.table(data), "d.parquet")
-    (tmp_path / "fairfix.toml").write_text('protected = "race"\nquiet = true\nsuppress-below = 40\n')
-
-    def shown(*arguments: str) -> int:
-        assert run(["audit", "d.parquet", "--format", "json", *arguments]) == 0
-        return len(json.loads(capsys.readouterr().out)["attributes"][0]["groups"])
-
-    assert shown() == 3
-    assert shown("--suppress-below", "0") == 5
-    monkeypatch.setenv("FAIRFIX_SUPPRESS_BELOW", "1")
-    assert shown() == 5
 
 
 HIDDEN = "JohnDoe-HIV+"
