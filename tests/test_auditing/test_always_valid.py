@@ -136,24 +136,6 @@ def test_a_state_that_is_read_as_one_look_is_warned_of(tmp_path: Path) -> None:
         assert {one.code for one in messages if one.severity == "warning"} == codes
 
 
-def test_batches_add_up_to_the_whole(tmp_path: Path) -> None:
-    """Counts of batches have the intervals of a scan of all rows, strata and intersections too."""
-    frame = people().assign(sex=lambda one: np.where(one.index % 3 == 0, "f", "m"))
-    about: dict[str, Any] = {"protected": ["group", "sex"], "prediction": "decision"}
-    parts = [tmp_path / f"{i}.counts" for i in range(3)]
-    for path, rows in zip(parts, np.array_split(np.arange(len(frame)), 3), strict=True):
-        fairfix.count(frame.iloc[rows], **about).save(path)
-    whole = tmp_path / "whole.counts"
-    fairfix.count(frame, **about).save(whole)
-    one, other = (
-        json.loads(fairfix.audit(data, always_valid=True, intersect=True).to_json())
-        for data in (whole, list(parts))
-    )
-    for mine, theirs in zip(one["attributes"], other["attributes"], strict=True):
-        for a, b in zip(mine["comparisons"], theirs["comparisons"], strict=True):
-            assert (a["low"], a["value"], a["high"]) == pytest.approx((b["low"], b["value"], b["high"]))
-
-
 def test_equal_weights_are_none_and_unequal_ones_are_refused() -> None:
     """Three times every row's weight changes nothing; weights that differ have no such limits."""
     frame = people()

@@ -206,26 +206,6 @@ def test_continuous_scores_are_never_decisions_in_silence() -> None:
     assert report.block("race").by_id["ks.between_groups"].value is not None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "expression", ["eop.difference<=0.99", "eo.difference<=0.99", "eop.ratio>=0.01", "tpr.min>=0.001"]
-)
-@pytest.mark.parametrize("gate_on", ["interval", "point"])
-def test_a_check_over_an_undefined_value_cannot_pass(expression: str, gate_on: Any) -> None:
-    """However far the limit: a group without positives leaves the check undecided, but it may fail."""
-    data = people(4000, 0, SHARES)
-    data.loc[data.race == "c", "label"] = 0
-    settings = Settings(checks=(Check.parse(expression), Check.parse("dp.difference<=0.99")), gate_on=gate_on)
-    report = audit(data, READING, settings)
-    verdicts = {(r.check, r.attribute): r.verdict for r in report.checks}
-
-    assert verdicts[expression, "race"] == "undecided"
-    assert verdicts[expression, "sex"] == "pass"
-    assert verdicts["dp.difference<=0.99", "race"] == "pass"
-    failing = audit(data, READING, replace(settings, checks=(Check.parse("eop.difference<=-1"),)))
-    assert failing.checks[0].verdict == "fail"
-
-
 def test_intervals_of_strata_hold_for_all_strata_at_once() -> None:
     """Inside one of two strata the intervals are those of the stratum alone at half the miscoverage."""
     data = people(4000, 0, SHARES)

@@ -14,14 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.auditing.custom_metrics import own_metrics
-from fairfix.auditing.metrics import ENTRIES, METRICS, RATES, TableRatio
-from fairfix.auditing.sufficient_statistics import entry_estimates, entry_sums, proportions
+from fairfix.auditing.metrics import ENTRIES, METRICS, TableRatio
+from fairfix.auditing.sufficient_statistics import entry_estimates, entry_sums
 from fairfix.cli import run
 from fairfix.errors import UsageError
 from fairfix.report import renderer
 from fairfix.schema import checked, json_schema
-from fairfix.stats.mover import mover
-from fairfix.stats.table_ratios import DEGREES, TableRatios, enclosed, monomials
+from fairfix.stats.table_ratios import DEGREES, enclosed, monomials
 from fairfix.tasks.audit import AuditResult
 from fairfix.tasks.result import Result
 from sklearn.metrics import (
@@ -383,40 +382,3 @@ def test_extremes_on_a_box_of_rates_are_enclosed(name: str) -> None:
     assert (value <= high + 1e-9).all()
     assert (value.min(axis=0)[::2] - low[::2]).max() < 0.02
     assert (high[::2] - value.max(axis=0)[::2]).max() < 0.02
-
-
-@pytest.mark.parametrize(("size", "weighted"), [(5, False), (30, True), (500, False)])
-def test_intervals_of_quotients_of_products_hold_the_truth(size: int, weighted: bool) -> None:
-    """In the same worlds as the others; so do their differences between two groups."""
-    rng, samples = np.random.default_rng(size), 150
-    for shares, others in zip(WORLDS, (*WORLDS[1:], WORLDS[0]), strict=True):
-        entries = np.concatenate([rng.choice(4, size=(samples, size), p=one) for one in (shares, others)])
-        weights = rng.lognormal(0, 0.7, entries.shape) if weighted else np.ones(entries.shape)
-        table = np.zeros((2 * samples, 2, 2, 2))
-        for e, (label, decision) in enumerate(ENTRIES):
-            mine = weights * (entries == e)
-            table[:, label, decision] = np.stack([mine.sum(axis=1), (mine**2).sum(axis=1)], axis=-1)
-        names = ("base_rate", "true_positive_rate", "true_negative_rate")
-        rates = [proportions(entry_sums(RATES[one], table), weighted) for one in names]
-        masses = np.stack([table[:, label, decision, 0] for label, decision in ENTRIES], axis=1)
-        for metric in own_metrics(RATIOS):
-            assert isinstance(metric, TableRatio)
-            ratios = TableRatios(
-                masses, (rates[0], rates[1], rates[2]), metric.above, metric.below, metric.bounds
-            )
-            known = monomials(np.array([shares, others]), DEGREES[len(metric.above)])
-            truth = known @ np.array(metric.above) / (known @ np.array(metric.below))
-            low, high = ratios.limits(0.05)
-            whole = np.repeat(truth, samples)
-            held = (low <= whole + 1e-12) & (whole <= high + 1e-12)
-            (a, b), (la, lb), (ha, hb) = (np.split(one, 2) for one in (ratios.value, low, high))
-            down, up = mover(a, (la, ha), b, (lb, hb))
-            gap, there = truth[0] - truth[1], ~np.isnan(a - b)
-            apart = (down <= gap + 1e-12) & (gap <= up + 1e-12)
-            least = 0.95 - 3 * np.sqrt(0.05 * 0.95 / samples)
-            assert held.reshape(2, -1).mean(axis=1).min() > least, (metric.name, shares, others)
-            assert apart[there].mean() > least if there.sum() > samples / 2 else True, (
-                metric.name,
-                shares,
-                others,
-            )

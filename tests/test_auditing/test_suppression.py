@@ -73,12 +73,11 @@ def members(data: Mapping[str, Any], levels: Mapping[str, str]) -> Any:
     return np.all([data[name] == level for name, level in levels.items()], axis=0)
 
 
-def small_groups(data: Mapping[str, Any], *, strata: bool = True) -> list[dict[str, str]]:
+def small_groups(data: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the groups with fewer rows than the limit, of every table."""
     columns = [("race",), ("sex",), ("race", "sex")]
-    columns += [("product", *names) for names in columns] if strata else []
     out = []
-    for names in columns:
+    for names in (*columns, *(("product", *names) for names in columns)):
         levels, sizes = np.unique(np.array([data[n] for n in names]).T, axis=0, return_counts=True)
         out += [dict(zip(names, level, strict=True)) for level in levels[sizes < LEAST].tolist()]
     return out
@@ -191,33 +190,6 @@ def test_batches_of_one_size_have_the_same_rows(sizes: list[int], size: int) -> 
     assert [x for one in out for x in one["x"].to_pylist()] == rows["x"].to_pylist()
     assert all(one.num_rows == size for one in out[:-1])
     assert all(one.num_rows <= size for one in out)
-
-
-def names_in(node: Any) -> Iterator[str]:
-    """Yield every text in a JSON value."""
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            yield key
-            yield from names_in(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from names_in(value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
-def test_no_format_names_a_small_group(name: str) -> None:
-    """A small race is nowhere: in no table, comparison, curve or check."""
-    checks = tuple(Check.parse(text) for text in ("dp.difference<=0.5", "ks<=0.01"))
-    result = audited(people(700, 1), 40, OF_RACE, checks=checks)
-    text = rendered(name, result)
-
-    assert result["suppressed"] == {"below": 40, "left_out": []}
-    for hidden in ("Dogwood", "Elm"):
-        assert hidden not in text
-        assert not any(hidden in said for said in names_in(result))
 
 
 def test_what_is_found_elsewhere_is_hidden_too() -> None:

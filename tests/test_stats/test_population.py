@@ -1,4 +1,4 @@
-"""Bounds on gaps of a population, against samples of populations whose gaps are known."""
+"""Bounds on gaps of a population: their gaps by hand, and what makes a bound larger."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from fairfix.stats.population import (
     RatesOfRules,
     WeightedRates,
 )
-from scipy import stats
 
 ALPHA = 0.2
-"""Larger than anybody asks for, so that a bound that is too small is seen soon."""
+"""Probability that a bound is wrong."""
 
 
 def gap(one: BoundedStatistic) -> float:
@@ -31,11 +30,6 @@ def bound(one: BoundedStatistic) -> float:
     return float(one.bounds.max())
 
 
-def missed_as_said(missed: int, worlds: int) -> bool:
-    """Tell whether so many misses are no more than what is said explains."""
-    return bool(missed <= stats.binom.ppf(0.999, worlds, ALPHA))
-
-
 def covariances(code: Any, chance: Any, many: int) -> CovariancesOfRules:
     """Return what rows of ``many`` groups show of the covariance of decisions with membership, of one stratum."""
     rows = np.bincount(code, minlength=many)
@@ -43,29 +37,6 @@ def covariances(code: Any, chance: Any, many: int) -> CovariancesOfRules:
     names = tuple(map(str, range(many)))
     inside = DistancesOfRules.from_rates(rate[:, None], rows, names=names, rows=rows, alpha=ALPHA)
     return CovariancesOfRules(names=("everybody",), rows=np.array([code.size]), alpha=ALPHA, strata=(inside,))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.05, 0.95), (0.6, 0.3, 0.1)])
-def test_a_covariance_with_membership_holds_for_the_rule_that_rows_like_most(
-    shares: tuple[float, ...],
-) -> None:
-    """A threshold is chosen by the rows to have no covariance on them; groups' scores are of different shapes."""
-    rng, worlds, p = np.random.default_rng(0), 300, np.array(shares)
-    missed, bounds = 0, []
-    for _ in range(worlds):
-        code = rng.choice(p.size, 400, p=p)
-        score = rng.random(400) ** (1.0 + code)
-        taken = score[:, None] >= np.linspace(0, 1, 41)[1:-1]
-        most = [gap(covariances(code, own.astype(float), p.size)) for own in taken.T]
-        at = np.linspace(0, 1, 41)[1:-1][int(np.argmin(most))]
-        one = covariances(code, (score >= at).astype(float), p.size)
-        rate = 1.0 - at ** (1.0 / (1.0 + np.arange(p.size)))
-        bounds.append(bound(one))
-        missed += bound(one) < np.abs(p * (rate - p @ rate)).max()
-
-    assert missed_as_said(missed, worlds)
-    assert np.mean(bounds) < 0.13  # and it is no bound that says nothing, as 0.25 is
 
 
 def test_a_stratum_adds_to_the_bound_and_not_to_what_is_seen() -> None:
@@ -91,27 +62,6 @@ def test_distributions_are_compared_at_their_largest_distance() -> None:
     assert gap(whole) == pytest.approx(0.2)
     apart = RatesOfRules(**{**given, "blocks": np.arange(2)}, rates=below)
     assert (gap(apart), bound(apart)) == (0.0, 0.0)
-
-
-def test_a_covariance_with_numbers_is_missed_no_more_often_than_said() -> None:
-    """Also where the centres are wrong, as those of other rows may be: then means count too."""
-    rng, worlds, rows = np.random.default_rng(1), 600, 300
-    for wrong in (0.0, 0.3):
-        missed, bounds = 0, []
-        for _ in range(worlds):
-            x = rng.choice([-1.0, 1.0, 3.0], (1, rows), p=[0.6, 0.35, 0.05]) + wrong
-            q = (rng.random(rows) < 0.5 + 0.1 * np.sign(x[0] - wrong)) * 1.0
-            one = trends(x, q, 0.5 + wrong)
-            bounds.append(bound(one))
-            missed += bound(one) < COVARIANCE
-        assert missed_as_said(missed, worlds)
-        assert np.mean(bounds) < COVARIANCE + 0.25
-
-
-VALUES, CHANCES = np.array([-1.0, 1.0, 3.0]), np.array([0.6, 0.35, 0.05])
-RATES = 0.5 + 0.1 * np.sign(VALUES)
-COVARIANCE = float(CHANCES @ (VALUES * RATES) - (CHANCES @ VALUES) * (CHANCES @ RATES))
-"""What is drawn above, and its covariance."""
 
 
 def trends(x: Any, chance: Any, centre: float) -> NumberCovariances:
