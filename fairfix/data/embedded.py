@@ -28,10 +28,8 @@ DUCKDB = {
 """Settings that DuckDB is opened with, ..."""
 
 LOCKED = {"python_enable_replacements": "false", "enable_external_access": "false"}
-"""... those that it takes once it is open, ..."""
+"""... and those that it takes once it is open, before ``lock_configuration`` ends all setting."""
 
-LAST = "lock_configuration"
-"""... and the one that ends all setting."""
 
 FUNCTIONS = ("load_extension", "fts3_tokenizer")
 """Functions of SQLite that load or run what is no SQL."""
@@ -78,10 +76,10 @@ def open_duckdb(
         connection.execute(f"ATTACH {_literal(str(path.absolute()))} AS {name} (TYPE duckdb, {mode})")
         connection.execute(f"USE {name}")
         out = wrapped(connection)
-        for name in LOCKED:
+        for name, setting in LOCKED.items():
             if name not in asked:
-                connection.execute(f"SET {name} = {LOCKED[name]}")
-        connection.execute(f"SET {LAST} = true")
+                connection.execute(f"SET {name} = {setting}")
+        connection.execute("SET lock_configuration = true")
     except BaseException:
         connection.close()
         raise

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from threading import Lock
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pyarrow as pa
@@ -105,24 +106,11 @@ def _xz_chunks(file: pa.NativeFile) -> Iterator[bytes]:
             raise EOFError("it ends too early")
 
 
-class _Chunks(io.RawIOBase):
-    """A file to read whose content comes in chunks."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._rest = chunks, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        while not self._rest:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._rest = memoryview(chunk)
-        size = min(len(target), len(self._rest))
-        target[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
+@contextmanager
+def _xz(file: pa.NativeFile) -> Iterator[Any]:
+    """Yield what reads the content of an xz file, a chunk at a time."""
+    chunks = filter(None, _xz_chunks(file))
+    yield SimpleNamespace(read=lambda _: next(chunks, b""))
 
 
 @contextmanager
@@ -146,7 +134,7 @@ PACKINGS: Mapping[str, Packing] = {
             "xz",
             ".xz",
             (0, b"\xfd7zXZ\x00"),
-            lambda file: io.BufferedReader(_Chunks(_xz_chunks(file)), CHUNK),
+            _xz,
             lambda file, _: lzma.LZMAFile(file, "wb"),  # noqa: SIM115  a context itself
         ),
         _arrow("Zstandard", ".zst", (0, b"\x28\xb5\x2f\xfd"), "zstd"),

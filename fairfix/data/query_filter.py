@@ -23,6 +23,7 @@ from fairfix.data.count_queries import as_level, as_real, number
 from fairfix.data.data_spec import ORDERS
 from fairfix.data.encoder import arrow_array, group_codes
 from fairfix.data.engines import EngineSource
+from fairfix.data.files import Source
 from fairfix.data.row_filter import (
     VALUED,
     Comparison,
@@ -45,7 +46,7 @@ MOST_ENTRIES, SHOWN = 10_000, 50
 """Most different entries of a column that are compared here, and most that messages show."""
 
 
-def filtered_table(source: Any, condition: Condition) -> Any:
+def filtered_table(source: Any, condition: Condition) -> Source:
     """Return a source of the rows of a table that meet a condition.
 
     Raises
@@ -57,7 +58,7 @@ def filtered_table(source: Any, condition: Condition) -> Any:
     names = columns_of(condition)
     require_columns(names, source)
     made = _Filter(source, observing(condition))
-    out = source.meeting(combined(condition, made.expression))
+    out: EngineSource = source.meeting(combined(condition, made.expression))
     if source.backend and is_dry():
         return out
     made.observe()

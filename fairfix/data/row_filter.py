@@ -519,8 +519,7 @@ def filtered(source: Source, condition: Condition) -> Source:
         return FilteredSource(source, condition)
     from fairfix.data.query_filter import filtered_table
 
-    table: Source = filtered_table(source, condition)
-    return table
+    return filtered_table(source, condition)
 
 
 def absent_values(source: Source, column: str, levels: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -543,15 +542,10 @@ def absent_values(source: Source, column: str, levels: Sequence[str]) -> Iterato
 
 def observing(condition: Condition) -> dict[Comparison, Observed]:
     """Return what is to be filled in while the entries of a condition's columns are looked at."""
-    out: dict[Comparison, Observed] = {}
-
-    def each(comparison: Comparison) -> Bools:
-        if comparison.operator in (*VALUED, *ORDERS):
-            out[comparison] = Observed()
-        return np.zeros(0, dtype=bool)
-
-    combined(condition, each)
-    return out
+    made = [
+        replace(one, operator=OPPOSITES.get(one.operator, one.operator)) for one in comparisons(condition)
+    ]
+    return {one: Observed() for one in made if one.operator in (*VALUED, *ORDERS)}
 
 
 def require_columns(names: Sequence[str], source: Source) -> None:

@@ -130,6 +130,14 @@ def asked_batches(
         row += batch.num_rows
 
 
+def decoded(raw: bytes) -> str:
+    """Return a text in UTF-8, or else in Latin-1, of a format that does not say which."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
 def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """Yield batches of ``rows`` rows, so that sums are those of other formats to the last bit.
 

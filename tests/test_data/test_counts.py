@@ -54,16 +54,6 @@ def test_thresholds_are_exact(values: list[float], cuts: list[float], data: st.D
         np.testing.assert_array_equal(index >= grid.start(cut), score >= cut)
 
 
-@pytest.mark.parametrize("bins", [1000, 100, 10])
-def test_decimal_looking_scores_stay_in_dyadic_bins(bins: int) -> None:
-    """Scores like k/1000 fall on the right side of every edge."""
-    score = np.arange(bins + 1) / bins
-    grid = Grid.over(0.0, 1.0, bins=1024)
-    index = grid.index(score)
-
-    np.testing.assert_array_equal(index, np.searchsorted(grid.edges, score, side="right") - 1)
-
-
 @given(scores, st.lists(finite, max_size=3), st.integers(0, 70))
 @example([63.0, -5e-324, 1e300], [-5e-324], 3)
 @example([0.0, 1.0, 0.3], [0.3, 0.30001], 40)

@@ -74,23 +74,6 @@ def test_a_file_of_commas_is_read_with_commas(
 
 
 @pytest.mark.parametrize(
-    ("first", "header"),
-    [
-        ("Lakewood,0.33,0.02,0.33,1", False),
-        ("Lakewood,0.33,?,0.33,1", False),
-        ("town,2019,2020,2021,2022", True),
-        ("town,a,b,0.5,0.5", True),
-    ],
-)
-def test_equal_numbers_are_no_names_of_columns(first: str, header: bool, tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    rows = [f"T{i},{i / 40},{i / 50},{i / 60},{i % 3}" for i in range(30)]
-    path.write_text("\n".join([first, *rows]) + "\n", encoding="utf-8")
-
-    assert (open_source(path).columns[0] != "c1") == header
-
-
-@pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("notes\na;b\nc;d\n", Dialect()),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import fairfix
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -63,26 +62,6 @@ def test_tabs_are_told_by_the_last_ending(tmp_path: Path) -> None:
     assert open_source(tmp_path / "export.tsv.csv").columns == ("g", "s")
 
 
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda table: table, "data"),
-        (lambda table: table.to_batches()[0], "data"),
-        (lambda table: table.to_pandas(), "data"),
-        (lambda table: table.to_pydict(), "data"),
-        (lambda table: {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}, "data"),
-        (open_source, "data"),
-    ],
-)
-def test_memory_is_a_source(make: Callable[[pa.Table], Any], name: str) -> None:
-    """Arrow tables and batches, frames, lists, arrays, and sources themselves."""
-    source = open_source(make(ROWS))
-
-    assert source.name == name
-    assert source.rows == source.about_rows == 3
-    assert read(source).to_pydict() == ROWS.to_pydict()
-
-
 def test_memory_is_cut_into_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Big tables come in slices, in order."""
     monkeypatch.setattr(io, "BATCH_ROWS", 7)
@@ -102,48 +81,6 @@ class Stream:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Hand out the stream."""
         return self._reader.__arrow_c_stream__(requested_schema)
-
-
-def of_polars(table: pa.Table) -> Any:
-    """Return a frame of Polars."""
-    polars = pytest.importorskip("polars", reason="180 MB, so not among what the tests install")
-    return polars.from_arrow(table)
-
-
-def of_duckdb(table: pa.Table) -> Any:
-    """Return a relation, which is a query that runs when it is read."""
-    return duckdb.connect().from_arrow(table).filter("x > 0")
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        Stream,
-        of_polars,
-        of_duckdb,
-        lambda table: table.to_reader(),
-        lambda table: Stream(table.to_reader(1)),
-        lambda table: pa.chunked_array([table.to_struct_array().combine_chunks()]),
-    ],
-    ids=["stream", "polars", "duckdb", "reader", "stream of a reader", "structs"],
-)
-def test_whatever_speaks_the_arrow_stream_is_a_source(make: Callable[[pa.Table], Any]) -> None:
-    """It is read once, and then as often as needed; the audit is that of the table."""
-    source = open_source(make(ROWS))
-
-    assert source.rows == 3
-    assert read(source).to_pydict() == read(source).to_pydict() == ROWS.to_pydict()
-
-
-@pytest.mark.parametrize("make", [of_polars, of_duckdb])
-def test_groups_of_a_stream_are_those_of_the_table(make: Callable[[pa.Table], Any], frames: Frames) -> None:
-    """Views, categories and truth values of other libraries count like those of Arrow."""
-    frame = frames().drop(columns="x").assign(x=1)
-    coded = frame.assign(race=frame["race"].astype("category"))
-    table = pa.Table.from_pandas(coded, preserve_index=False)
-    kept = fairfix.audit(pa.Table.from_pandas(frame), protected=["race", "member"])
-
-    assert fairfix.audit(make(table), protected=["race", "member"]).to_dict() == kept.to_dict()
 
 
 def test_a_stream_is_not_copied() -> None:

@@ -129,11 +129,9 @@ def test_what_is_no_number_has_no_band(column: pa.Array, words: str) -> None:
     ("texts", "words"),
     [
         (["age"], "write COLUMN=NUMBER"),
-        (["=3"], "write COLUMN=NUMBER"),
         (["age=a,b"], "quartiles"),
         (["age=1,inf"], "have no end"),
         (["age=40,25,25"], "write `bands=age=25,40`"),
-        (["age=1", "age=2"], "is given twice"),
     ],
 )
 def test_bands_that_cannot_be_read(texts: list[str], words: str) -> None:

@@ -288,10 +288,10 @@ def test_a_copy_that_grows_too_much_is_refused(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither beyond a ratio nor beyond the disk, and no more than a chunk beyond either is written."""
-    monkeypatch.setattr(spool, "UNPACKED_FREELY", 4 << 20)
+    monkeypatch.setattr(spool, "UNPACKED_FREELY", 1 << 20)
     monkeypatch.setattr(spool, "MAX_RATIO", 10)
     path = tmp_path / f"d.parquet{ending}"
-    path.write_bytes(bomb(ending, 32 << 20))
+    path.write_bytes(bomb(ending, 8 << 20))
     taken = []
     monkeypatch.setattr(spool, "mapped", taken.append)
     with pytest.raises(DataError, match="unpacks to more than"):

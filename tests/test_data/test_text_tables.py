@@ -187,6 +187,10 @@ def test_columns_without_names(tmp_path: Path) -> None:
     assert columns_read(source)["Unnamed: 3.1"] == ["x", "y"]
 
 
+FIRST = ("Lake,0.33,0.02,0.33,1", "Lake,0.33,?,0.33,1", "town,2019,2020,2021,2022", "town,a,b,0.5,0.5")
+TOWNS = "".join(f"T{i},{i / 40},{i / 50},{i / 60},{i % 3}\n" for i in range(30))
+
+
 @pytest.mark.parametrize(
     ("text", "header"),
     [
@@ -199,10 +203,11 @@ def test_columns_without_names(tmp_path: Path) -> None:
         ("2019,2020\n17,18\n19,20\n", True),
         ("g,s\na,1\ng,s\nb,2\n", True),
         ("a,b\n", True),
+        *((f"{first}\n{TOWNS}", first[:4] == "town") for first in FIRST),
     ],
 )
 def test_a_first_row_of_data_is_told_from_names(text: str, header: bool, tmp_path: Path) -> None:
-    """Numbers in columns of numbers beside texts that come again are a row; both can be stated."""
+    """Numbers in columns of numbers beside texts that come again, or that are equal, are a row; both can be stated."""
     (tmp_path / "d.csv").write_text(text)
     columns = len(text.split("\n", 1)[0].split(","))
     numbered = tuple(f"c{i + 1}" for i in range(columns))
@@ -218,7 +223,7 @@ def test_marks_of_missing_values_are_no_text_in_numbers_and_labels(
     mark: str, late: bool, tmp_path: Path
 ) -> None:
     """In the head as well as behind it; a group of that name stays a group."""
-    rows = [f"{'ab'[i % 2]},{i % 7 / 7:.3f},{i % 3 // 2}" for i in range(30_000 if late else 50)]
+    rows = [f"{'ab'[i % 2]},{i % 7 / 7:.3f},{i % 3 // 2}" for i in range(8000 if late else 50)]
     rows[-2:] = [f"a,{mark},1", f"b,0.5,{mark}"]
     (tmp_path / "d.csv").write_text("\n".join(["group,score,label", *rows]) + "\n")
     result = LIBRARY.audit(str(tmp_path / "d.csv"), protected="group", missing="drop")

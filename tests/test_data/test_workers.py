@@ -103,6 +103,7 @@ def test_a_cluster_gives_the_same_bytes(
         assert not counts or counts == Path("a.counts").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_second_pass_of_a_cluster(cluster: str, tmp_path: Path, call: Call) -> None:
     """More rows than are kept: exact distances fetch those of a few bins, which the workers find."""
     rng = np.random.default_rng(3)

@@ -15,7 +15,7 @@ from fairfix.data import files
 from fairfix.data.files import readable
 from fairfix.data.sources.typed_file import TypedFile
 from fairfix.data.storage import FileLocation
-from fairfix.data.typed import parsed, told_apart
+from fairfix.data.typed import decoded, parsed, told_apart
 from fairfix.errors import DataError
 
 LONGEST = 16 << 20
@@ -70,10 +70,7 @@ def _opened(place: FileLocation) -> Iterator[Iterator[str]]:
         while raw := stream.readline(LONGEST):
             if len(raw) == LONGEST:
                 raise DataError(f"{place.name} has a line of {LONGEST >> 20} MB, which is not a row")
-            try:
-                line = raw.decode("utf-8").strip()
-            except UnicodeDecodeError:
-                line = raw.decode("latin-1").strip()
+            line = decoded(raw).strip()
             if line and not line.startswith("%"):
                 yield line.removeprefix("\ufeff")
 

@@ -75,14 +75,11 @@ class CsvSource(FileSource):
         self._files = {file.place: file for file in files}
         first = self._files[places[0]]
         remarks = self._remarks(first, encoding)
-        if (
-            sign
-            and len(first.columns) == 1
-            and (detected := sniffed(places[0], None, decimal, heads[0])).delimiter != sign
-        ):
-            remarks.append(
-                f"{named(sign)} makes one column, {named(detected.delimiter)} makes more: leave out `delimiter`"
-            )
+        if sign and len(first.columns) == 1:
+            better = sniffed(places[0], None, decimal, heads[0]).delimiter
+            if better != sign:
+                more = f"{named(better)} makes more: leave out `delimiter`"
+                remarks.append(f"{named(sign)} makes one column, {more}")
         with readable(places[0], self.kind), reader_of(first, first.columns, None, whole=False) as reader:
             schema = reader.schema
         for i, field in enumerate(schema):
@@ -105,9 +102,8 @@ class CsvSource(FileSource):
         open_ = [one for one, own in at_head.items() if self._is_open(one, own)]
         at_all = at_head | (self._all_of(open_) if open_ else {})
         self._written = {one: self._notation_of(one, own) for one, own in at_all.items()}
-        self._proven = {
-            one for one, own in seen.items() if (self._whole or own.text or own.decimal) and not own.mark
-        }
+        shows = {one for one, own in seen.items() if self._whole or own.text or own.decimal}
+        self._proven = {one for one in shows if not seen[one].mark}
         for one, how in self._written.items():
             remarks += _said_of(one, how, self._usual)
         self.remark = "; ".join(remarks)
@@ -126,10 +122,8 @@ class CsvSource(FileSource):
         dialect, layout = first.dialect, first.layout
         remarks = []
         shown = Dialect(dialect.delimiter, self.dialect.decimal, dialect.encoding)
-        if (
-            shown != Dialect(usual(first.place.content_name), self.dialect.decimal)
-            or self.dialect.decimal == ","
-        ):
+        as_usual = Dialect(usual(first.place.content_name), self.dialect.decimal)
+        if shown != as_usual or self.dialect.decimal == ",":
             guessed = encoding is None and not dialect.encoding.startswith("utf")
             remarks = [f"read with {shown}" + (" (else: `encoding=NAME`)" if guessed else "")]
         if dialect.padded:
@@ -154,17 +148,11 @@ class CsvSource(FileSource):
             if not all(_equal(file, head, name) for file, head in zip(files, heads, strict=True)):
                 names = (files[0].layout.repeated or {}).get(name, (name,))
                 ambiguous[name] = (f"{name}.0", *names[1:])
-        self.ambiguous = ambiguous
-        return [
-            replace(
-                file,
-                layout=replace(
-                    file.layout,
-                    names=tuple(f"{one}.0" if one in ambiguous else one for one in file.layout.names),
-                ),
-            )
-            for file in files
-        ]
+        self.ambiguous, out = ambiguous, []
+        for file in files:
+            own = tuple(f"{one}.0" if one in ambiguous else one for one in file.layout.names)
+            out.append(replace(file, layout=replace(file.layout, names=own)))
+        return out
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or its name stands for columns that differ."""
@@ -181,10 +169,6 @@ class CsvSource(FileSource):
     def _usual(self) -> Notation:
         """The notation that Arrow reads by itself."""
         return Notation(self.dialect.decimal or ".")
-
-    def _notation(self, name: str, seen: Seen) -> Notation:
-        """Return how a column is written, by some of its values, or by all if these do not show it."""
-        return self._notation_of(name, self._all_of([name])[name] if self._is_open(name, seen) else seen)
 
     def _is_open(self, name: str, seen: Seen) -> bool:
         """Tell whether the values that were seen of a column do not show how it is written."""
@@ -213,7 +197,7 @@ class CsvSource(FileSource):
         seen.add(cells)
         if seen.text or not (seen.open or seen.decimal or seen.thousands or seen.unit):
             return None
-        how = self._notation(name, seen)
+        how = self._notation_of(name, self._all_of([name])[name] if self._is_open(name, seen) else seen)
         if how.doubt:
             raise DataError(f"column {name!r} of {self.name} {how.doubt}")
         return how

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from fairfix.data.sources.typed_file import FrameFile
-from fairfix.data.typed import Labels
+from fairfix.data.typed import Labels, decoded
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -95,7 +95,7 @@ def _converted(reader: Any) -> Callable[[DataFrame], DataFrame]:
         parse: Any = pd.to_datetime
         for name, column in frame.items():
             if column.dtype.kind != "f":
-                out[name] = column.map(_text)
+                out[name] = column.map(decoded)
                 continue
             column = column.where(column.abs() != ZERO, 0.0)  # noqa: PLW2901
             if unit := "D" if formats[name] in DAYS else "s" if formats[name] in SECONDS else "":
@@ -104,10 +104,3 @@ def _converted(reader: Any) -> Callable[[DataFrame], DataFrame]:
         return pd.DataFrame(out)
 
     return convert
-
-
-def _text(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")
