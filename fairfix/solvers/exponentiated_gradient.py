@@ -21,8 +21,8 @@ smaller than the paper's, and proves nothing.
 
 **Rate.** With ``m`` constraints of at most ``rho`` the averages are within ``2 rho B sqrt(log(m + 1) / T)`` of a saddle
 point after ``T`` rounds at the rate ``sqrt(log(m + 1) / T) / rho``, which is the paper's ``nu / (2 rho^2 B)`` once
-``T`` is as large as it says. :data:`AUTO` takes ``sqrt(log(m + 1) / t) / rho`` in round ``t``, which needs no ``T``,
-with the largest constraint seen so far for ``rho``: the paper's 2 is ten times what scores of real data differ by.
+``T`` is as large as it says. Here it is ``sqrt(log(m + 1) / t) / rho`` in round ``t``, which needs no ``T``, with the
+largest constraint seen so far for ``rho``: the paper's 2 is ten times what scores of real data differ by.
 
 References
 ----------
@@ -40,9 +40,6 @@ import numpy as np
 
 from fairfix.solvers.arrays import Floats
 
-AUTO = 0.0
-"""In place of a rate: one that falls with the rounds."""
-
 Answer = Callable[[Floats], tuple[float, Floats]]
 """Takes prices, shape (m,), and returns the loss of a model of low cost at them, and its constraints, shape (m,)."""
 
@@ -55,9 +52,7 @@ class Game:
     """``B``, the largest sum of prices."""
     nu: float
     """``nu_t`` with which it ends, in units of the loss."""
-    rate: float = AUTO
-    """``eta``."""
-    rounds: int = 300
+    rounds: int
     """Most rounds."""
 
 
@@ -96,7 +91,7 @@ def play(answer: Answer, many: int, game: Game) -> Saddle:
         table.append(own)
         answers, t = answers + 1, len(asked)
         rho = max(rho, float(np.abs(own).max(initial=0.0)))
-        theta = theta + (game.rate or math.sqrt(math.log(many + 1) / t) / rho) * own
+        theta = theta + math.sqrt(math.log(many + 1) / t) / rho * own
         if t % (1 + t // 50) and t < game.rounds:  # looking at all answers takes longer than some of them do
             continue
         averages = _averages(asked, losses, table, game.bound, answers)

@@ -319,6 +319,18 @@ def test_a_game_tells_its_gap_and_warns_where_it_is_cut_short() -> None:
     assert max(away) <= 0.05 + 1e-9
 
 
+@pytest.mark.filterwarnings("ignore::fairfix.errors.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "game", [{"solver": "reduction"}, {"constraint": "bounded_group_loss<=0.6"}], ids=str
+)
+def test_a_game_is_played_for_as_many_rounds_as_are_asked_for(game: dict[str, Any]) -> None:
+    """At a tolerance that is not reached."""
+    table = table_of(frame(many=200), "rich")
+    for rounds in (2, 5):
+        trace = fit(table, **game, search="exponentiated-gradient", nu=1e-12, rounds=rounds).trace
+        assert [one.value for one in trace.quantities if one.name == "rounds"] == [rounds]
+
+
 def noisy(many: int = 120, columns: int = 40) -> Table:
     """Return few rows of many columns, so that a linear model is much better on the rows that it is fitted to."""
     rng = np.random.default_rng(7)

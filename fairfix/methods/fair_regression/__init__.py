@@ -60,8 +60,7 @@ from fairfix.methods.constraint import Grammar
 from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.guarantee import RegressionGuarantee, check_labels, label_range
 from fairfix.methods.fair_regression.parity import MODELS_GROUPS, ClosedForm, PlugIn, Reduction
-from fairfix.methods.fair_regression.search import Searched
-from fairfix.methods.learned import label_of, learner_param
+from fairfix.methods.learned import Learning, label_of, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
@@ -92,7 +91,7 @@ class Auto(Solver):
 
 
 @dataclass(frozen=True)
-class FairRegression(Searched):
+class FairRegression(Learning):
     """Scores with statistical parity at every threshold, or bounded loss in every group; see the module's docstring."""
 
     name: ClassVar[str] = "fair-regression"
@@ -196,6 +195,12 @@ class FairRegression(Searched):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("nu", "rounds") if self.search == "auto" else ():
+            if (given := getattr(self, name)) != getattr(type(self), name):
+                raise UsageError(
+                    f"fair-regression: `{name}={given}` needs `search=exponentiated-gradient`; add it, or "
+                    f"leave out `{name}`"
+                )
         wanted = self.parsed_constraint
         if self.bounds_losses and not (wanted.limits or wanted.most < math.inf):
             error = UsageError(
@@ -237,6 +242,15 @@ class FairRegression(Searched):
     def bounds_losses(self) -> bool:
         """Whether losses of groups are bounded, and not distances of scores."""
         return self.goal == "bounded_group_loss"
+
+    @property
+    def cross_fitted(self) -> bool:
+        """Whether a model counts on a training row by the prediction of a model that was not fitted to it.
+
+        Linear models, and all models of the paper's algorithms, count as they are fitted. Others may repeat the labels
+        of their training rows, so that a constraint on these says little.
+        """
+        return self.search == "auto" and self.model != "linear"
 
     @property
     def protected_as_feature(self) -> bool:

@@ -27,6 +27,7 @@ from fairfix.models.mixtures import ModelMixture
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import Scorer, Unrepaired
 from fairfix.models.trace import Certificate, FitTrace, Note, Quantity
+from fairfix.solvers.exponentiated_gradient import Game
 from fairfix.solvers.group_loss import SURE, Infeasible, solve_linear
 from fairfix.solvers.group_loss_members import solve_members
 from fairfix.solvers.linear_losses import standardised
@@ -153,7 +154,7 @@ class GroupLoss(Solver):
         # to 12 digits as labels are rounded: equal in any unit
         zeta = np.array([float(f"{limit / scale:.12g}") for limit in limits])
         played = self.method.search == "exponentiated-gradient"
-        game = self.method.game(PRICES, self.method.nu) if played else None
+        game = Game(PRICES, self.method.nu, self.method.rounds) if played else None
         many = solve_members(fit, losses, groups.codes, weight, zeta, game=game)
         if isinstance(many, Infeasible):
             many = replace(many, losses=many.losses * scale)

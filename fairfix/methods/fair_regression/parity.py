@@ -420,7 +420,7 @@ class Reduction(Solver):
 
         def game(saved: float, nu: float) -> Game:
             # the prices at the optimum, times their slacks, are worth no more than what the constant gives away
-            return method.game(2.0 * saved / max(float(slacks.min()), LEAST_SLACK), nu)
+            return Game(2.0 * saved / max(float(slacks.min()), LEAST_SLACK), nu, method.rounds)
 
         mixture = reduce(
             scaled,
