@@ -442,7 +442,7 @@ def within_radius(
     number = np.repeat(np.arange(asked.size), gains.shape[1])
     price = regularizer_empirical(
         number, gains.ravel(), away.ravel(), radius, many=asked.size, weight=weight[asked]
-    ).multiplier
+    )[1]
     price = price if math.isfinite(price) else 1.0 / np.finfo(float).tiny ** 0.5
     most = np.maximum((gains - price * away).max(axis=1), 0.0)
     value = mean_of(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence)

@@ -37,6 +37,16 @@ def positive_weights(weight: npt.ArrayLike | None, shape: tuple[int, ...]) -> Fl
     return w
 
 
+def finite_scores(scores: npt.ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """Return finite scores of a shape."""
+    f = np.asarray(scores, dtype=np.float64)
+    if f.shape != shape:
+        raise ValueError(f"there must be one score per point, got shapes {f.shape} and {shape}")
+    if not np.isfinite(f).all():
+        raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
+    return f
+
+
 def ascending(numbers: Floats) -> Ints:
     """Return the order of finite numbers, equal ones as they come, shape (n,).
 

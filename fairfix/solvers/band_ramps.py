@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from fairfix.solvers.arrays import Bools, Floats
+from fairfix.solvers.arrays import Bools, Floats, finite_scores
 from fairfix.solvers.bands import PROMISED, Bands
 
 STEPS = 500
@@ -58,11 +58,7 @@ def solve_ramps(scores: npt.ArrayLike, bands: Bands, gamma: float) -> Ramps:
 
     ``scores``: finite, shape (n,). ``gamma``: width of the ramp, above 0.
     """
-    f = np.asarray(scores, dtype=np.float64)
-    if f.shape != bands.weights.shape:
-        raise ValueError(f"there must be one score per point, got {f.shape} and {bands.weights.shape}")
-    if not np.isfinite(f).all():
-        raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
+    f = finite_scores(scores, bands.weights.shape)
     if not 0 < gamma < np.inf:
         raise ValueError(f"gamma must be positive and finite, got {gamma!r}")
     problem = _RampProblem(f, bands, gamma)

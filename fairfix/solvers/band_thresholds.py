@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import linprog
 
-from fairfix.solvers.arrays import Floats, Ints
+from fairfix.solvers.arrays import Floats, Ints, finite_scores
 from fairfix.solvers.bands import PROMISED, Bands
 from fairfix.solvers.threshold_curves import NOTHING, TIE, Curve, Mixture, mean_of, nearest
 
@@ -60,11 +60,9 @@ def solve_thresholds(scores: npt.ArrayLike, bands: Bands, cells: npt.ArrayLike) 
     ``scores``: finite, shape (n,); what points add to a row per unit of value must fall with the score inside a cell.
     ``cells``: number of each point's cell, shape (n,); points of a cell are in the same rows.
     """
-    f, cell = np.asarray(scores, dtype=np.float64), np.asarray(cells, dtype=np.int64)
-    if f.shape != bands.weights.shape or cell.shape != f.shape:
-        raise ValueError(f"there must be one score and one cell per point, got {f.shape} and {cell.shape}")
-    if not np.isfinite(f).all():
-        raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
+    f, cell = finite_scores(scores, bands.weights.shape), np.asarray(cells, dtype=np.int64)
+    if cell.shape != f.shape:
+        raise ValueError(f"there must be one cell per point, got shapes {cell.shape} and {f.shape}")
     order = np.argsort(cell, kind="stable")
     columns = bands.slopes.tocsc()
     curves = [

@@ -89,7 +89,7 @@ class EqualRates:
         Added column by column, so that ``c`` of a row is independent of the other rows: at the optimum many equal
         rows may lie at 0.
         """
-        out = _gain(p, self.prior)
+        out = np.asarray(0.5 * (p / self.prior[1] - (1.0 - p) / self.prior[0]))
         for mu, gap in zip(self.prices, _gaps(p, groups, self.prior, self.cells), strict=True):
             out += mu * gap
         return out
@@ -104,11 +104,6 @@ class EqualRates:
         sizes = np.cumsum([part.size for pair in self.cells for part in pair])
         parts = np.split(mu, sizes[:-1]) if sizes.size else []
         return replace(self, mu=tuple(zip(parts[::2], parts[1::2], strict=True)))
-
-
-def _gain(p: Floats, prior: tuple[float, float]) -> Floats:
-    """Return ``c_0``, shape (n,)."""
-    return np.asarray(0.5 * (p / prior[1] - (1.0 - p) / prior[0]))
 
 
 def _gaps(
@@ -151,16 +146,6 @@ class BlindMixture:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldRates:
-    """A mixture and how it was found."""
-
-    mixture: BlindMixture
-    """The rule."""
-    rounds: int
-    """Linear programs."""
-
-
-@dataclass(frozen=True, eq=False)
 class WeightedSample:
     """Labels, groups and weights of rows."""
 
@@ -192,8 +177,10 @@ View = tuple[Floats, Chances]
 """``P(y=1|x)`` of the rows and the chances of their groups, as some members see them."""
 
 
-def held_rates(rule: EqualRates, views: Sequence[View], rows: WeightedSample, slack: float) -> HeldRates:
-    """Return the mixture of the greatest balanced accuracy whose rates on the rows are within the slack.
+def held_rates(
+    rule: EqualRates, views: Sequence[View], rows: WeightedSample, slack: float
+) -> tuple[BlindMixture, int]:
+    """Return the mixture of most balanced accuracy whose rates on the rows are within the slack, and how many programs.
 
     ``rule``: the rule without prices; each group has rows of both labels. ``views``: how members see the rows; the
     bound holds for the decisions of each view. The last one judges. ``rows``: labels and groups. ``slack``: largest
@@ -212,7 +199,7 @@ def held_rates(rule: EqualRates, views: Sequence[View], rows: WeightedSample, sl
         for mu in (price, slow, 0.5 * (price + slow)):
             search.add(mu)
     search.solve()
-    return HeldRates(search.chosen(), rounds)
+    return search.chosen(), rounds
 
 
 class _Search:

@@ -150,8 +150,11 @@ class Listed:
     places: Floats
     added: Floats
 
-    def worst(self, network: Network, sums: Floats, s: Floats) -> Worst:
-        """Return the variant of each row that changes the logits most, from hidden sums and logits of the rows."""
+    def worst(self, network: Network, sums: Floats, s: Floats) -> Ints:
+        """Return the number of the variant of each row that changes the logits most, -1 where none does, shape (n,).
+
+        ``sums``, ``s``: hidden sums and logits of the rows.
+        """
         weights = network.W1[self.columns]
         which, most = np.full(len(s), -1), np.zeros(len(s))
         for k in range(self.added.shape[1]):
@@ -160,25 +163,17 @@ class Listed:
             moved = change(s, network.rectified(there)[1]).mean(axis=1)
             worse = moved > most
             which[worse], most[worse] = k, moved[worse]
-        return Worst(which, most)
+        return which
 
-    def steps(self, worst: Worst) -> Floats:
-        """Return the change of the rows by their worst variants, shape (n, C)."""
+    def steps(self, which: Ints) -> Floats:
+        """Return the change of the rows by variants of these numbers, shape (n, C)."""
         out = np.zeros(self.own.shape)
-        rows = np.flatnonzero(worst.which >= 0)
-        out[rows] = self.added[rows, worst.which[rows]]
+        rows = np.flatnonzero(which >= 0)
+        out[rows] = self.added[rows, which[rows]]
         return out
 
-    def rows(self, X: Floats, worst: Worst) -> Floats:
-        """Return the worst variants as whole rows, of rows ``X``."""
-        out, rows = X.copy(), np.flatnonzero(worst.which >= 0)
-        out[np.ix_(rows, self.columns)] = self.places[rows, worst.which[rows]]
+    def rows(self, X: Floats, which: Ints) -> Floats:
+        """Return variants of these numbers as whole rows, of rows ``X``."""
+        out, rows = X.copy(), np.flatnonzero(which >= 0)
+        out[np.ix_(rows, self.columns)] = self.places[rows, which[rows]]
         return out
-
-
-@dataclass(frozen=True, eq=False)
-class Worst:
-    """The number of the worst variant of each row, -1 where none changes the logits, and their mean squared change."""
-
-    which: Ints
-    change: Floats

@@ -293,9 +293,7 @@ def near_everybody(scores: Scores, slack: Floats) -> Tube:
             *(np.add.outer([-limit, limit], high).ravel() for limit, high in zip(e[:, 0], own, strict=True)),
         ]
     )
-    t = np.unique(np.concatenate([[0.0, 1.0], ends[(ends > 0) & (ends < 1)]]))
-    t = t[np.concatenate([np.diff(t) > NARROW, [True]])]
-    t[0] = 0.0
+    t = _apart(ends, 1.0)
     middle = (t[1:] + t[:-1]) / 2
     before = np.concatenate([np.zeros((scores.groups, 1)), upto[:, :-1]], axis=1)
 
@@ -390,11 +388,16 @@ def _balanced(low: Floats, high: Floats, p: Floats) -> Floats:
         )
         h = (pull * (z - z[0])).sum(axis=0) - fall
         at = np.clip((h > 0).sum(axis=0), 1, 2 * many - 1)
-        cols = np.arange(z.shape[1])
-        z0, z1, h0, h1 = z[at - 1, cols], z[at, cols], h[at - 1, cols], h[at, cols]
-        part = np.divide(h0, h0 - h1, out=np.zeros_like(h0), where=h0 > h1)
-        out[start : start + CHUNK] = z0 + np.clip(part, 0.0, 1.0) * (z1 - z0)
+        out[start : start + CHUNK] = _crossed(z, -h, at)
     return out
+
+
+def _crossed(x: Floats, h: Floats, at: Ints) -> Floats:
+    """Return where lines through (x, h), that do not fall, are 0 between two rows ``at - 1`` and ``at``, shape (C,)."""
+    cols = np.arange(x.shape[1])
+    x0, x1, h0, h1 = x[at - 1, cols], x[at, cols], h[at - 1, cols], h[at, cols]
+    part = np.divide(-h0, h1 - h0, out=np.zeros_like(h0), where=h1 > h0)
+    return np.asarray(x0 + np.clip(part, 0.0, 1.0) * (x1 - x0))
 
 
 def _roots(a: Floats, b: Floats, p: Floats, e: Floats) -> Floats:
@@ -414,10 +417,7 @@ def _roots(a: Floats, b: Floats, p: Floats, e: Floats) -> Floats:
         x.sort(axis=0)
         h = np.stack([(p * np.clip(own + rise * row, -e, e)).sum(axis=0) for row in x])
         at = np.clip((h < 0).sum(axis=0), 1, x.shape[0] - 1)
-        cols = np.arange(own.shape[1])
-        x0, x1, h0, h1 = x[at - 1, cols], x[at, cols], h[at - 1, cols], h[at, cols]
-        part = np.clip(np.divide(-h0, h1 - h0, out=np.zeros_like(h0), where=h1 > h0), 0.0, 1.0)
-        out[chunk] = np.where(h[0] >= 0, 0.0, x0 + part * (x1 - x0))
+        out[chunk] = np.where(h[0] >= 0, 0.0, _crossed(x, h, at))
     return out
 
 
@@ -450,12 +450,10 @@ def fit_tube(scores: Scores, slack: Floats, *, drawn: bool = True) -> TubeFit:
     slack is least.
     """
     slack = np.asarray(slack, dtype=np.float64)
-    free = scores.free
-    if (free <= slack).all():
-        return TubeFit(Tube(scores.levels, None, np.ones((scores.groups, 0))), free, True, 1)
+    if (scores.free <= slack).all():
+        return _unmoved(scores)
     if drawn:
-        tube = near_everybody(scores, slack)
-        return TubeFit(tube, np.abs(tube.steps - scores.shares @ tube.steps).max(axis=1), True, 1)
+        return _by_draws(scores, near_everybody(scores, slack))
     inside = np.unique(
         np.where(np.isfinite(slack), np.linspace(0.0, WIDEST, TRIES)[:, None] * slack, math.inf), axis=0
     )
@@ -471,8 +469,15 @@ def fit_within(scores: Scores, slack: float) -> TubeFit:
     """Return the map of least square cost that keeps every two groups within ``slack`` of each other, by draws."""
     free, codes = scores.score, scores.codes
     if slack >= 1.0 or ks_between(free, codes, scores.weight, scores.groups) <= slack:
-        return TubeFit(Tube(scores.levels, None, np.ones((scores.groups, 0))), scores.free, True, 1)
-    tube = near_each_other(scores, slack)
+        return _unmoved(scores)
+    return _by_draws(scores, near_each_other(scores, slack))
+
+
+def _unmoved(scores: Scores) -> TubeFit:
+    return TubeFit(Tube(scores.levels, None, np.ones((scores.groups, 0))), scores.free, True, 1)
+
+
+def _by_draws(scores: Scores, tube: Tube) -> TubeFit:
     return TubeFit(tube, np.abs(tube.steps - scores.shares @ tube.steps).max(axis=1), True, 1)
 
 

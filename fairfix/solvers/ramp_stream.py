@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairfix.solvers.arrays import Floats, Ints, positive_weights
+from fairfix.solvers.arrays import Floats, Ints, finite_scores, positive_weights
 from fairfix.solvers.ramp import Cell, ramp, solve
 
 BINS = 1 << 14
@@ -106,15 +106,14 @@ def _counted(batches: Iterable[Batch]) -> tuple[Floats, Floats, int]:
     for batch in batches:
         if not batch.scores.size:
             continue
-        if not np.isfinite(batch.scores).all():
-            raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
+        scores = finite_scores(batch.scores, batch.cells.shape)
         more = (int(batch.cells.max()) + 1) * BINS - sums.shape[1]
         sums = np.pad(sums, ((0, 0), (0, max(more, 0))))
-        bin_ = np.clip((batch.scores + 1.0) * (BINS / 2), 0, BINS - 1).astype(np.int64)
-        place, w = batch.cells * BINS + bin_, positive_weights(batch.weights, batch.scores.shape)
+        bin_ = np.clip((scores + 1.0) * (BINS / 2), 0, BINS - 1).astype(np.int64)
+        place, w = batch.cells * BINS + bin_, positive_weights(batch.weights, scores.shape)
         np.add.at(sums[0], place, w)
-        np.add.at(sums[1], place, w * batch.scores)
-        points += batch.scores.size
+        np.add.at(sums[1], place, w * scores)
+        points += scores.size
     if not points:
         raise ValueError("the stream has no points")
     weight, total = sums.reshape(2, -1, BINS)

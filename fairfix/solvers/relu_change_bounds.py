@@ -273,10 +273,8 @@ class Visited:
 def _transport(gains: Floats, costs: Floats, eps: float, share: Floats) -> tuple[float, float]:
     """Return the greatest gain over places of each row, shape (n, M), and the multiplier of the radius."""
     n, many = gains.shape
-    best = regularizer_empirical(
-        np.repeat(np.arange(n), many), gains.ravel(), costs.ravel(), eps, many=n, weight=share
-    )
-    return best.value, best.multiplier
+    rows = np.repeat(np.arange(n), many)
+    return regularizer_empirical(rows, gains.ravel(), costs.ravel(), eps, many=n, weight=share)
 
 
 @dataclass(frozen=True, eq=False)

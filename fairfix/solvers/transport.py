@@ -19,7 +19,6 @@ M. Yurochkin and Y. Sun, *SenSeI: Sensitive set invariance for enforcing individ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,18 +28,6 @@ TRIALS = 200
 """Most evaluations of the dual; bisection alone takes half as many."""
 
 
-@dataclass(frozen=True, eq=False)
-class EmpiricalRegularizer:
-    """The greatest mean gain over listed candidates."""
-
-    value: float
-    """The dual at ``multiplier``, which is at least the greatest gain."""
-    gap: float
-    """Bound on the distance of the value from the greatest gain, by the tangents."""
-    multiplier: float
-    """``lambda`` at the optimum."""
-
-
 def share_across(costs: Floats, eps: float, weight: Floats | None = None) -> tuple[float, float]:
     """Return the greatest share of rows that plans within a mean distance take across a border, and its multiplier.
 
@@ -48,10 +35,10 @@ def share_across(costs: Floats, eps: float, weight: Floats | None = None) -> tup
     mean distance. ``weight``: of rows, shape (n,); None for 1 each.
     """
     there = np.flatnonzero(np.isfinite(costs))
-    best = regularizer_empirical(
+    most, multiplier = regularizer_empirical(
         there, np.ones(there.size), costs[there], eps, many=costs.size, weight=weight
     )
-    return min(best.value, 1.0), best.multiplier
+    return min(most, 1.0), multiplier
 
 
 def left_across(costs: Floats, multiplier: float) -> Floats:
@@ -72,8 +59,10 @@ def regularizer_empirical(
     *,
     many: int,
     weight: Floats | None = None,
-) -> EmpiricalRegularizer:
-    """Return the greatest mean gain of transport plans within a mean distance.
+) -> tuple[float, float]:
+    """Return the greatest mean gain of transport plans within a mean distance, and ``lambda`` there.
+
+    The gain is the dual at this ``lambda``, which no plan exceeds, and above the greatest gain by rounding alone.
 
     ``rows``: row of each candidate, from 0, in any order, shape (m,). ``gains``, ``distances``: ``d_Y`` and ``d_X`` of
     each, finite, distances not negative, shape (m,). ``eps``: mean distance. ``many``: number of rows. ``weight``: of
@@ -87,7 +76,7 @@ def regularizer_empirical(
     useful = np.flatnonzero(gains > 0)
     useful = useful[np.argsort(rows[useful], kind="stable")]
     if not useful.size:
-        return EmpiricalRegularizer(0.0, 0.0, 0.0)
+        return 0.0, 0.0
     gain, cost, row = gains[useful], distances[useful], rows[useful]
     starts = run_starts(row)
     counts = np.diff(np.append(starts, row.size))
@@ -103,7 +92,7 @@ def regularizer_empirical(
 
     low, (least, slope) = 0.0, at(0.0)
     if slope >= 0:
-        return EmpiricalRegularizer(least, 0.0, 0.0)
+        return least, 0.0
     far = cost > 0
     high = float((gain[far] / cost[far]).max()) * (1.0 + 1e-12)
     most, rise = at(high)
@@ -123,4 +112,4 @@ def regularizer_empirical(
             low, least, slope = trial, dual, lean
         else:
             high, most, rise = trial, dual, lean
-    return EmpiricalRegularizer(value, max(value - bound, 0.0), multiplier)
+    return value, multiplier

@@ -37,7 +37,7 @@ def test_rates_held_on_rows_are_the_linear_program_over_kinds_of_rows(slack: flo
     p = (counts[:, 1].sum(1) / counts.sum((1, 2)))[kind]
     groups = [tuple((counts[:, y] / counts[:, y].sum(1, keepdims=True))[kind] for y in (1, 0))]
     known = WeightedSample(label.astype(float), (code,), np.full(code.size, 1 / code.size))
-    found = held_rates(EqualRates.of(p, groups), [(p, groups)], known, slack).mixture
+    found = held_rates(EqualRates.of(p, groups), [(p, groups)], known, slack)[0]
     accepted = found.chance(p, groups)
 
     # a chance for each kind; rates given the label by group, and of everybody
@@ -73,7 +73,7 @@ def test_with_room_it_is_the_plain_rule() -> None:
     p, groups = chances(2, 500, (2,))
     y = (p > np.random.default_rng(0).random(500)).astype(float)
     rows = WeightedSample(y, ((groups[0][0][:, 1] > 0.5).astype(int),), np.full(500, 0.002))
-    found = held_rates(EqualRates.of(p, groups), [(p, groups)], rows, 2.0).mixture
+    found = held_rates(EqualRates.of(p, groups), [(p, groups)], rows, 2.0)[0]
 
     assert ((found.chance(p, groups) > 0) == (p > p.mean())).all()
 

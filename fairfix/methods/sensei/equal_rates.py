@@ -32,8 +32,8 @@ from fairfix.models.mixtures import BlindRule, probabilities_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note, Quantity
+from fairfix.solvers.group_blind_rates import BlindMixture, View, WeightedSample, held_rates
 from fairfix.solvers.group_blind_rates import EqualRates as PricedRule
-from fairfix.solvers.group_blind_rates import HeldRates, View, WeightedSample, held_rates
 
 if TYPE_CHECKING:
     from fairfix.methods.sensei import Sensei
@@ -68,9 +68,9 @@ class EqualRates(Solver):
         free = PricedRule.of(*unseen, table.rows.weight)
         codes = tuple(table.groups([name]).codes for name in models.columns)
         rows = WeightedSample(y, codes, problem.weight / problem.weight.sum())
-        held = self._held_rates(free, probabilities_of(table, plain, scorers), unseen, rows, slack)
-        predictor = BlindRule.of((plain, *chain(*scorers)), held.mixture)
-        own, other = predictor.predict(table), held.mixture.chance(*unseen)
+        mixture, rounds = self._held_rates(free, probabilities_of(table, plain, scorers), unseen, rows, slack)
+        predictor = BlindRule.of((plain, *chain(*scorers)), mixture)
+        own, other = predictor.predict(table), mixture.chance(*unseen)
         gap, apart = (float(np.abs(rows.gaps(one)).max()) for one in (own, other))
         right, most = rows.balanced(other), rows.balanced((free.score(*unseen) > 0).astype(np.float64))
         holds = gap <= method.slack + ROUNDING
@@ -94,7 +94,7 @@ class EqualRates(Solver):
         best = "of the best rule without the slack, by the same models"
         trace = FitTrace(
             holds,
-            held.rounds,
+            rounds,
             -right,
             notes=notes,
             base=Unrepaired(model_of(problem, method.model, "logistic", method.l2, seed)),
@@ -109,15 +109,15 @@ class EqualRates(Solver):
 
     def _held_rates(
         self, free: PricedRule, shipped: View, unseen: View, rows: WeightedSample, slack: float
-    ) -> HeldRates:
-        """Return the mixture that holds the slack on the rows, as the members that ship see them and as others do.
+    ) -> tuple[BlindMixture, int]:
+        """Return what :func:`held_rates` does, for the rows as the members that ship see them and as others do.
 
         Where both together cost too much, linear members count as they ship, for what they have learned of single rows
         is little, and trees as members that have not seen the rows.
         """
         both = held_rates(free, (shipped, unseen), rows, slack)
         one = held_rates(free, (shipped if self.method.model == "linear" else unseen,), rows, slack)
-        right = [rows.balanced(each.mixture.chance(*unseen)) for each in (both, one)]
+        right = [rows.balanced(mixture.chance(*unseen)) for mixture, _ in (both, one)]
         return both if right[0] >= right[1] - DEAR else one
 
 
