@@ -13,7 +13,6 @@ from typing import Any
 
 import fairfix
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,11 +24,10 @@ from fairfix.data.counts import Floats
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
+from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.fair_regression.parity import plug_in_problem
 from fairfix.methods.problem import RepairProblem
-from fairfix.models.members import ConstantMember
 from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
@@ -118,27 +116,6 @@ def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
     assert np.mean((predictor.trace.fitted - table.rows.label) ** 2) < 0.8 * np.var(table.rows.label)
     assert predictor.needs_protected == aware
     assert set(predictor.features) == set(NAMES)
-
-
-@pytest.mark.slow
-def test_units_of_the_label_do_not_matter() -> None:
-    """A label in other units gives values in those units."""
-    for parameters in (
-        {"solver": "plug-in"},
-        {"solver": "reduction"},
-        {"solver": "reduction", "oracle": "least-squares"},
-        {"loss": "quantile", "quantile_level": 0.8},
-        {"loss": "huber"},
-        {"loss": "poisson"},
-        {"solver": "reduction", "loss": "poisson"},
-    ):
-        plain, scaled = (
-            fit(t, slack=0.1, **parameters) for t in (table_of(frame(units=u), "pay") for u in (1.0, 1000.0))
-        )
-        table = table_of(frame(), "pay")
-        off = np.abs(scaled.predict(table) / (1000 * plain.predict(table)) - 1)
-        assert np.quantile(off, 0.97) < 1e-3  # rows between two cells may fall to either
-        assert off.max() < 0.02
 
 
 @pytest.mark.slow
@@ -462,17 +439,6 @@ def test_slack_zero_keeps_what_the_barycentre_keeps() -> None:
     assert predictor.trace.objective < 0.9 * plain.var()
 
 
-def test_group_slacks_bind_the_groups_that_are_named() -> None:
-    """A slack for one group is held by it, but for the row that a draw puts on either side of a threshold."""
-    table = table_of(frame(), "pay")
-    predictor = fit(table, aware=True, slack=0.3, constraint="statistical_parity, ks.to_overall[sex=f]<=0.02")
-    codes = table.groups().codes
-    assert predictor.trace.fitted is not None
-
-    rows = (1 / np.bincount(codes)).max() + 2 / codes.size
-    assert ks_to_overall(predictor.trace.fitted, codes, None, 2)[0] <= 0.02 + rows + 1e-9
-
-
 def tied(rows: int) -> tuple[Table, np.random.Generator]:
     """Return rows with scores of one decimal, higher in one of two groups, and the generator that drew them."""
     rng = np.random.default_rng(0)
@@ -482,23 +448,6 @@ def tied(rows: int) -> tuple[Table, np.random.Generator]:
         {"sex": group.astype(str), "label": (rng.random(rows) < score).astype(int), "score": score}
     )
     return read_table(data, DataSpec(ColumnRoles(("sex",), label="label", score="score"))), rng
-
-
-def test_tied_scores_are_spread_by_identity() -> None:
-    """With few different scores values are drawn, the same for the same draws, and the slack holds on average."""
-    table, rng = tied(2000)
-    draw = rng.random(2000)
-    problem = RepairProblem(table, protected_as_feature=True)
-    predictor = FairRegression(slack=0.02).fit(problem, rng=rng)
-    drawn = [
-        predictor.predict(replace(table, draw=lambda rows, i=i: (draw[rows] + i / 50) % 1)) for i in range(50)
-    ]
-    far = ks_to_overall(np.concatenate(drawn), np.tile(table.groups().codes, 50), None, 2)
-
-    assert predictor.drawn(table).any()
-    assert far.max() == pytest.approx(0.02, abs=0.005)
-    np.testing.assert_array_equal(predictor.predict(table), predictor.predict(table))
-    assert any("in expectation over the draws" in note for note in predictor.trace.notes)
 
 
 @pytest.mark.parametrize("aware", [False, True])
@@ -636,27 +585,6 @@ def test_what_the_data_do_not_allow_is_refused() -> None:
     bare = RepairProblem(table)
     with pytest.raises(DataError, match="no score and no feature"):
         FairRegression().fit(bare, rng=np.random.default_rng(0))
-
-
-def test_damaged_states_are_refused() -> None:
-    """Changed settings or arrays of every kind of value predictor are artifact errors."""
-    table = table_of(frame(many=300), "pay")
-    for predictor in (
-        fit(table, aware=True, slack=0.1),
-        fit(table, slack=0.1),
-        fit(table, solver="reduction", slack=0.1),
-    ):
-        kind, (told, arrays) = type(predictor), predictor.state()
-        json.dumps(told, allow_nan=False)
-        assert kind.from_state(told, arrays).predict(table).tobytes() == predictor.predict(table).tobytes()
-        with pytest.raises(ArtifactError):
-            kind.from_state({**told, "more": 1}, arrays)
-        for name, array in arrays.items():
-            broken: npt.NDArray[Any] = array.astype(float) * np.nan
-            with pytest.raises((ArtifactError, KeyError)):
-                kind.from_state(told, {**arrays, name: broken})
-            with pytest.raises((ArtifactError, KeyError)):
-                kind.from_state(told, {other: a for other, a in arrays.items() if other != name})
 
 
 def test_selection_takes_the_least_loss() -> None:
@@ -824,15 +752,6 @@ def test_the_closed_form_is_for_losses_of_the_mean() -> None:
     assert type(square) is type(counts)
     assert isinstance(median, PluginScore)
     assert ks_to_overall(median.trace.fitted, table.groups().codes, None, 2).max() <= 0.05 + 0.03
-
-
-def test_a_constant_label_is_learned_as_a_constant() -> None:
-    """Members for labels without spread predict that label."""
-    from fairfix.models.learners import fit_mean
-
-    member = fit_mean(np.zeros((5, 1)), np.ones(5), None, learner="trees", loss="logistic", l2=0.1, seed=0)
-
-    assert isinstance(member, ConstantMember)
 
 
 # ---------------------------------------------------------------------- in a shell

@@ -80,20 +80,6 @@ def changes(proof: Evaluation) -> dict[str, float]:
     return {row.name: row.after.value for row in proof.table}
 
 
-@pytest.mark.parametrize("groups", [2, 4])
-@pytest.mark.parametrize("slack", [0.0, 0.03])
-@pytest.mark.parametrize("score", [False, True])
-def test_expected_selection_rates_hold_the_slack(groups: int, slack: float, score: bool) -> None:
-    """On the rows of the fit the mean probabilities differ by the slack, from features as from the score alone."""
-    table = table_of(frame(groups=groups), score=score)
-    problem = RepairProblem(table, features=None if score else NAMES)
-    predictor = LogLoss(slack=slack).fit(problem, rng=np.random.default_rng(0))
-
-    assert np.ptp(rates(predictor.predict(table), table, None)) == pytest.approx(slack, abs=1e-9)
-    assert predictor.trace.converged
-    assert predictor.trace.gap < 1e-9
-
-
 @pytest.mark.parametrize("constraint", ["equal_opportunity", "predictive_equality", "equalized_odds"])
 def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
     """The gap given the label is none; that of the rule, which does not know it, is what the note says."""
@@ -344,17 +330,6 @@ def test_a_group_without_a_label_is_named() -> None:
     assert fit(LogLoss(), table).trace.converged
 
 
-def test_real_labels_are_refused() -> None:
-    """The log loss is about 0/1 labels."""
-    data = frame()
-    data_spec = DataSpec(ColumnRoles(("race",), label="age"), task="regression")
-
-    with pytest.raises(UsageError, match="repairs classification, not regression"):
-        LogLoss().fit(
-            RepairProblem(read_table(data, data_spec, NAMES), features=NAMES), rng=np.random.default_rng(0)
-        )
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -381,31 +356,6 @@ def test_wrong_parameters_are_named(given: dict[str, Any], message: str) -> None
         LogLoss(**given)
 
 
-def damaged(
-    state: tuple[dict[str, Any], dict[str, np.ndarray]],
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return states that do not fit together."""
-    settings, arrays = state
-    return [
-        ({**settings, "more": 1}, arrays),
-        ({**settings, "rounded": "no"}, arrays),
-        ({**settings, "levels": [["g0"]]}, arrays),
-        (settings, {**arrays, "prices": arrays["prices"][:1]}),
-        (settings, {**arrays, "prices": np.full_like(arrays["prices"], np.nan)}),
-        (settings, {**arrays, "prices": arrays["prices"].astype(np.float32)}),
-        (settings, {name: a for name, a in arrays.items() if name != "prices"}),
-    ]
-
-
-@pytest.mark.parametrize("which", range(7))
-def test_a_damaged_state_is_refused(which: int) -> None:
-    """Nothing is built from parts that do not fit."""
-    predictor = fit(LogLoss(), table_of(frame()))
-
-    with pytest.raises(ArtifactError):
-        type(predictor).from_state(*damaged(predictor.state())[which])
-
-
 def test_a_damaged_state_of_chances_is_refused() -> None:
     """Classes have a price each, belong to groups that there are, and every group has one."""
     predictor = fit(LogLoss(constraint="equalized_odds"), table_of(frame()))
@@ -421,38 +371,6 @@ def test_a_damaged_state_of_chances_is_refused() -> None:
     ):
         with pytest.raises(ArtifactError):
             type(predictor).from_state(settings, {**arrays, **change})
-
-
-def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The rule decides rows without a protected column, says that it needs none, and what that costs."""
-    data, new, out = tmp_path / "data.parquet", tmp_path / "new.csv", str(tmp_path / "a.fairfix")
-    pq.write_table(frame(many=3000), data)
-    frame(seed=1, many=300).drop_columns(["label", "score", "race"]).to_pandas().to_csv(new, index=False)
-    asked = ["--protected", "race", "--id", "person", "--features", "age,job", "--method", "logloss"]
-    basic = ["repair", str(data), *asked, "--group", "unused", "-o", out, "--config", "none"]
-    result = str(tmp_path / "result.json")
-
-    assert run([*basic, "--slack", "0.02", "--out", f"json={result}"]) == 0
-    told = json.loads(Path(result).read_text())
-    capsys.readouterr()
-    held = {row["name"]: row["after"]["value"] for row in told["proof"]["holdout"]["table"]}
-    (cost,) = (
-        one["text"] for one in told["messages"] if one["code"] == "cost" and one["severity"] != "warning"
-    )
-    assert f" {held['log_loss']:.4f} " in cost
-    assert f" {held[f'{PARITY} [race]']:.4f} " in cost
-    assert run([*basic, "--slack", "0.02", "--decisions", "deterministic", "-q"]) == 0
-    assert cost in " ".join(
-        capsys.readouterr().out.split()
-    )  # it is of the probabilities, however they are read
-    assert run([*basic, "--slack", "0.02", "-q"]) == 0
-    assert run(["inspect", out]) == 0
-    assert "group needed      no, at prediction time" in capsys.readouterr().out
-    assert run(["report", result]) == 0
-    assert cost[:40] in " ".join(capsys.readouterr().out.split())
-    assert run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--config", "none"]) == 0
-    assert "protected" not in capsys.readouterr().err
-    assert pq.read_table(tmp_path / "out.parquet")["p_positive"].null_count == 0
 
 
 @pytest.mark.parametrize(
@@ -561,14 +479,3 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert drawn["protected_at_predict"]
     assert not blind["protected_at_predict"]
     assert blind["qualities"]["log_loss"]["value"] > drawn["qualities"]["log_loss"]["value"]
-
-
-def test_protected_columns_may_be_features(tmp_path: Path) -> None:
-    """As a feature the group enters the score; parity holds all the same."""
-    table = table_of(frame())
-    predictor = fit(LogLoss(), table, protected_as_feature=True)
-
-    assert np.ptp(rates(predictor.predict(table), table, None)) < 1e-9
-    assert predictor.inputs == ("race",)
-    other = replace(predictor, scorer=fit(LogLoss(), table).scorer)
-    assert np.abs(other.predict(table) - predictor.predict(table)).max() > 1e-3

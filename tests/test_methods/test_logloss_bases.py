@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -20,10 +16,7 @@ from fairfix.methods.logloss import EVENTS, LogLoss
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.spline_basis import BASES, expanded
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.repaired import Repaired
 from fairfix.models.score_models import TruncatedLogit
-
-from tests.promises.harness import parts_of
 
 NAMES = ("age", "gain", "job")
 CURVED = ("splines", "trees")
@@ -100,21 +93,6 @@ def loss(data: Any, chance: np.ndarray) -> float:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("basis", CURVED)
-@pytest.mark.parametrize("group", ["used", "unused"])
-@pytest.mark.parametrize("constraint", EVENTS)
-@pytest.mark.parametrize("slack", [0.0, 0.03])
-def test_the_shipped_rule_holds_the_slack(basis: str, group: str, constraint: str, slack: float) -> None:
-    """What it gives the rows of the fit, which its trees have seen, has no larger gap than was asked for."""
-    data = frame(many=500) if basis == "trees" else frame(groups=3)
-    rule = fit(table_of(data), basis=basis, group=group, constraint=constraint, slack=slack)
-
-    assert rule.trace.converged
-    assert rule.trace.gap < 1e-7
-    assert gap(data, rule.predict(table_of(data)), constraint) <= slack + 1e-7
-
-
 @pytest.mark.parametrize("basis", CURVED)
 def test_a_curve_is_seen(basis: str) -> None:
     """Where the label hangs on a square, other rows' log loss falls by most of what a linear score leaves."""
@@ -185,22 +163,6 @@ def test_units_and_origins_do_not_matter() -> None:
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-7)
 
 
-@pytest.mark.slow
-def test_weights_are_rows_so_often() -> None:
-    """Of splines to the digit; a leaf of trees needs so many rows, whatever they weigh. Gaps are weighted for both."""
-    data = frame(many=600)
-    weight = np.array(data["weight"])
-    often = data.take(pa.array(np.repeat(np.arange(600), weight)))
-    one, trees = (
-        fit(table_of(data, weight="weight"), basis=basis).predict(table_of(data)) for basis in CURVED
-    )
-
-    again = fit(table_of(often), basis="splines").predict(table_of(data))
-    np.testing.assert_allclose(one, again, rtol=0, atol=1e-7)
-    assert gap(data, one, "demographic_parity", weight) < 1e-8
-    assert gap(data, trees, "demographic_parity", weight) < 1e-8
-
-
 def test_far_out_nothing_explodes() -> None:
     """Beyond the rows of the fit a number counts as the nearest of theirs."""
     data = frame()
@@ -240,33 +202,3 @@ def test_what_has_no_feature_columns_is_refused() -> None:
         assert "leave out `learner`" in LogLoss(learner=f"linear(basis={basis})").needs_rows
     with pytest.raises(UsageError, match="basis must be one of plain, splines, trees"):
         LogLoss(learner="linear(basis=cubic)")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("basis", CURVED)
-@pytest.mark.parametrize("group", ["used", "unused"])
-def test_in_a_shell(basis: str, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Saved, loaded and streamed the rule is the one that was fitted: its gap on the rows of the fit is the slack."""
-    data, saved = tmp_path / "data.parquet", str(tmp_path / "a.fairfix")
-    rows = frame(many=700)
-    pq.write_table(rows, data)
-    asked = ["--protected", "race", "--id", "person", "--features", "age,gain,job", "--config", "none"]
-    how = ["--method", "logloss", "--constraint", "equal_opportunity", "--group", group]
-    how += ["--learner", f"linear(basis={basis})"]
-    assert run(["repair", str(data), *asked, *how, "--slack", "0.01", "-o", saved, "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    fitted, _ = parts_of(
-        rows.to_pandas(), str(data), DataSpec(ColumnRoles(("race",), label="label", id="person"))
-    )
-    kept = fitted.drop(columns=["label", "chance", "weight"])
-    kept.to_parquet(tmp_path / "fit.parquet")
-    out = str(tmp_path / "out.parquet")
-    assert run(["predict", saved, str(tmp_path / "fit.parquet"), "-o", out, "--config", "none"]) == 0
-    capsys.readouterr()
-    chance = pq.read_table(out)["p_positive"].to_numpy()
-    repaired = Repaired.load(saved)
-    few = kept.head(20).to_dict("records")
-
-    assert gap(fitted, chance, "equal_opportunity") <= 0.01 + 1e-7
-    assert told["parameters"]["learner"] == f"linear(basis={basis})"
-    assert [repaired.predict(row)["p_positive"] for row in few] == chance[:20].tolist()

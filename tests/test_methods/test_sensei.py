@@ -20,18 +20,17 @@ from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataError, UsageError
+from fairfix.errors import ColumnError, ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Flip, flipped, protected_flips
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import Sensei, regularized
 from fairfix.methods.sensei.regularized import Linear
 from fairfix.methods.sensei.sensitive_subspace import distances_of_means
-from fairfix.models.members import LinearMember, NetworkMember
+from fairfix.models.members import LinearMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Caution
 from fairfix.solvers.network_fit import fit_network
-from fairfix.tasks.fit_and_evaluate import repair_table
 from scipy import stats
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -100,18 +99,6 @@ def test_merging_is_exactly_constant(learner: str) -> None:
     assert not predictor.needs_protected
     plain = fit(Sensei(learner=learner), table)
     assert np.abs(np.diff(changes(plain, table, repairer.comparable_values), axis=0)).max() > 1e-3
-
-
-def test_merged_values_score_alike() -> None:
-    """A wife and a husband of one age have one score, which the label's share among both makes."""
-    data = couples()
-    predictor = fit(Sensei(similar=PAIR), table_of(data))
-    both = pd.DataFrame(
-        {"sex": ["f", "m"], "race": "a", "role": ["wife", "husband"], "age": 40.0, "label": [0, 1]}
-    )
-    one, other = predictor.predict(table_of(both))
-
-    assert one == other
 
 
 @pytest.mark.slow
@@ -187,37 +174,6 @@ def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     assert np.ptp(strong.predict(new)) < 0.05
 
 
-def test_a_network_may_be_as_wide_as_the_papers() -> None:
-    """2,000 ReLUs, with room to spare; more than 4,000 are refused."""
-    assert Sensei(solver="regularizer", learner="network(hidden=4000)").setting("hidden") == 4000
-    with pytest.raises(UsageError, match="4000"):
-        Sensei(solver="regularizer", learner="network(hidden=4001)")
-
-
-@pytest.mark.slow
-def test_a_radius_of_a_network_is_between_two_bounds() -> None:
-    """The note names a plan's value and a bound for all plans; the fit has converged if training reaches the plan."""
-    table = table_of(couples(many=200))
-    predictor = fit(
-        Sensei(solver="regularizer", learner="network", rho=1.0, similar="near(radius=0.1)"),
-        table,
-        protected_as_feature=True,
-    )
-    (note,) = (n for n in predictor.trace.notes if n.startswith("the regularizer at radius 0.1"))
-    low, high, trained = (
-        float(note.split(word)[1].split()[0].rstrip(",")) for word in ("at least", "at most", "reach")
-    )
-
-    told = {one.name.removeprefix("regularizer "): one.value for one in predictor.trace.quantities}
-
-    assert 0 < trained <= low * (1 + 1e-3) <= high
-    assert [told[name] for name in ("at least", "at most", "in training")] == pytest.approx(
-        [low, high, trained], rel=1e-3
-    )
-    assert 20 < int(note.split(" rows")[0].split()[-1]) < 60  # a fifth, which the weights were not fitted to
-    assert predictor.trace.converged
-
-
 @pytest.mark.parametrize("slack", [0.2, 0.05, 0.0])
 def test_the_weight_is_the_smallest_that_holds_the_slack(slack: float) -> None:
     """The note names it with what the shipped model changes at most, which new rows do not exceed."""
@@ -281,20 +237,6 @@ def test_a_network_is_the_same_for_any_number_of_threads() -> None:
         found.append({name: a.tobytes() for name, a in predictor.state()[1].items()})
 
     assert found[0] == found[1]
-
-
-def test_equal_rates_hold_the_tolerance() -> None:
-    """On the rows of the fit the rates of the chances are within it; on new rows nearly; the group is not needed."""
-    table = table_of(couples(many=8000), ("sex",))
-    tight, loose = (fit(Sensei(solver="equal-rates", slack=t), table) for t in (0.01, 1.0))
-    new = table_of(couples(seed=1, many=8000), ("sex",))
-
-    assert to_overall(tight, new) < 0.06
-    assert to_overall(loose, new) > 0.1
-    assert to_overall(tight, table) <= 0.01 + 1e-9
-    assert not tight.needs_protected
-    assert set(np.unique(loose.predict(new))) == {0.0, 1.0}  # no draw without need
-    assert tight.trace.converged
 
 
 def to_overall(one: RepairedPredictor, table: Table) -> float:
@@ -549,21 +491,6 @@ def test_pairs_make_a_direction_that_does_not_count(
         assert (tmp_path / "a.fairfix").read_bytes() == before
 
 
-def test_a_radius_is_a_penalty_more() -> None:
-    """Free moves of the features make the score flatter."""
-    table = table_of(couples())
-    flat, steep = (
-        fit(
-            Sensei(solver="regularizer", rho=1.0, similar=f"near(radius={r})"),
-            table,
-            protected_as_feature=True,
-        )
-        for r in (0.3, 0.0)
-    )
-
-    assert flat.predict(table).std() < steep.predict(table).std()
-
-
 def test_undeclared_pairs_are_proposed() -> None:
     """The note names them; declared ones are no proposal."""
     table = table_of(couples())
@@ -630,61 +557,6 @@ def test_problems_that_do_not_fit_are_named() -> None:
 
 
 # ---------------------------------------------------------------------- saved
-
-
-@pytest.mark.parametrize("solver", ["equal-rates", "regularizer"])
-def test_what_is_saved_predicts_the_same_bits(solver: str) -> None:
-    """Settings and arrays, through JSON, make the same predictor."""
-    table = table_of(couples(many=800))
-    predictor = fit(
-        Sensei(solver=solver, **({"rho": 1.0, "learner": "network"} if solver == "regularizer" else {})),
-        table,
-        protected_as_feature=solver == "regularizer",
-    )
-    settings, arrays = predictor.state()
-    again = type(predictor).from_state(json.loads(json.dumps(settings)), arrays)
-
-    assert again.predict(table).tobytes() == predictor.predict(table).tobytes()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("which", range(7))
-def test_a_damaged_rule_is_refused(which: int) -> None:
-    """Nothing is built from parts that do not fit."""
-    predictor = fit(Sensei(solver="equal-rates"), table_of(couples(many=800)))
-    settings, arrays = predictor.state()
-    damaged: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({**settings, "more": 1}, arrays),
-        ({**settings, "prior": [0.5]}, arrays),
-        ({**settings, "models": settings["models"][:2]}, arrays),
-        (settings, {**arrays, "prices": arrays["prices"][:, :1]}),
-        (settings, {**arrays, "cells": -arrays["cells"]}),
-        (settings, {**arrays, "shares": 2.0 + arrays["shares"]}),
-        ({**settings, "always": 1.5}, arrays),
-    ]
-
-    with pytest.raises(ArtifactError):
-        type(predictor).from_state(*damaged[which])
-
-
-def test_a_damaged_network_is_refused() -> None:
-    """Shapes, types and finite weights."""
-    good = {
-        "hidden": np.ones((2, 3)),
-        "hidden_bias": np.ones(3),
-        "out": np.ones((3, 1)),
-        "out_bias": np.ones(1),
-    }
-    link = {"link": "sigmoid"}
-    assert NetworkMember.from_state(link, good).predict(np.ones((1, 2))).shape == (1,)
-    for part, value in (
-        ("hidden", np.ones(3)),
-        ("out", np.ones((2, 1))),
-        ("out_bias", np.array([np.nan])),
-        ("hidden_bias", np.ones(3, dtype=np.float32)),
-    ):
-        with pytest.raises(ArtifactError):
-            NetworkMember.from_state(link, {**good, part: value})
 
 
 # ---------------------------------------------------------------------- in a shell
@@ -841,19 +713,3 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert points["sensei, linear", 0.0]["gaps"][gap]["value"] < 0.01
     assert 0.01 < points["sensei, linear", 0.1]["gaps"][gap]["value"] < 0.2
     assert not {"sensei", "sensei, equal rates"} & {title for title, _ in points}
-
-
-def test_proof_shows_flips_of_the_plain_model_beside() -> None:
-    """Before is the model with the protected columns as features, after the repaired one."""
-    found = repair_table(
-        table_of(couples(many=3000)),
-        Sensei(solver="regularizer", rho=30.0, group="used"),
-        features=NAMES,
-    )
-    rows = {row.name: row for row in found.holdout.shown.table}
-    flips = rows["decision_flips.under_flips [sex x race]"]
-
-    assert flips.before.value > 0.1
-    assert flips.after.value < 0.02
-    assert found.data_spec.columns.protected == ("sex", "race")
-    assert isinstance(found.predictor.state()[1]["model0.coef"], np.ndarray)
