@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,7 @@ def repaired(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> d
         "repair",
         str(folder / "rows.parquet"),
         *words,
-        "--id",
-        "id",
-        "--config",
-        "none",
-        "--format",
-        "json",
+        *shlex.split("--id id --config none --format json"),
     ]
     capsys.readouterr()
     assert run([*line, "--label", "label", "-o", str(folder / "a.fairfix")]) == 0

@@ -9,6 +9,7 @@ import importlib
 import math
 import pickle
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -655,14 +656,7 @@ def test_a_parameter_of_another_method_is_refused(sixth: Path, capsys: pytest.Ca
         [
             "repair",
             str(sixth / "data.parquet"),
-            "--protected",
-            "race",
-            "--method",
-            "ramp",
-            "--chance",
-            "0.5",
-            "--config",
-            "none",
+            *shlex.split("--protected race --method ramp --chance 0.5 --config none"),
         ]
     )
 

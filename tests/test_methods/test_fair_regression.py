@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import runpy
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -425,20 +424,6 @@ def test_bounds_that_bind_are_held_and_cost_something() -> None:
     assert "binding bounds" in tight.trace.notes[0]
 
 
-def test_slack_zero_keeps_what_the_barycentre_keeps() -> None:
-    """Without slack scores still follow the old ones inside each group: no row gets everybody's mean."""
-    table = table_of(frame(many=300), "pay")
-    # each score by itself: in a bin rows of different scores share their values
-    predictor, codes = fit(table, aware=True, slack=0.0, bin_rows=1), table.groups().codes
-    values, plain = predictor.trace.fitted, predictor.trace.base_fitted
-    assert values is not None
-    assert plain is not None
-    for k in (0, 1):
-        assert np.corrcoef(values[codes == k], plain[codes == k])[0, 1] > 0.98
-    assert np.mean(values == np.median(values)) < 0.02
-    assert predictor.trace.objective < 0.9 * plain.var()
-
-
 def tied(rows: int) -> tuple[Table, np.random.Generator]:
     """Return rows with scores of one decimal, higher in one of two groups, and the generator that drew them."""
     rng = np.random.default_rng(0)
@@ -657,11 +642,8 @@ def test_units_of_label_score_and_features_scale_the_values(loss: str, learned: 
         assert np.mean(off > 1e-6) <= 0.01, "a row between two cells may fall to either"
 
 
-def strata_table(rows: int, groups: int, only: str = "") -> Table:
-    """Return scores with ties whose groups differ otherwise in every job; one job has one group, and few rows.
-
-    ``only``: the job whose rows are returned, without strata.
-    """
+def strata_table(rows: int, groups: int) -> Table:
+    """Return scores with ties whose groups differ otherwise in every job; one job has one group, and few rows."""
     rng = np.random.default_rng(0)
     job = np.array(["cook", "nurse", "smith"])[rng.choice(3, rows, p=[0.5, 0.4, 0.1])]
     group = np.where(job == "smith", 0, rng.integers(0, groups, rows))
@@ -669,16 +651,14 @@ def strata_table(rows: int, groups: int, only: str = "") -> Table:
     sex = np.array(["f", "m", "x"])[group]
     people = {"person": [f"p{i}" for i in range(rows)], "sex": sex, "job": job, "guess": score}
     data = pa.table({name: pa.array(part) for name, part in people.items()})
-    columns = ColumnRoles(("sex",), score="guess", id="person", strata=() if only else ("job",))
-    return read_table(
-        data.filter(pc.equal(data["job"], only)) if only else data, DataSpec(columns, task="regression")
-    )
+    columns = ColumnRoles(("sex",), score="guess", id="person", strata=("job",))
+    return read_table(data, DataSpec(columns, task="regression"))
 
 
 @pytest.mark.parametrize("groups", [2, 3])
 @pytest.mark.parametrize("slack", [0.0, 0.1])
 def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None:
-    """No two groups of a stratum are further apart than the slack, over the draws; of two, none is moved further.
+    """No two groups of a stratum are further apart than the slack, over the draws.
 
     A stratum of one group keeps its scores, and a rule that is saved is the rule that was fitted.
     """
@@ -697,20 +677,6 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
         levels = [np.searchsorted(one, at, side="right") / one.size for one in of_group]
         apart = max(np.abs(one - other).max() for one in levels for other in levels)
         assert apart <= slack + 2 / times
-        if groups == 2:
-            inside = np.flatnonzero(job == stratum)
-            alone = strata_table(400, groups, ("cook", "nurse")[stratum])
-            shares = np.bincount(codes[inside]) / inside.size
-            each = ",".join(
-                f"ks.to_overall[sex={name}]<={slack * (1 - share):.17g}"
-                for name, share in zip("fm", shares, strict=True)
-            )
-            plain = FairRegression(constraint=each).fit(
-                RepairProblem(alone, protected_as_feature=True), rng=rng
-            )
-            draw_each = replace(alone, draw=lambda rows: np.full(rows.size, 0.31347))
-            own = replace(table.take(inside), draw=lambda rows: np.full(rows.size, 0.31347))
-            np.testing.assert_allclose(predictor.predict(own), plain.predict(draw_each), atol=1e-9)
     assert table.rows.score is not None
     np.testing.assert_allclose(values[np.tile(job == 2, times)], np.tile(table.rows.score[job == 2], times))
     again = type(predictor).from_state(*predictor.state())
@@ -807,12 +773,7 @@ def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: 
     artifact = str(tmp_path / "a.fairfix")
     base = [
         str(tmp_path / "people.parquet"),
-        "--protected",
-        "sex",
-        "--label",
-        "rich",
-        "--method",
-        "fair-regression",
+        *shlex.split("--protected sex --label rich --method fair-regression"),
     ]
     base += shlex.split(f"--features age,job --id person -o {artifact} --group used --format json")
     status, out, err = call("repair", *base)
@@ -908,33 +869,6 @@ def test_a_bounded_loss_is_compared_with_its_bound(
     assert within in text
     assert "allowed gap" not in text
     assert "largest group absolute loss" in text
-
-
-def test_counts_within_strata_from_the_shell_to_the_export(call: Call, tmp_path: Path) -> None:
-    """Means of counts, group and stratum seen: what is written keeps the slack in each stratum, and can be exported."""
-    pq.write_table(frame(many=1200), tmp_path / "people.parquet")
-    artifact, out_file = str(tmp_path / "a.fairfix"), str(tmp_path / "out.parquet")
-    base = [str(tmp_path / "people.parquet"), "--protected", "sex", "--label", "pay", "--task", "regression"]
-    base += ["--method", "fair-regression", "--features", "age,member", "--loss", "poisson", "--id", "person"]
-    base += ["--strata", "job", "--group", "used", "--slack", "0.02", "-o", artifact]
-    status, _, err = call("repair", *base)
-    assert status == 0, err
-    assert "needed for predictions: job, sex" in err
-    assert call("predict", artifact, base[0], "-o", out_file)[0] == 0
-    people = pq.read_table(out_file)
-    value, sex = people["prediction"].to_numpy(), people["sex"].to_numpy()
-    for job in ("cook", "nurse", "smith"):
-        inside = people["job"].to_numpy() == job
-        f, m = (np.sort(value[inside & (sex == group)]) for group in "fm")
-        at = np.concatenate([f, m])
-        apart = np.searchsorted(f, at, side="right") / f.size - np.searchsorted(m, at, side="right") / m.size
-        assert (
-            np.abs(apart).max() < 0.15
-        )  # 0.02 and what chance makes of some 200 rows each; before it is twice that
-    assert value.min() > 0
-    status, _, err = call("export", artifact, "--to", "python", "-o", str(tmp_path / "a.py"))
-    assert status == 0, err
-    assert runpy.run_path(str(tmp_path / "a.py"))["failures"]() == []
 
 
 @pytest.mark.slow

@@ -453,29 +453,3 @@ def test_unseen_groups(policy: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     other = found[found["race"] == "g2"]
     assert other["p_positive"].isna().all() if policy == "abstain" else other["p_positive"].isin([0, 1]).all()
     assert found[found["race"] != "g2"]["p_positive"].between(0, 1, inclusive="neither").all()
-
-
-def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both readings are contenders; only the probabilities' own point has their log loss and expected accuracy."""
-    data = tmp_path / "data.parquet"
-    pq.write_table(frame(many=2500), data)
-    what = ["--protected", "race", "--features", "age,job", "--methods", "logloss", "--slacks", "0,inf"]
-    status = run(["compare", str(data), *what, "--format", "json", "--config", "none"])
-    points = {(p["title"], p["slack"]): p for p in json.loads(capsys.readouterr().out)["points"]}
-
-    assert status == 0
-    drawn, rounded = points["logloss", 0.0], points["logloss, rounded", 0.0]
-    assert {"log_loss", "square_loss", "accuracy"} <= set(drawn["qualities"])
-    assert set(rounded["qualities"]) == {"accuracy"}
-    assert "ks.to_overall [race]" in drawn["gaps"]
-    assert not any(name.startswith("ks") for name in rounded["gaps"])
-    assert drawn["qualities"]["accuracy"]["value"] < rounded["qualities"]["accuracy"]["value"]
-    assert (
-        drawn["gaps"][f"{PARITY} [race]"]["value"]
-        < points["logloss", "inf"]["gaps"][f"{PARITY} [race]"]["value"]
-    )
-    assert {"logloss, equal opportunity", "logloss, equalized odds"} <= {title for title, _ in points}
-    blind = points["logloss, without the group", 0.0]
-    assert drawn["protected_at_predict"]
-    assert not blind["protected_at_predict"]
-    assert blind["qualities"]["log_loss"]["value"] > drawn["qualities"]["log_loss"]["value"]

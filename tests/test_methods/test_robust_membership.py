@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -25,7 +22,6 @@ from fairfix.noise.score_bin_bounds import KnownMembership, rate_bounds
 from fairfix.noise.thresholds import solve_noisy
 from scipy.optimize import linprog
 
-from tests.results import texts_of
 from tests.strategies import examples
 
 PARITIES = list(COMPARISONS)
@@ -298,70 +294,3 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
         Noise(membership=COLUMNS, assume="eps=0.1")
     with pytest.raises(UsageError, match="needs probabilities of membership"):
         Noise(radii={"a": 0.1}, assume="independent")
-
-
-@pytest.mark.slow
-def test_in_a_shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Repair, proof, inspect, predict without the probabilities, compare; and what does not go together."""
-    monkeypatch.chdir(tmp_path)
-    data, rule = tmp_path / "d.csv", str(tmp_path / "a.fairfix")
-    people(3, 2000).drop(columns="w").to_csv(data, index=False)
-    common = ["--protected", "likely", "--noise", "membership:a=p_a,p_b", "--config", "none", "--id", "id"]
-    base = ["repair", str(data), "--method", "robust", *common, "-q", "--format", "json"]
-    assert (
-        run([*base, "-o", rule, "--slack", "0.1", "--check", "dp.difference.true_groups[likely]<=0.6"]) == 0
-    )
-    told = json.loads(capsys.readouterr().out)
-    assert told["requires"]["columns"] == ["likely", "score", "id"]
-    claim = next(note for note in texts_of(told) if note.startswith("on held-out rows, the worst"))
-    assert "under N1 (up to" in claim
-    assert told["checks"][0]["verdict"] == "pass"
-    assert run([*base, "--assume", "independent", "--constraint", "equal_opportunity"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert any("relies on N4" in note for note in texts_of(told, "note"))
-    assert any("under N4 (up to" in note for note in texts_of(told))
-    assert run(["inspect", rule]) == 0
-    assert "robust" in capsys.readouterr().out
-    people(4, 50).drop(columns=["p_a", "p_b", "w"]).to_csv(tmp_path / "new.csv", index=False)
-    assert (
-        run(["predict", rule, str(tmp_path / "new.csv"), "-o", str(tmp_path / "out.csv"), "--config", "none"])
-        == 0
-    )
-    shown = [
-        "compare",
-        str(data),
-        *common[:-2],
-        "--methods",
-        "robust",
-        "--slacks",
-        "0.1",
-        "--format",
-        "json",
-        "-q",
-    ]
-    assert run(shown) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["settings"]["noise"]["assumption"] == "N1"
-    assert any(
-        "true_groups.worst_case [likely]" in name for point in told["points"] for name in point["gaps"]
-    )
-    for more, said in (
-        (["--noise", "radius:a=0.1,b=0.1"], "give one description"),
-        (["--assume", "class-conditional"], "use --assume none or --assume independent"),
-        (["--features", "p_a"], "the column has a role already"),
-        (["--method", "logloss"], "leave out --noise, or use --method robust"),
-        (["--method", "ramp"], "ramp: --noise cannot be combined with --protected"),
-        (["--noise", "membership:label"], "has another role"),
-        (["--noise", "membership:likely"], "has another role"),
-        (["--noise", "membership:p_a"], "the column 'p_a' twice"),
-    ):
-        given = (
-            base
-            if more[0] != "--method"
-            else [word for i, word in enumerate(base) if more[0] not in (word, base[i - 1])]
-        )
-        capsys.readouterr()
-        assert run([*given, *more]) == 2, more
-        assert said in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import warnings
 from dataclasses import replace
 from itertools import pairwise
@@ -228,7 +229,7 @@ def test_a_network_is_the_same_for_any_number_of_threads() -> None:
     """Weights to the bit."""
     from threadpoolctl import threadpool_limits
 
-    table, found = table_of(couples(many=250)), []
+    table, found = table_of(couples(many=120)), []
     for threads in (1, 2):
         with threadpool_limits(threads):
             predictor = fit(
@@ -456,20 +457,12 @@ def test_pairs_make_a_direction_that_does_not_count(
     basic = [
         "repair",
         str(tmp_path / "data.parquet"),
-        "--method",
-        "sensei",
-        "--protected",
-        "sex",
-        "--features",
-        "age,role",
+        *shlex.split("--method sensei --protected sex --features age,role"),
     ]
     basic += [
         "-o",
         str(tmp_path / "a.fairfix"),
-        "--config",
-        "none",
-        "-q",
-        "--similar",
+        *shlex.split("--config none -q --similar"),
         str(tmp_path / "pairs.csv"),
     ]
     assert run([*basic, "--id", "person", "--solver", "regularizer"]) == 0
@@ -568,11 +561,7 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     couples(seed=1, many=50).drop(columns=["sex", "race", "label"]).to_csv(tmp_path / "new.csv", index=False)
     out = str(tmp_path / "a.fairfix")
     options = [
-        "--method",
-        "sensei",
-        "--protected",
-        "sex,race",
-        "--similar",
+        *shlex.split("--method sensei --protected sex,race --similar"),
         PAIR,
         "-o",
         out,
@@ -697,19 +686,3 @@ def test_a_model_that_sees_no_group_is_not_averaged(
     assert status == 2
     assert "does not use sex" in capsys.readouterr().err
     assert not (tmp_path / "a.fairfix").exists()
-
-
-def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Flips are a gap like others; the linear model trades them for quality over its slack."""
-    couples(many=3000).to_parquet(tmp_path / "data.parquet")
-    options = ["--protected", "sex", "--methods", "sensei", "--slacks", "0,0.1", "--group", "used"]
-    status = run(
-        ["compare", str(tmp_path / "data.parquet"), *options, "--format", "json", "--config", "none"]
-    )
-    points = {(p["title"], p["slack"]): p for p in json.loads(capsys.readouterr().out)["points"]}
-    gap = "decision_flips.under_flips [sex]"
-
-    assert status == 0
-    assert points["sensei, linear", 0.0]["gaps"][gap]["value"] < 0.01
-    assert 0.01 < points["sensei, linear", 0.1]["gaps"][gap]["value"] < 0.2
-    assert not {"sensei", "sensei, equal rates"} & {title for title, _ in points}

@@ -17,7 +17,6 @@ from fairfix.data.scan import read_table
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
-from fairfix.tasks.row_split import split_rows
 
 from tests.results import texts_of
 
@@ -243,42 +242,6 @@ def test_a_row_without_probabilities_is_named_by_its_number_in_the_data() -> Non
             task()
     with pytest.raises(DataError, match="`unseen` does not apply"):
         fairfix.predict(made, data, unseen="original")
-
-
-@pytest.mark.slow
-def test_soft_groups_stand_in_a_comparison() -> None:
-    """Each point is the repair of the rows of the fit, which the recorded column has no part in."""
-    data = frame(rows=500)
-    data["likely"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
-    given = {"protected": "likely", "noise": SOFT, "methods": "ramp", "slacks": 0.05}
-    found = fairfix.compare(data, **given, seed=3)
-    points = {one.title: one for one in found.content.points}
-    for title in ("ramp, soft groups", "ramp, soft groups, equal opportunity"):
-        point = points[title]
-        assert not point.failure
-        assert point.protected_at_predict
-        assert any("worst_case" in name for name in point.gaps)
-    table = read_table(
-        data,
-        DataSpec(ColumnRoles(("likely",), label="label", score="score"), thresholds=(0.5,)),
-        columns=NAMES.values(),
-    )
-    split = split_rows(table, np.random.default_rng(3).spawn(2)[0], validation=0.0, holdout=0.3)
-    _, made = fit(Ramp(noise=SOFT, slack=0.05, constraint="equal_opportunity"), data.iloc[split.fit])
-    chance = made.predict(table.take(split.holdout))
-    label = data["label"].to_numpy()[split.holdout]
-    right = float(np.mean(np.where(label == 1, chance, 1 - chance)))
-    assert points["ramp, soft groups, equal opportunity"].qualities["accuracy"].value == pytest.approx(
-        right, abs=1e-9
-    )
-    odd = fairfix.compare(
-        data.rename(columns={"p_a": "p,a"}),
-        **{**given, "noise": {"membership": {"a": "p,a", "b": "p_b", "c": "p_c"}}},
-    )
-    (same,) = (one for one in odd.content.points if one.title == "ramp, soft groups")
-    assert not same.failure
-    was = points["ramp, soft groups"].qualities["accuracy"].value
-    assert same.qualities["accuracy"].value == pytest.approx(was, abs=0.05)  # other names, other draws
 
 
 def test_counts_hold_no_probabilities(tmp_path: Path) -> None:

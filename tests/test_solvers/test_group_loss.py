@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +50,20 @@ def least_level(
     found = solve_linear(X, y, codes, weight, np.full(groups, below), loss=loss)
     assert isinstance(found, Infeasible)
     return found.excess + below
+
+
+def averaged(given: Data, bounds: Floats, **more: Any) -> tuple[MembersSolution | Infeasible, Floats]:
+    """Return the average of weighted least squares within bounds, and all coefficients that were fitted."""
+    X, y, codes = given
+    A, seen = np.column_stack([X, np.ones(len(X))]), []
+
+    def fit(weight: Floats) -> tuple[Floats, Floats]:
+        root = np.sqrt(weight)
+        seen.append(np.linalg.lstsq(A * root[:, None], root * y, rcond=None)[0])
+        return seen[-1], A @ seen[-1]
+
+    found = solve_members(fit, lambda u: ((u - y) ** 2, 2 * (u - y)), codes, None, bounds, **more)
+    return found, np.array(seen)
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic"])
@@ -134,27 +150,18 @@ def test_weights_are_repeated_rows_and_labels_of_groups_mean_nothing() -> None:
 def test_members_are_averaged_within_the_bounds() -> None:
     """Reweighted fits of a linear learner come near its class's optimum; bounds that it cannot hold are refused."""
     X, y, codes = data(5)
-    A = np.column_stack([X, np.ones(len(X))])
-
-    def fit(weight: Floats) -> tuple[Floats, Floats]:
-        root = np.sqrt(weight)
-        v = np.linalg.lstsq(A * root[:, None], root * y, rcond=None)[0]
-        return v, A @ v
-
     level = least_level(X, y, codes, None, 3, "square")
     bounds = np.full(3, 1.05 * level)
     best = solve_linear(X, y, codes, None, bounds, loss="square")
-    found = solve_members(fit, lambda u: ((u - y) ** 2, 2 * (u - y)), codes, None, bounds, rounds=15)
-    refused = solve_members(
-        fit, lambda u: ((u - y) ** 2, 2 * (u - y)), codes, None, np.full(3, 0.9 * level), rounds=15
-    )
+    found, _ = averaged((X, y, codes), bounds, rounds=15)
+    refused, _ = averaged((X, y, codes), np.full(3, 0.9 * level), rounds=15)
 
     assert isinstance(best, GroupLossSolution)
     assert isinstance(found, MembersSolution)
     assert (found.losses <= bounds + 1e-9).all()
     assert found.objective <= 1.01 * best.objective
     np.testing.assert_allclose(
-        found.scores, sum(w * (A @ v) for w, v in zip(found.weights, found.models, strict=True))
+        found.scores, np.column_stack([X, np.ones(len(X))]) @ (found.weights @ found.models)
     )
     assert isinstance(refused, Infeasible)
     assert refused.excess == 0  # nothing is proven of models that were not tried
@@ -164,26 +171,9 @@ def test_members_are_averaged_within_the_bounds() -> None:
 def test_a_game_comes_to_what_column_generation_comes_to() -> None:
     """Algorithm 2 over a linear learner: within 2 nu of the optimum, within the bounds, and not so where cut short."""
     X, y, codes = data(5)
-    A = np.column_stack([X, np.ones(len(X))])
-
-    def fit(weight: Floats) -> tuple[Floats, Floats]:
-        root = np.sqrt(weight)
-        v = np.linalg.lstsq(A * root[:, None], root * y, rcond=None)[0]
-        return v, A @ v
-
     bounds = np.full(3, 1.05 * least_level(X, y, codes, None, 3, "square"))
     best = solve_linear(X, y, codes, None, bounds, loss="square")
-    found, short = (
-        solve_members(
-            fit,
-            lambda u: ((u - y) ** 2, 2 * (u - y)),
-            codes,
-            None,
-            bounds,
-            game=Game(2.0, 0.05, rounds=rounds),
-        )
-        for rounds in (2000, 1)
-    )
+    found, short = (averaged((X, y, codes), bounds, game=Game(2.0, 0.05, rounds))[0] for rounds in (2000, 1))
 
     assert isinstance(best, GroupLossSolution)
     assert isinstance(found, MembersSolution)
@@ -198,20 +188,11 @@ def test_a_game_comes_to_what_column_generation_comes_to() -> None:
 def test_the_bound_of_averages_is_below_all_of_them() -> None:
     """No average within the bounds of the models found has less loss than is certified, by a conic solver."""
     X, y, codes = data(6)
-    A = np.column_stack([X, np.ones(len(X))])
-    seen = []
-
-    def fit(weight: Floats) -> tuple[Floats, Floats]:
-        root = np.sqrt(weight)
-        v = np.linalg.lstsq(A * root[:, None], root * y, rcond=None)[0]
-        seen.append(v)
-        return v, A @ v
-
     level = least_level(X, y, codes, None, 3, "square")
     bounds = np.full(3, 1.05 * level)
-    found = solve_members(fit, lambda u: ((u - y) ** 2, 2 * (u - y)), codes, None, bounds)
+    found, seen = averaged((X, y, codes), bounds)
     q = cp.Variable(len(seen))
-    off = A @ (np.array(seen).T @ q) - y
+    off = np.column_stack([X, np.ones(len(X))]) @ (seen.T @ q) - y
     held = [cp.sum_squares(off[codes == k]) / (codes == k).sum() <= bounds[k] for k in range(3)]
     cost = cp.Minimize(cp.sum_squares(off) / y.size)
     least = cp.Problem(cost, [*held, q >= 0, cp.sum(q) == 1]).solve(solver=cp.CLARABEL, **REACHED)

@@ -13,7 +13,6 @@ from fairfix.solvers.arrays import distinct_rows
 from fairfix.solvers.invariant_linear import LinearFit, fit_linear, linear_regularizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from tests.strategies import examples
@@ -105,12 +104,6 @@ def test_r_is_the_dual_and_a_transport_attains_it(eps: float) -> None:
     assert np.mean((D + t) ** 2) == pytest.approx(value, rel=1e-10)
 
 
-def test_r_in_its_special_cases() -> None:
-    assert linear_regularizer(0.25, 3.0, 0.0) == 0.25  # invariance to the moves alone
-    assert linear_regularizer(0.0, 5.0, 0.1) == pytest.approx(0.5)  # a ridge
-    assert linear_regularizer(0.25, 0.0, 0.1) == 0.25
-
-
 # ---------------------------------------------------------------------- optima
 
 
@@ -143,22 +136,13 @@ def test_no_logits_are_below_the_bound(seed: int, logits: int, rho: float, eps: 
 @pytest.mark.parametrize(
     ("logits", "rho", "eps"), [(1, 0.05, 0.0), (1, 0.05, 0.05), (1, 5.0, 1e-3), (3, 0.3, 0.0), (4, 3.0, 0.0)]
 )
-def test_the_optimum_is_that_of_a_conic_solver_and_of_no_search(logits: int, rho: float, eps: float) -> None:
+def test_the_optimum_is_that_of_a_conic_solver(logits: int, rho: float, eps: float) -> None:
     X, y = drawn(2, logits, 60)
     share, moves = np.random.default_rng(0).dirichlet(np.ones(60)), flips_of(X)
     found = fit_linear(X, y, share, moves, logits=logits, rho=rho, eps=eps, l2=1e-3)
     assert found.objective == pytest.approx(
         conic(X, y, share, moves, logits, rho=rho, l2=1e-3, eps=eps), abs=2e-6
     )
-
-    def written(x: Floats) -> float:
-        whole = x.reshape(6, logits)
-        return objective(whole[:-1], whole[-1], X, y, share, moves, rho=rho, l2=1e-3, eps=eps)
-
-    own = np.vstack([found.coef, found.intercept]).ravel()
-    for start in (own, own + 0.05):
-        searched = minimize(written, start, method="Powell", options={"maxiter": 300})
-        assert found.objective <= searched.fun + 1e-9
 
 
 @pytest.mark.parametrize("logits", [1, 2, 4])

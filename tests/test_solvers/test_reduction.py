@@ -108,6 +108,20 @@ def test_without_a_constraint_it_is_the_least_squares_fit() -> None:
     assert found.spread < 1e-3
 
 
+def whole_program(models: list[Floats], y: Floats, codes: npt.NDArray[np.int64], slack: float) -> float:
+    """Return the least loss of mixtures of models and of the best constant, with a constraint at every score."""
+    constant = np.full(y.size, min(np.linspace(0, 1, 1001), key=lambda c: np.mean((y - c) ** 2)))
+    columns = [constant, *models]
+    cuts = np.unique(np.concatenate(columns))
+    table = np.stack(
+        [[np.mean(u[codes == k] > z) - np.mean(u > z) for k in (0, 1) for z in cuts] for u in columns], axis=1
+    )
+    losses, limits = [np.mean((u - y) ** 2) for u in columns], np.full(2 * len(table), slack)
+    return float(
+        linprog(losses, np.concatenate([table, -table]), limits, np.ones((1, len(columns))), [1]).fun
+    )
+
+
 def test_weights_of_the_program_are_those_of_all_thresholds() -> None:
     """The mixture of given models equals that of a linear program with a constraint at every score."""
     _, y, codes = rows(4, many=60)
@@ -116,23 +130,8 @@ def test_weights_of_the_program_are_those_of_all_thresholds() -> None:
     found = reduce(
         y, codes, None, np.full(2, 0.06), "square", lambda problem: next(supply), rounds=8, nu=-1.0
     )
-    constant = np.full(60, min(np.linspace(0, 1, 1001), key=lambda c: np.mean((y - c) ** 2)))
-    columns = [constant, *fixed]
-    cuts = np.unique(np.concatenate(columns))
 
-    def away(u: Floats) -> Floats:
-        return np.concatenate([[np.mean(u[codes == k] > z) - np.mean(u > z) for z in cuts] for k in (0, 1)])
-
-    table = np.stack([away(u) for u in columns], axis=1)
-    whole = linprog(
-        [np.mean((u - y) ** 2) for u in columns],
-        A_ub=np.concatenate([table, -table]),
-        b_ub=np.full(2 * len(table), 0.06),
-        A_eq=np.ones((1, 5)),
-        b_eq=[1],
-    )
-
-    assert found.loss == pytest.approx(whole.fun, abs=1e-5)
+    assert found.loss == pytest.approx(whole_program(fixed, y, codes, 0.06), abs=1e-5)
 
 
 def test_what_the_search_says_of_itself_is_so() -> None:
@@ -152,19 +151,7 @@ def test_what_the_search_says_of_itself_is_so() -> None:
         return which, family[which]
 
     found = [reduce(y, codes, None, np.full(2, slack), "square", best, rounds=most) for most in (1, 2, 40)]
-    constant = np.full(60, min(np.linspace(0, 1, 1001), key=lambda c: np.mean((y - c) ** 2)))
-    columns = [constant, *family]
-    cuts = np.unique(np.concatenate(columns))
-    table = np.stack(
-        [[np.mean(u[codes == k] > z) - np.mean(u > z) for k in (0, 1) for z in cuts] for u in columns], axis=1
-    )
-    least = linprog(
-        [np.mean((u - y) ** 2) for u in columns],
-        A_ub=np.concatenate([table, -table]),
-        b_ub=np.full(2 * len(table), slack),
-        A_eq=np.ones((1, len(columns))),
-        b_eq=[1],
-    ).fun
+    least = whole_program(family, y, codes, slack)
 
     assert all(one.estimate <= least + 1e-9 for one in found)
     assert not found[0].converged
@@ -227,21 +214,6 @@ def test_targets_take_the_middle_of_a_plateau() -> None:
     )
 
     assert problem.targets() == pytest.approx([0.5])
-
-
-def test_the_soft_label_is_the_target_and_the_papers_weight_is_not() -> None:
-    """A saturated fit returns the target for soft labels; the paper's weight for its scaled loss gives 0.72 for 0.9."""
-    grid = np.linspace(1e-4, 1 - 1e-4, 100_001)
-    plain = -0.9 * np.log(grid) - 0.1 * np.log1p(-grid)
-    assert grid[plain.argmin()] == pytest.approx(0.9, abs=1e-3)
-
-    chance = 1 / (1 + np.exp(-5 * (2 * grid - 1)))
-
-    def fitted(weight: float) -> float:
-        return float(grid[np.argmin(-weight * np.log(chance) - (1 - weight) * np.log1p(-chance))])
-
-    assert fitted(0.9) == pytest.approx(0.72, abs=5e-3)
-    assert fitted(1 / (1 + np.exp(-5 * 0.8))) == pytest.approx(0.9, abs=1e-3)
 
 
 def test_distances_of_a_mixture_are_those_of_repeated_rows() -> None:
