@@ -226,7 +226,7 @@ def _cell(value: Any, kind: str) -> str:
 
 def attribute_section(block: Block, result: Audit, *, detail: bool = False) -> Section:
     """Return the tables of an attribute, overall or in a stratum: its groups and their comparisons."""
-    groups, lines = _shown(block, result)
+    groups, lines = shown_groups(block, result)
     lines = (*lines, *_undefined(groups))
     stratum = f" within {block.stratum}" if block.stratum else ""
     where = f"{block.attribute}{stratum}"
@@ -280,7 +280,7 @@ def to_reference(block: Block, result: Audit) -> Iterator[Grid]:
     rows = [
         (metric, group)
         for metric in metrics
-        for group in _shown(block, result)[0]
+        for group in shown_groups(block, result)[0]
         if metric in group.metrics and any(compared((metric, group), kind) for kind in kinds)
     ]
     columns: Columns = {
@@ -339,7 +339,7 @@ def worst_first(block: Block, result: Audit) -> tuple[list[Group], str]:
     return sorted(block.groups, key=rank), f"those that appear in a comparison{by}"
 
 
-def _shown(block: Block, result: Audit) -> tuple[Sequence[Group], tuple[str, ...]]:
+def shown_groups(block: Block, result: Audit) -> tuple[Sequence[Group], tuple[str, ...]]:
     """Return the groups that a table shows, and a line about the others; of very many it has the worst."""
     ordered, which = worst_first(block, result)
     place = {group.group: i for i, group in enumerate(ordered)}

@@ -12,7 +12,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS
 from fairfix.report import svg
 from fairfix.report.answer import limit_in_words
-from fairfix.report.audits import GROUP, group_metrics, to_reference, worst_first
+from fairfix.report.audits import GROUP, group_metrics, shown_groups, to_reference, worst_first
 from fairfix.report.classes import by_gap, gap_id, gap_metrics, gap_of
 from fairfix.report.comparisons import slack_of
 from fairfix.report.frontier import NOTHING, Panel, panels, quality_of
@@ -25,7 +25,6 @@ from fairfix.report.layout import (
     Grid,
     Section,
     between,
-    first_groups,
     interval,
     show,
     titled,
@@ -161,9 +160,8 @@ def _with_intervals(block: Block, result: Audit, drawn: Sequence[Grid]) -> Itera
             **{title: _cell_of(name) for name, title in metrics[i : i + SIDE_BY_SIDE]},
         }
         everybody = replace(result.overall, group="overall")
-        yield Grid.of(
-            columns, [*first_groups(block.groups, id, "")[0], everybody], 1, f"Groups of {block.attribute}"
-        )
+        groups = [*shown_groups(block, result)[0], everybody]
+        yield Grid.of(columns, groups, 1, f"Groups of {block.attribute}")
 
 
 def _cell_of(metric: str) -> Callable[[Group], str]:
