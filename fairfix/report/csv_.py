@@ -26,8 +26,10 @@ def render(result: SavedResult) -> str:
     """
     tables = [(name, names, list(rows(result))) for name, (names, rows) in tables_of(result).items()]
     columns = list(dict.fromkeys(name for _, names, rows in tables if rows for name in names))
-    cells = ([table, *map(row.get, columns)] for table, _, rows in tables for row in rows)
-    return _lines([["fairfix table", *columns], *cells])
+    lines: list[list[Any]] = [["fairfix table", *columns]]
+    for table, names, rows in tables:
+        lines += [[table, *map(dict(zip(names, row, strict=True)).get, columns)] for row in rows]
+    return _lines(lines)
 
 
 def unrun(problem: Unrun) -> str:

@@ -11,8 +11,8 @@ from fairfix.auditing.checks import named
 from fairfix.errors import UsageError
 from fairfix.report.layout import kind_of, parted
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import NOTHING, Block, Change, CheckedResult, NotComparable, Number, SavedResult
-from fairfix.schema.compare import Compare, Models, Point
+from fairfix.schema.common import NOTHING, Change, CheckedResult, NotComparable, Number, SavedResult
+from fairfix.schema.compare import Compare, Models
 from fairfix.schema.repair import EvaluationRow, Repair
 from fairfix.schema.slices import Slices
 from fairfix.schema.trend import Trend
@@ -20,8 +20,9 @@ from fairfix.schema.trend import Trend
 if TYPE_CHECKING:
     import pandas as pd
 
-Row = dict[str, Any]
+Row = tuple[Any, ...]
 Table = tuple[tuple[str, ...], Callable[[Any], Iterator[Row]]]
+"""Columns of a table, and a function of the result that yields its rows."""
 
 NUMBERS = ("value", "low", "high")
 FLOATS = (*NUMBERS, "bound", "limit", "slack", "weight")
@@ -62,13 +63,18 @@ def frame(result: SavedResult, of: str | None = None) -> pd.DataFrame:
 
 
 def tables_of(result: SavedResult) -> Mapping[str, Table]:
-    """Return the tables of a result by name: the columns of each, and a function of the result that yields its rows."""
+    """Return the tables of a result by name; the column ``class`` is left out where there are no classes."""
     tables = TABLES[kind_of(result)]
-    if getattr(result, "classes", ()):
-        return tables
-    return {
-        k: (tuple(name for name in names if name != "class"), rows) for k, (names, rows) in tables.items()
-    }
+    return (
+        tables if getattr(result, "classes", ()) else {k: _without_class(*one) for k, one in tables.items()}
+    )
+
+
+def _without_class(columns: tuple[str, ...], rows: Callable[[Any], Iterator[Row]]) -> Table:
+    if "class" not in columns:
+        return columns, rows
+    at = columns.index("class")
+    return columns[:at] + columns[at + 1 :], lambda result: (row[:at] + row[at + 1 :] for row in rows(result))
 
 
 @dataclass(frozen=True)
@@ -119,9 +125,8 @@ def gap(result: SavedResult, name: str, attribute: str | None = None, when: str 
     if len(fitting) > 1:
         raise UsageError(f"`attribute`: name one of {', '.join(attributes)}")
     ((_, found_by, one, groups),) = fitting
-    numbers = _numbers(one)
-    value, low, high = (numbers[part] for part in NUMBERS)
-    return Gap(of.id, found_by, value, low, high, groups, numbers["reason"])
+    value, low, high, _, reason = _numbers(one)
+    return Gap(of.id, found_by, value, low, high, groups, reason)
 
 
 def _audited(result: SavedResult) -> Audit:
@@ -146,13 +151,9 @@ def by_group(result: SavedResult) -> pd.DataFrame:
         blocks = () if result.proof.holdout is None else result.proof.holdout.people
         cells = {
             (block.attribute, group.group): {
-                **{
-                    ("before", metric): _numbers(both.before)["value"]
-                    for metric, both in group.metrics.items()
-                },
-                **{
-                    ("after", metric): _numbers(both.after)["value"] for metric, both in group.metrics.items()
-                },
+                (when, metric): _float(getattr(both, when).value)
+                for when in ("before", "after")
+                for metric, both in group.metrics.items()
             }
             for block in blocks
             for group in block.groups
@@ -173,71 +174,56 @@ def overall(result: SavedResult) -> pd.DataFrame:
 
     if isinstance(result, Repair):
         lines = {
-            line.id: {
-                "before": _numbers(line.before)["value"],
-                "after": _numbers(line.after)["value"],
-                "change": _numbers(line.change)["value"],
-            }
+            line.id: {when: _numbers(getattr(line, when))[0] for when in ("before", "after", "change")}
             for line in _held_out(result)
             if not line.attribute
         }
     else:
-        keep = (*NUMBERS, "reason")
-        metrics = _audited(result).overall.metrics
-        lines = {name: {part: _numbers(one)[part] for part in keep} for name, one in metrics.items()}
+        lines = {
+            name: dict(zip(_ENDS, _numbers(one), strict=True))
+            for name, one in _audited(result).overall.metrics.items()
+        }
+        for line in lines.values():
+            del line["bound"]
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis("metric")
 
 
-def _numbers(value: Number | None, prefix: str = "") -> Row:
-    """Return a number, its limits, the certified error of one from bins, and why it is undefined."""
+def _float(number: Any) -> Any:
+    return math.nan if number is None else number
+
+
+def _numbers(value: Number | None) -> Row:
+    """Return a number, its limits, the certified error of one from bins, and why it is undefined; see ``_ENDS``."""
     one = value or NOTHING
-    ends = zip(NUMBERS, (one.value, one.low, one.high), strict=True)
-    row: Row = {prefix + part: math.nan if end is None else end for part, end in ends}
-    return row | {prefix + "bound": one.bound or 0.0, prefix + "reason": one.reason}
-
-
-def _blocks(result: Audit) -> Iterator[tuple[Block, Row]]:
-    """Yield every block with the columns that name it."""
-    for name, block in result.blocks:
-        yield block, {"class": name, "attribute": block.attribute, "stratum": block.stratum}
+    return _float(one.value), _float(one.low), _float(one.high), one.bound or 0.0, one.reason
 
 
 def _groups(result: Audit) -> Iterator[Row]:
-    for block, where in _blocks(result):
+    for name, block in result.blocks:
         for group in block.groups:
-            counted = {"group": group.group, "rows": group.rows, "weight": group.weight}
             for metric, value in group.metrics.items():
-                yield {**where, **counted, "metric": metric, **_numbers(value)}
+                where = (name, block.attribute, block.stratum, group.group, metric)
+                yield (*where, *_numbers(value), group.rows, group.weight)
 
 
 def _comparisons(result: Audit) -> Iterator[Row]:
-    for block, where in _blocks(result):
+    for name, block in result.blocks:
         for one in block.comparisons:
-            between = ", ".join(one.groups)
-            yield {**where, "comparison": one.id, "groups": between, **_numbers(one)}
+            yield name, block.attribute, block.stratum, one.id, *_numbers(one), ", ".join(one.groups)
 
 
 def _per_group(result: Audit) -> Iterator[Row]:
-    for block, where in _blocks(result):
+    for name, block in result.blocks:
         for one in block.comparisons:
             for group, value in one.per_group.items():
-                yield {**where, "comparison": one.id, "group": group, **_numbers(value)}
+                yield name, block.attribute, block.stratum, one.id, group, *_numbers(value)
 
 
 def _checks(result: CheckedResult) -> Iterator[Row]:
     for one in result.checks:
-        yield {
-            **_numbers(one),
-            "check": one.check,
-            "attribute": one.attribute,
-            "group": one.group,
-            "class": one.of_class,
-            "verdict": one.verdict,
-            "operator": one.operator,
-            "limit": one.limit,
-            "reason": one.reason,
-            "groups": ", ".join(one.groups),
-        }
+        *numbers, reason = _numbers(one)
+        asked = (one.operator, one.limit, ", ".join(one.groups))
+        yield one.check, one.attribute, one.group, one.of_class, one.verdict, *numbers, *asked, reason
 
 
 def _true_groups(result: Audit) -> Iterator[Row]:
@@ -245,64 +231,47 @@ def _true_groups(result: Audit) -> Iterator[Row]:
         return
     groups = [(group.group, figure) for group in noise.groups for figure in group.figures]
     for group, figure in (*groups, *(("", figure) for figure in noise.comparisons)):
-        named = {"attribute": noise.attribute, "group": group, "number": figure.name}
         for assumption, bound in figure.bounds.items():
-            ends = {"low": bound.outer_low, "high": bound.outer_high, "reason": bound.reason}
-            yield {**named, "assumption": assumption, **ends}
+            ends = (bound.outer_low, bound.outer_high, bound.reason)
+            yield noise.attribute, group, figure.name, assumption, *ends
 
 
 def _proof(result: Repair) -> Iterator[Row]:
     for rows, table in (("holdout", _held_out(result)), ("fit", result.proof.fit.table)):
         for line in table:
-            row = {"rows": rows, "number": line.id, "attribute": line.attribute or ""}
-            row |= _numbers(line.before, "before_") | _numbers(line.after, "after_")
-            yield row | _numbers(line.change, "change_")
+            numbers = (*_numbers(line.before), *_numbers(line.after), *_numbers(line.change))
+            yield rows, line.id, line.attribute or "", *numbers
 
 
 def _points(result: Compare) -> Iterator[Row]:
     for place, point in enumerate(result.points):
-        named: Row = {
-            "point": place,
-            "method": point.title,
-            "slack": math.nan if point.slack is None else point.slack,
-            "randomized": math.nan if point.randomized is None else point.randomized,
-            "warnings": ", ".join(dict.fromkeys(_warnings(point))),
-            "failure": point.failure,
-        }
-        if (rates := point.selection_rate) is not None:
-            named["selection_rate_before"] = _numbers(rates.before)["value"]
-            named["selection_rate_after"] = _numbers(rates.after)["value"]
+        rates = point.selection_rate
+        both = (
+            (math.nan, math.nan) if rates is None else (_float(rates.before.value), _float(rates.after.value))
+        )
+        warnings = dict.fromkeys(one.code for one in point.messages if one.severity == "warning")
+        rest = (*both, _float(point.randomized), ", ".join(warnings), point.failure)
         for kind, numbers in (("gap", point.gaps), ("quality", point.qualities)):
             for name, value in numbers.items():
                 number, attribute = parted(name)
-                where = {"number": number, "attribute": attribute.strip("[]")}
-                yield {**named, "kind": kind, **where, **_numbers(value)}
+                of = (kind, number, attribute.strip("[]"))
+                yield place, point.title, _float(point.slack), *of, *_numbers(value), *rest
         if point.failure:
-            yield {**named, "kind": "", "number": "", "attribute": "", **_numbers(None)}
+            yield place, point.title, _float(point.slack), "", "", "", *_numbers(None), *rest
 
 
 def _slices(result: Audit | Slices) -> Iterator[Row]:
     for one in () if result.slices is None else result.slices.slices:
-        proposed = one.proposed
-        yield {
-            **_numbers(one),
-            "where": one.where,
-            "rows": one.rows,
-            "shown": one.shown,
-            "command": one.command,
-            "error": math.nan if one.error is None else one.error,
-            "proposed_rows": math.nan if proposed is None else proposed.rows,
-            "proposed_value": math.nan if proposed is None else proposed.value,
-        }
+        proposed = (math.nan, math.nan) if one.proposed is None else (one.proposed.rows, one.proposed.value)
+        found = (_float(one.error), one.shown, *proposed, one.command)
+        yield one.where, one.rows, *_numbers(one)[:3], *found
 
 
 def _gap_parts(result: Audit) -> Iterator[Row]:
     for gap in () if result.explained_gaps is None else result.explained_gaps.gaps:
-        named = {"attribute": gap.attribute, "metric": gap.metric, "groups": ", ".join(gap.groups)}
-        for part in gap.parts:
-            yield {**named, "columns": ", ".join(part.columns), **_numbers(part)}
-        if gap.rest is not None:
-            yield {**named, "columns": "", **_numbers(gap.rest)}
+        parts = [(", ".join(part.columns), part) for part in gap.parts]
+        for columns, part in (*parts, *([("", gap.rest)] if gap.rest is not None else [])):
+            yield gap.attribute, gap.metric, ", ".join(gap.groups), columns, *_numbers(part)
 
 
 def _changes(result: Models | CheckedResult) -> Iterator[Row]:
@@ -312,70 +281,46 @@ def _changes(result: Models | CheckedResult) -> Iterator[Row]:
     elif (baseline := getattr(result, "baseline", None)) is not None:
         changes = (*baseline.changes, *baseline.not_comparable)
     for one in changes:
-        row = {"number": one.comparison or one.id, "attribute": one.attribute or "", "group": one.group}
         if isinstance(one, NotComparable):
-            yield row | {"change_reason": one.reason}
+            numbers: Row = (*([math.nan] * (len(_CHANGED) - 1)), one.reason)
         else:
-            yield row | _numbers(one.old, "baseline_") | _numbers(one.new, "now_") | _numbers(one, "change_")
+            numbers = (*_numbers(one.old), *_numbers(one.new), *_numbers(one))
+        yield one.comparison or one.id, one.attribute or "", one.group, *numbers
 
 
 def _waivers(result: CheckedResult) -> Iterator[Row]:
     for one in () if result.waivers is None else result.waivers.waivers:
-        limit = math.nan if one.limit is None else one.limit
-        yield {
-            "check": one.check,
-            "state": one.state,
-            "reason": one.reason,
-            "expires": one.expires,
-            "limit": limit,
-        }
+        yield one.check, one.state, one.reason, one.expires, _float(one.limit)
 
 
 def _messages(result: SavedResult) -> Iterator[Row]:
-    for one in result.messages:
-        yield {"severity": one.severity, "code": one.code, "text": one.text}
+    return ((one.severity, one.code, one.text) for one in result.messages)
 
 
 def _groups_of_models(result: Models) -> Iterator[Row]:
     for one in result.groups:
-        row = {"attribute": one.attribute, "group": one.group, "metric": one.metric, "rows": one.rows}
-        yield row | _numbers(one.old, "baseline_") | _numbers(one.new, "now_")
+        yield one.attribute, one.group, one.metric, *_numbers(one.old), *_numbers(one.new), one.rows
 
 
 def _trend(result: Trend) -> Iterator[Row]:
     for one in result.lines:
         for moment, value in zip(result.moments, one.series, strict=True):
-            yield {
-                **_numbers(value),
-                **{name: getattr(one, name) for name in ("comparison", "attribute", "group", "check")},
-                **{name: getattr(moment, name) for name in ("file", "date", "rows")},
-                "groups": ", ".join(value.groups),
-                "verdict": value.verdict or "",
-            }
+            where = (one.comparison, one.attribute, one.group, one.check, moment.file, moment.date)
+            yield *where, *_numbers(value), ", ".join(value.groups), value.verdict or "", moment.rows
 
 
 def _unjoined(result: Trend) -> Iterator[Row]:
-    for moment in result.moments:
-        for one in moment.not_comparable:
-            yield {"file": moment.file, "number": one.id, "reason": one.reason}
-
-
-def _warnings(point: Point) -> Iterator[str]:
-    return (one.code for one in point.messages if one.severity == "warning")
+    return ((one.file, that.id, that.reason) for one in result.moments for that in one.not_comparable)
 
 
 def _people(result: Compare) -> Iterator[Row]:
     for place, point in enumerate(result.points):
-        slack = math.nan if point.slack is None else point.slack
-        named: Row = {"point": place, "method": point.title, "slack": slack}
         for block in point.people:
             for group in block.groups:
-                row = {**named, "attribute": block.attribute, "group": group.group, "rows": group.rows}
-                row["up"] = math.nan if group.up is None else group.up
-                row["down"] = math.nan if group.down is None else group.down
+                who = (block.attribute, group.group, group.rows, _float(group.up), _float(group.down))
                 for metric, both in group.metrics.items():
-                    ends = _numbers(both.before, "before_") | _numbers(both.after, "after_")
-                    yield {**row, "metric": metric, **ends}
+                    numbers = (*_numbers(both.before), *_numbers(both.after))
+                    yield place, point.title, _float(point.slack), *who, metric, *numbers
 
 
 _BLOCK = ("class", "attribute", "stratum")

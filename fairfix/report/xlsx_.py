@@ -41,12 +41,11 @@ NO_CHARACTERS = re.compile("[\ufffe\uffff]")
 
 def render(result: SavedResult) -> bytes:
     """Return a workbook of the tables that have rows, with the columns of the data frames."""
-    sheets: list[tuple[str, list[list[Any]]]] = []
-    for name, (columns, rows) in tables_of(result).items():
-        cells = [[row.get(column) for column in columns] for row in rows(result)]
-        if cells:
-            sheets.append((name, [list(columns), *cells]))
-    return _workbook(sheets or [("fairfix", [["the result has no table"]])])
+    sheets: list[tuple[str, list[Sequence[Any]]]] = [
+        (name, [columns, *rows(result)]) for name, (columns, rows) in tables_of(result).items()
+    ]
+    filled = [(name, lines) for name, lines in sheets if len(lines) > 1]
+    return _workbook(filled or [("fairfix", [["the result has no table"]])])
 
 
 def unrun(problem: Unrun) -> bytes:
