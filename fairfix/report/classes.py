@@ -33,7 +33,6 @@ from fairfix.report.layout import (
     Section,
     Verdict,
     class_of,
-    failing,
     interval,
     message_lines,
     show,
@@ -181,7 +180,7 @@ def _largest(name: str, value: float | None, gaps: Sequence[SavedComparison]) ->
 
 CHECKS: Columns = {
     "verdict": lambda these: Verdict(these[0].verdict),
-    "check": lambda these: failing(these[0]),
+    "check": lambda these: these[0].check,
     "attribute": lambda these: these[0].attribute,
     "worst class": lambda these: class_of(these[0]),
     "value": lambda these: interval(these[0]),
@@ -229,7 +228,7 @@ def _others(asked: Sequence[Sequence[Check]]) -> Iterator[str]:
             if names:
                 more = f" and {len(names) - MOST_ROWS} more" if len(names) > MOST_ROWS else ""
                 listed = f"{', '.join(names[:MOST_ROWS])}{more}"
-                yield f"{failing(these[0])} by {these[0].attribute}, also {WORDS[verdict]}: {listed}"
+                yield f"{these[0].check} by {these[0].attribute}, also {WORDS[verdict]}: {listed}"
 
 
 # ---------------------------------------------------------------------- tables

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
-from fairfix.report.frontier import quality_of
 from fairfix.report.layout import (
     Columns,
     Command,
@@ -22,11 +22,14 @@ from fairfix.report.layout import (
     message_lines,
     pairs,
     parted,
+    points,
+    shortly,
     show,
     signed,
     titled,
+    with_ends,
 )
-from fairfix.schema.common import NOTHING, Estimate, Number
+from fairfix.schema.common import NOTHING, Estimate
 from fairfix.schema.compare import Compare, Point
 
 LEADING = (
@@ -86,12 +89,13 @@ def _of_gap(
     columns: dict[str, str | Callable[[Point], str]] = {
         "method": "title",
         "allowed gap": slack_of,
-        "gap, points": _shortly(lambda point: point.gaps[gap]),
+        "gap, points": lambda point: shortly(point.gaps[gap]),
     }
     if main:
         percent = METRICS[main].percent
-        columns[f"{METRICS[main].title}, %" if percent else main] = (_shortly if percent else _plainly)(
-            lambda point: point.qualities.get(main, NOTHING)
+        write = shortly if percent else interval
+        columns[f"{METRICS[main].title}, %" if percent else main] = lambda point: write(
+            point.qualities.get(main, NOTHING)
         )
     columns |= {
         "randomized": lambda point: f"{100 * (point.randomized or 0.0):.1f}%",
@@ -113,7 +117,7 @@ def _of_gap(
         every: Columns = {
             "method": "title",
             "allowed gap": slack_of,
-            "gap": _gap_of(gap),
+            "gap": lambda point: interval(point.gaps[gap]),
             **{name: _quality_of(gap, name) for name in qualities},
         }
         every = {**every, **selected} if any(point.selection_rate is not None for point in points) else every
@@ -182,7 +186,7 @@ def _as_is(base: Point, gap: str, main: str) -> str:
     if quality.value is not None:
         number = f"{100 * quality.value:.1f}%" if metric.percent else show(quality.value)
         also = f", with {'an' if main[0] == 'a' else 'a'} {metric.title} of {number}"
-    return f"{title} is {_ends(value)} on held-out rows{also}."
+    return f"{title} is {with_ends(value, points)} on held-out rows{also}."
 
 
 def advised(result: Compare, gap: str) -> Iterator[str]:
@@ -205,7 +209,7 @@ def advised(result: Compare, gap: str) -> Iterator[str]:
             continue
         point = result.points[place]
         value, cost = point.surer[gap], point.costs.get(one.quality)
-        text = f"{begin}: {named(point)}. Its gap is {_ends(value)}"
+        text = f"{begin}: {named(point)}. Its gap is {with_ends(value, points)}"
         shown = value.high is not None and value.high <= one.at_most
         if not shown:
             text += ", so on new data it may exceed that limit"
@@ -213,7 +217,9 @@ def advised(result: Compare, gap: str) -> Iterator[str]:
             better = f"no repair within that gap has a better {title_of} on these rows"
             text += "; no repair is needed" if shown else f"; {better}"
         elif cost is not None and cost.value is not None:
-            written = _ends(cost, sign=True) if METRICS[one.quality].percent else signed(cost)
+            written = (
+                with_ends(cost, partial(points, sign=True)) if METRICS[one.quality].percent else signed(cost)
+            )
             text += f"; {title_of} changes by {written}"
         text += "; it uses the protected attribute." if point.protected_at_predict else "."
         if refused is not None:
@@ -280,32 +286,8 @@ def _points(number: float) -> str:
     return f"{100 * number:.4g} point{'' if number == 0.01 else 's'}"
 
 
-def _ends(value: Number, *, sign: bool = False) -> str:
-    """Return a value and its interval in percentage points."""
-    form = "+.1f" if sign else ".1f"
-    low, high = ("–" if end is None else f"{100 * end + 0.0:{form}}" for end in (value.low, value.high))
-    return f"{100 * (value.value or 0.0) + 0.0:{form}} points ({low} to {high})"
-
-
 ORIGINAL = "original model"
 """Title of the candidate that leaves the model as it is."""
-
-
-def _shortly(of: Callable[[Point], Number]) -> Callable[[Point], str]:
-    """Return the cell of a share in per cent with its interval."""
-
-    def cell(point: Point) -> str:
-        value = of(point)
-        if value.value is None:
-            return "–"
-        low, high = ("–" if end is None else f"{100 * end:.0f}" for end in (value.low, value.high))
-        return Interval(f"{100 * value.value:.1f} [{low}, {high}]")
-
-    return cell
-
-
-def _plainly(of: Callable[[Point], Number]) -> Callable[[Point], str]:
-    return lambda point: interval(of(point))
 
 
 def _compare_facts(result: Compare) -> Iterator[str]:
@@ -326,13 +308,14 @@ def _compare_facts(result: Compare) -> Iterator[str]:
         )
 
 
+def quality_of(result: Compare) -> str:
+    """Return the requested quality of a comparison, or an empty text."""
+    return (result.settings.quality or "").partition("(")[0].strip()
+
+
 def slack_of(point: Point) -> str:
     """Return the slack of a point of a comparison; a model as it is has none."""
     return "" if point.slack is None else str(point.slack)
-
-
-def _gap_of(gap: str) -> Callable[[Point], str]:
-    return lambda point: interval(point.gaps[gap])
 
 
 def _quality_of(gap: str, name: str) -> Callable[[Point], str]:

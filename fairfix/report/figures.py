@@ -14,8 +14,6 @@ from fairfix.report import svg
 from fairfix.report.answer import limit_in_words
 from fairfix.report.audits import GROUP, group_metrics, shown_groups, to_reference, worst_first
 from fairfix.report.classes import by_gap, gap_id, gap_metrics, gap_of
-from fairfix.report.comparisons import slack_of
-from fairfix.report.frontier import NOTHING, Panel, panels, quality_of
 from fairfix.report.gap_parts import rows as rows_of_gap
 from fairfix.report.gap_parts import title as title_of_gap
 from fairfix.report.history import title_of
@@ -34,7 +32,6 @@ from fairfix.report.trends import heading_of, named_moments
 from fairfix.report.true_groups import TITLES
 from fairfix.schema.audit import Audit, ExplainedGap, Noise, NoiseFigure, State
 from fairfix.schema.common import Block, Distribution, Estimate, Group, Number, SavedResult
-from fairfix.schema.compare import Compare
 from fairfix.schema.repair import Evaluation, EvaluationRow
 from fairfix.schema.slices import SliceSearch
 from fairfix.schema.trend import Line, Trend
@@ -72,8 +69,6 @@ class Figure:
     """Table of its numbers, if it is not among those of its part."""
     captioned: bool = False
     """Whether the description is also printed next to the picture."""
-    note: str = ""
-    """Description next to the picture."""
 
 
 @dataclass(frozen=True)
@@ -342,18 +337,21 @@ def true_gaps(noise: Noise) -> Iterator[Part]:
         rows = _estimates(comparison, noise.rests_on)
         if comparison.name not in DRAWN or not rows:
             continue
-        heading = f"{TITLES[comparison.name]}, true groups"
-        description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
-        table = tuple((row.name, *map(show, (row.value, row.low, row.high))) for row in rows)
-        grid = Grid(("figure", *NUMBERS[:3]), table, 1, heading)
-        drawing = svg.dots(rows, svg.span_of(_ends(rows), zero=True, most=1.0))
-        figures.append(Figure(heading, drawing, description, grid))
+        figures.append(_gaps(f"{TITLES[comparison.name]}, true groups", "figure", rows))
     if figures:
         text = (
             "A dot is an estimate, a line all values that the gap can have: the wider the line, the less is "
             "known. The weighted estimate alone is not a bound."
         )
         yield Part("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
+
+
+def _gaps(heading: str, of: str, rows: Sequence[Dot]) -> Figure:
+    """Return gaps on one axis, and the table of them with what they are of."""
+    description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
+    table = tuple((row.name, *map(show, (row.value, row.low, row.high))) for row in rows)
+    drawing = svg.dots(rows, svg.span_of(_ends(rows), zero=True, most=1.0))
+    return Figure(heading, drawing, description, Grid((of, *NUMBERS[:3]), table, 1, heading))
 
 
 def class_gaps(block: Block, result: Audit) -> Iterator[Part]:
@@ -363,12 +361,7 @@ def class_gaps(block: Block, result: Audit) -> Iterator[Part]:
         ordered = by_gap(result, block.attribute, metric)[:MOST_ROWS]
         rows = [_dot(one.of_class, gap_of(one, block.attribute, metric)) for one in ordered]
         heading = f"{titled(gap_id(metric))} by {block.attribute}, each class against the rest"
-        description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
-        table = tuple((row.name, *map(show, (row.value, row.low, row.high))) for row in rows)
-        drawing = svg.dots(rows, svg.span_of(_ends(rows), zero=True, most=1.0))
-        figures.append(
-            Figure(heading, drawing, description, Grid(("class", *NUMBERS[:3]), table, 1, heading))
-        )
+        figures.append(_gaps(heading, "class", rows))
     if figures:
         yield Part(f"Gaps of classes by {block.attribute}, chart", figures=tuple(figures))
 
@@ -401,20 +394,28 @@ def before_after(proof: Evaluation, title: str) -> Iterator[Part]:
         axes.setdefault(_axis(row), []).append(row)
     figures = []
     for name, rows in axes.items():
-        drawn = [(titled(row.name), _dot("before", row.before), _dot("after", row.after)) for row in rows]
-        ends = _ends(dot for _, before, after in drawn for dot in (before, after))
         heading = f"{title}: {HINTS.get(name) or titled(name)}"
-        described = (f"{metric} before {before.text}, after {after.text}" for metric, before, after in drawn)
         both = tuple(
             (titled(row.name), when, *_numbers(value))
             for row in rows
             for when, value in (("before", row.before), ("after", row.after))
         )
         grid = Grid(("metric", "when", *NUMBERS), both, 2, heading)
-        span = svg.span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
-        figures.append(Figure(heading, svg.pairs(drawn, span), "; ".join(described) + ".", grid))
+        drawn = {titled(row.name): (row.before, row.after) for row in rows}
+        most = 1.0 if name in ("ratios", "rates") else None
+        figures.append(pairs_of(heading, drawn, grid, zero=True, most=most))
     if figures:
         yield Part(f"{title}: before and after, chart", figures=tuple(figures))
+
+
+def pairs_of(
+    heading: str, drawn: Mapping[str, tuple[Number, Number]], grid: Grid, *, zero: bool, most: float | None
+) -> Figure:
+    """Return numbers before and after, by name, on one axis."""
+    rows = [(name, _dot("before", before), _dot("after", after)) for name, (before, after) in drawn.items()]
+    span = svg.span_of(_ends(dot for _, *both in rows for dot in both), zero=zero, most=most)
+    described = "; ".join(f"{name} before {before.text}, after {after.text}" for name, before, after in rows)
+    return Figure(heading, svg.pairs(rows, span), f"{described}.", grid)
 
 
 def _axis(row: EvaluationRow) -> str:
@@ -514,37 +515,3 @@ PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[Part]]] = dict.
     _drawn,
 )
 """Pictures of a section of a result, by the kind of the section; others have none."""
-
-
-def frontier(result: Compare) -> Part:
-    """Return a picture for each gap of a comparison of methods."""
-    drawn = panels(result.points, quality_of(result))
-    if not drawn:
-        return Part(text=(NOTHING,))
-    text = (
-        "Quality of each method against its remaining gap, on held-out rows, with the interval of the "
-        "quality. Each method has its own marker; the line is the frontier, where no other candidate has a "
-        "smaller gap and better quality."
-    )
-    return Part(text=(text,), figures=tuple(_panel(panel) for panel in drawn), size="large")
-
-
-def _panel(panel: Panel) -> Figure:
-    gap, quality = panel.gap, panel.quality
-    heading, short = f"{titled(quality)} against {titled(gap)}", quality.replace("_", " ")
-    axes = titled(gap), f"{short} (better is {panel.better})"
-    described = []
-    front = panel.front()
-    for (gap_at, quality_at), point in front:
-        slack = "" if point.slack is None else f" with slack {point.slack}"
-        described.append(f"{point.title}{slack}: gap {show(gap_at)}, {short} {show(quality_at)}")
-    columns: Columns = {
-        "method": "title",
-        "slack": slack_of,
-        "gap": lambda point: interval(point.gaps[gap]),
-        short: lambda point: interval(point.qualities[quality]),
-        "on it": lambda point: "frontier" if panel.is_front(point) else "",
-    }
-    grid = Grid.of(columns, panel.points, 5, heading)
-    drawing = svg.scatter(panel.clouds(), [place for place, _ in front], axes)
-    return Figure(heading, drawing, "On the frontier: " + "; ".join(described), grid)

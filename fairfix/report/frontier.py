@@ -1,81 +1,80 @@
-"""The frontier of a comparison of methods: which numbers are drawn against which, and the points of each panel.
-
-Both drawings of it read this: the pictures of the HTML page (:mod:`fairfix.report.svg`) and the figures of ``plot``
-(:mod:`fairfix.report.picture`).
-"""
+"""The frontiers of a comparison of methods: for each gap a picture of the quality that is drawn against it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
-from fairfix.report.svg import Place, Spread
+from fairfix.report import svg
+from fairfix.report.comparisons import quality_of, slack_of
+from fairfix.report.figures import Figure, Part
+from fairfix.report.layout import Columns, Grid, interval, show, titled
+from fairfix.report.svg import Spread
 from fairfix.schema.compare import Compare, Point
 
 NOTHING = "There are no candidates to show: no method has both a gap and a quality."
 
-
-@dataclass(frozen=True)
-class Panel:
-    """The points of a comparison that have this gap and this quality."""
-
-    gap: str
-    quality: str
-    points: tuple[Point, ...]
-    titles: tuple[str, ...]
-    """Every method of the comparison, also those without a point here: a method has one marker in all panels."""
-
-    @property
-    def better(self) -> str:
-        """Where better points are: up or down."""
-        return "up" if METRICS[self.quality].better == "larger" else "down"
-
-    def is_front(self, point: Point) -> bool:
-        """Tell whether no other point has a smaller gap and better quality."""
-        return f"{self.gap}|{self.quality}" in point.front
-
-    def place(self, point: Point) -> Place | None:
-        """Return gap and quality of a point; None where one is undefined."""
-        gap, quality = point.gaps[self.gap].value, point.qualities[self.quality].value
-        return None if gap is None or quality is None else (gap, quality)
-
-    def front(self) -> list[tuple[Place, Point]]:
-        """Return the points of the frontier with their places, from the smallest gap on."""
-        placed = [(self.place(point), point) for point in self.points if self.is_front(point)]
-        there = [(place, point) for place, point in placed if place is not None]
-        return sorted(there, key=lambda placed: placed[0])
-
-    def clouds(self) -> dict[str, list[Spread]]:
-        """Return per method gap, quality and the ends of its interval, an open one as the quality itself."""
-        clouds: dict[str, list[Spread]] = {title: [] for title in self.titles}
-        for point in self.points:
-            if (place := self.place(point)) is not None:
-                quality = point.qualities[self.quality]
-                ends = (place[1] if end is None else end for end in (quality.low, quality.high))
-                low, high = ends
-                clouds[point.title].append((*place, low, high))
-        return clouds
+TEXT = (
+    "Quality of each method against its remaining gap, on held-out rows, with the interval of the "
+    "quality. Each method has its own marker; the line is the frontier, where no other candidate has a "
+    "smaller gap and better quality."
+)
 
 
-def quality_of(result: Compare) -> str:
-    """Return the requested quality of a comparison, or an empty text."""
-    return (result.settings.quality or "").partition("(")[0].strip()
+def frontier(result: Compare) -> Part:
+    """Return a picture for each gap of a comparison of methods."""
+    points = [point for point in result.points if not point.failure]
+    drawn = tuple(_figure(gap, quality, points) for gap, quality in _axes(points, quality_of(result)))
+    return Part(text=(TEXT if drawn else NOTHING,), figures=drawn, size="large")
 
 
-def panels(points: Sequence[Point], asked: str = "") -> list[Panel]:
-    """Return what is drawn: ``asked``, or accuracy against the selection rate, the loss against KS, per attribute."""
-    points = [point for point in points if not point.failure]
-    titles = tuple(dict.fromkeys(point.title for point in points))
+def _axes(points: Sequence[Point], asked: str) -> list[tuple[str, str]]:
+    """Return gap and quality of each picture: ``asked``, or accuracy for the selection rate and the loss for KS."""
     qualities = {quality for point in points for quality in point.qualities}
-    loss = next((name for name in ("log_loss", "square_loss") if name in qualities), None)
-    out = []
-    for gap in dict.fromkeys(gap for point in points for gap in point.gaps):
-        quality = {"selection_rate": asked or "accuracy", "ks": asked or loss}.get(
-            Comparison.parse(gap).metric
-        )
-        if quality in qualities:
-            shown = tuple(p for p in points if gap in p.gaps and quality in p.qualities)
-            out.append(Panel(gap, str(quality), shown, titles))
-    return out
+    loss = next((name for name in ("log_loss", "square_loss") if name in qualities), "")
+    usual = {"selection_rate": "accuracy", "ks": loss}
+    gaps = dict.fromkeys(gap for point in points for gap in point.gaps)
+    against = {gap: Comparison.parse(gap).metric for gap in gaps}
+    axes = [(gap, asked or usual[metric]) for gap, metric in against.items() if metric in usual]
+    return [(gap, quality) for gap, quality in axes if quality in qualities]
+
+
+def _figure(gap: str, quality: str, points: Sequence[Point]) -> Figure:
+    """Return the points that have a gap and a quality, and those of them that no other beats in both."""
+    clouds: dict[str, list[Spread]] = {
+        point.title: [] for point in points
+    }  # a method has one marker everywhere
+    shown = [point for point in points if gap in point.gaps and quality in point.qualities]
+    front: list[tuple[tuple[float, float], Point]] = []
+    for point in shown:
+        x, y = point.gaps[gap].value, point.qualities[quality]
+        if x is None or y.value is None:
+            continue
+        low, high = (y.value if end is None else end for end in (y.low, y.high))
+        clouds[point.title].append((x, y.value, low, high))
+        if _is_front(point, gap, quality):
+            front.append(((x, y.value), point))
+    front.sort(key=lambda placed: placed[0])
+    heading, short = f"{titled(quality)} against {titled(gap)}", quality.replace("_", " ")
+    better = "up" if METRICS[quality].better == "larger" else "down"
+    described = (
+        f"{point.title}{'' if point.slack is None else f' with slack {point.slack}'}: "
+        f"gap {show(x)}, {short} {show(y)}"
+        for (x, y), point in front
+    )
+    columns: Columns = {
+        "method": "title",
+        "slack": slack_of,
+        "gap": lambda point: interval(point.gaps[gap]),
+        short: lambda point: interval(point.qualities[quality]),
+        "on it": lambda point: "frontier" if _is_front(point, gap, quality) else "",
+    }
+    axes = titled(gap), f"{short} (better is {better})"
+    drawing = svg.scatter(clouds, [place for place, _ in front], axes)
+    grid = Grid.of(columns, shown, 5, heading)
+    return Figure(heading, drawing, "On the frontier: " + "; ".join(described), grid)
+
+
+def _is_front(point: Point, gap: str, quality: str) -> bool:
+    return f"{gap}|{quality}" in point.front

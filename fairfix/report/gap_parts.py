@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import sentence
-from fairfix.report.layout import Grid, Interval, Section, interval, show
-from fairfix.report.percent_format import percent, points
+from fairfix.report.layout import Grid, Interval, Section, interval, percent, points, show
 from fairfix.schema.audit import Audit, ExplainedGap
 from fairfix.schema.common import Estimate
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import sentence
-from fairfix.report.layout import Grid, Section, interval, show
-from fairfix.report.percent_format import points
+from fairfix.report.layout import Grid, Section, interval, points, show
 from fairfix.schema.audit import Audit, State, Trace
 from fairfix.schema.common import Number
 

@@ -23,6 +23,7 @@ from fairfix.report.answer import ORDER, Stated, between_whom, brief, compared, 
 from fairfix.report.audits import group_metrics
 from fairfix.report.classes import gap_id, gap_metrics
 from fairfix.report.figures import Part
+from fairfix.report.frontier import frontier
 from fairfix.report.layout import (
     HEADLINES,
     MARKS,
@@ -30,7 +31,6 @@ from fairfix.report.layout import (
     Interval,
     Section,
     Verdict,
-    failing,
     interval,
     kind_of,
     layout,
@@ -141,7 +141,7 @@ def render(result: SavedResult, *, detail: bool = False) -> str:
     facts = tuple(line for line in heading.lines if not line.startswith("warning: "))  # they stand above
     sections = [_section(section, f"s{i}", result) for i, section in enumerate(rest, 1)]
     if isinstance(result, Compare):
-        sections.insert(0, Shown("Frontier", (figures.frontier(result),), ident="frontier"))
+        sections.insert(0, Shown("Frontier", (frontier(result),), ident="frontier"))
     checks = result.checks if isinstance(result, CheckedResult) else ()
     page = _template().render(
         title=heading.title,
@@ -307,7 +307,7 @@ def _section(section: Section, ident: str, result: SavedResult) -> Shown:
     draw = {**figures.PICTURES, **repair_figures.PICTURES}.get(section.kind)
     drawn = tuple(draw(section, result)) if draw else ()
     limits = tuple(
-        (failing(check), check.attribute, f"{limit(check)}: {measured(check, result)}.")
+        (check.check, check.attribute, f"{limit(check)}: {measured(check, result)}.")
         for check in (section.about if isinstance(section.about, tuple) else ())
         if isinstance(check, Check)
     )

@@ -45,24 +45,9 @@ def class_of(one: Check | Change) -> str:
 
 
 GROUP_METRICS = (
-    *(
-        "base_rate",
-        "selection_rate",
-        "true_positive_rate",
-        "false_positive_rate",
-        "positive_predictive_value",
-    ),
-    *(
-        "accuracy",
-        "auc",
-        "log_loss",
-        "calibration_gap",
-        "scoring_rate",
-        "mean_label",
-        "mean_score",
-        "mean_error",
-    ),
-    *("square_loss", "absolute_loss"),
+    *("base_rate", "selection_rate", "true_positive_rate", "false_positive_rate"),
+    *("positive_predictive_value", "accuracy", "auc", "log_loss", "calibration_gap", "scoring_rate"),
+    *("mean_label", "mean_score", "mean_error", "square_loss", "absolute_loss"),
 )
 """Columns of the group table."""
 
@@ -264,6 +249,14 @@ def interval(value: Number) -> str:
     return Interval(f"{show(value.value, size=size)} {about}[{low}, {high}]{given}")
 
 
+def shortly(share: Number, unit: str = "") -> str:
+    """Return a share in per cent with its interval."""
+    if share.value is None:
+        return "–"
+    low, high = ("–" if end is None else f"{100 * end:.0f}" for end in (share.low, share.high))
+    return Interval(f"{100 * share.value:.1f}{unit} [{low}, {high}]")
+
+
 def between(low: float | None, high: float | None, without: str = "undefined") -> str:
     """Return a range for reading."""
     return without if low is None else f"[{show(low, 3)}, {show(high, 3)}]"
@@ -283,6 +276,36 @@ def signed(change: Number, digits: int = 3, size: float = 1.0) -> str:
     """Return a change of numbers as large as ``size`` with its interval, in ``digits`` digits, each with its sign."""
     low, high = (show_signed(end, digits, size, sign=True) for end in (change.low, change.high))
     return Interval(f"{show_signed(change.value, size=size, sign=True)} [{low}, {high}]")
+
+
+CERTAIN = 1e-6
+"""A chance that is nearer to 0 or 1 is certain."""
+
+
+def percent(share: float | None) -> str:
+    """Return a share for reading, in per cent."""
+    return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def points(difference: float | None, *, sign: bool = False) -> str:
+    """Return a difference of shares for reading, in percentage points."""
+    if difference is None:
+        return "–"
+    return f"{round(100 * difference, 1) + 0.0:{'+' if sign else ''}.1f} points"
+
+
+def ends_of(low: float, high: float, write: Callable[..., str]) -> str:
+    """Return the ends of a change for reading, with their signs, without the unit."""
+    first, last = (write(end, sign=True).removesuffix(" points") for end in (low, high))
+    return f"{first} to {last}"
+
+
+def with_ends(value: Number, write: Callable[..., str]) -> str:
+    """Return a value with its interval for reading, and the unit once."""
+    if value.value is None:
+        return "undefined"
+    low, high = (write(end).removesuffix(" points") for end in (value.low, value.high))
+    return f"{write(value.value)} ({low} to {high})"
 
 
 def exact(number: float | None) -> str:
@@ -357,14 +380,9 @@ def _record(record: Record) -> Iterator[str]:
     yield "versions: " + ", ".join(f"{name} {number}" for name, number in record.versions.items())
 
 
-def failing(check: Check) -> str:
-    """Return the condition under which a check fails, in the words of the user."""
-    return check.check
-
-
 CHECKS: Columns = {
     "verdict": lambda check: Verdict(check.verdict),
-    "check": failing,
+    "check": "check",
     "attribute": "attribute",
     "value": interval,
     "groups": lambda check: ", ".join(check.groups),

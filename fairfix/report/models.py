@@ -14,15 +14,17 @@ from fairfix.report.layout import (
     Grid,
     Section,
     data_lines,
+    ends_of,
     first_groups,
     interval,
     message_lines,
+    percent,
+    points,
     show,
     show_signed,
     signed,
     titled,
 )
-from fairfix.report.percent_format import ends_of, percent, points
 from fairfix.schema.common import Change
 from fairfix.schema.compare import GroupOfModels, Models
 

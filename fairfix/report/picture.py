@@ -9,6 +9,7 @@ from fairfix.auditing.custom_metrics import added
 from fairfix.errors import UsageError
 from fairfix.report import figures, repair_figures
 from fairfix.report.figures import Figure, Part
+from fairfix.report.frontier import frontier
 from fairfix.report.layout import layout
 from fairfix.report.words import readable
 from fairfix.schema.common import SavedResult
@@ -73,7 +74,7 @@ def picture_of(result: SavedResult, about: str = "") -> Picture:
 def _parts(result: SavedResult) -> Iterator[Part]:
     """Yield the parts of the page with figures."""
     if isinstance(result, Compare):
-        yield figures.frontier(result)
+        yield frontier(result)
         return
     drawing = {**figures.PICTURES, **repair_figures.PICTURES}
     for section in layout(result, detail=False):

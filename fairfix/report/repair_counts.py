@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fairfix.auditing.metrics import METRICS
-from fairfix.report.layout import CHANGES_MOST, Columns, Grid, Interval, Section, first_groups
-from fairfix.report.percent_format import CERTAIN
+from fairfix.report.layout import CERTAIN, CHANGES_MOST, Columns, Grid, Interval, Section, first_groups
 from fairfix.schema.repair import CountedRows, Ends, FromCounts, GroupEnds
 
 

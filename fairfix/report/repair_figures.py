@@ -7,12 +7,11 @@ from itertools import pairwise
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.report import svg
-from fairfix.report.figures import MOST_ROWS, Figure, Part
-from fairfix.report.layout import Grid, Section, interval, show
-from fairfix.report.percent_format import CERTAIN
+from fairfix.report.figures import MOST_ROWS, Figure, Part, pairs_of
+from fairfix.report.layout import CERTAIN, Grid, Section, interval, show
 from fairfix.report.repairs import in_words
-from fairfix.report.svg import CURVES, Curve, Dot
-from fairfix.schema.common import Estimate, GroupChanges, SavedResult
+from fairfix.report.svg import CURVES, Curve
+from fairfix.schema.common import GroupChanges, SavedResult
 from fairfix.schema.repair import GroupRule
 
 
@@ -25,27 +24,13 @@ def people(section: Section) -> Iterator[Part]:
         shown = [group for group in groups if metric in group.metrics]
         if not shown:
             continue
-        rows = [
-            (group.group, _dot("before", pair.before), _dot("after", pair.after))
-            for group in shown
-            for pair in [group.metrics[metric]]
-        ]
-        title = METRICS[metric].title
-        ends = [end for _, *dots in rows for dot in dots for end in (dot.value, dot.low, dot.high)]
-        share = METRICS[metric].scale == "share"
-        span = svg.span_of(ends, zero=share, most=1.0 if share else None)
-        description = "; ".join(
-            f"{name} before {before.text}, after {after.text}" for name, before, after in rows
-        )
-        heading = f"{title} by {attribute}, before and after"
-        numbers = tuple((name, before.text, after.text) for name, before, after in rows)
+        drawn = {group.group: (group.metrics[metric].before, group.metrics[metric].after) for group in shown}
+        heading = f"{METRICS[metric].title} by {attribute}, before and after"
+        numbers = tuple((name, *map(interval, both)) for name, both in drawn.items())
         grid = Grid(("group", "before", "after"), numbers, 1, heading)
-        yield Part(figures=(Figure(heading, svg.pairs(rows, span), f"{description}.", grid),))
+        share = METRICS[metric].scale == "share"
+        yield Part(figures=(pairs_of(heading, drawn, grid, zero=share, most=1.0 if share else None),))
         return
-
-
-def _dot(when: str, value: Estimate) -> Dot:
-    return Dot(when, value.value, value.low, value.high, interval(value))
 
 
 def rule(section: Section) -> Iterator[Part]:

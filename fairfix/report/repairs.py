@@ -16,12 +16,14 @@ from fairfix.auditing.results import cut_words, in_percent
 from fairfix.report.answer import judged
 from fairfix.report.classes import OF_A_CLASS, class_gaps
 from fairfix.report.layout import (
+    CERTAIN,
     CHANGES_MOST,
     Columns,
     Grid,
     Interval,
     Section,
     data_lines,
+    ends_of,
     exact,
     first_groups,
     interval,
@@ -29,13 +31,16 @@ from fairfix.report.layout import (
     left_out_columns,
     message_lines,
     pairs,
+    percent,
+    points,
+    shortly,
     show,
     show_signed,
     signed,
     size_of,
     titled,
+    with_ends,
 )
-from fairfix.report.percent_format import CERTAIN, ends_of, percent, points, with_ends
 from fairfix.report.repair_counts import of_counts
 from fairfix.schema.common import Estimate, GroupChange, GroupChanges
 from fairfix.schema.repair import Evaluation, EvaluationRow, GroupRule, Repair, Solution
@@ -433,10 +438,7 @@ def _most(groups: Sequence[GroupChange], metric: str) -> Iterator[str]:
 
 
 def _rate(value: Estimate, *, decided: bool) -> str:
-    if not decided or value.value is None:
-        return interval(value)
-    low, high = ("–" if end is None else f"{100 * end:.0f}" for end in (value.low, value.high))
-    return Interval(f"{percent(value.value)} [{low}, {high}]")
+    return shortly(value, "%") if decided and value.value is not None else interval(value)
 
 
 def _both(name: str) -> Callable[[GroupChange], str]:

@@ -16,9 +16,10 @@ from fairfix.report.layout import (
     interval,
     judgements,
     message_lines,
+    percent,
+    points,
     show,
 )
-from fairfix.report.percent_format import percent, points
 from fairfix.schema.common import SavedResult
 from fairfix.schema.slices import Slice, Slices, SliceSearch
 

@@ -28,16 +28,8 @@ ARGUMENTS = frozenset(("data", "result", "artifact"))
 
 SETTINGS = frozenset(
     (
-        *(
-            "balance",
-            "bin_rows",
-            "bins",
-            "calibrate",
-            "holds",
-        ),
-        *("label_range", "mixture", "nu", "oracle"),
-        *("quantile_level", "rho", "rounds", "search", "shape", "survey_confidence"),
-        "z",
+        *("balance", "bin_rows", "bins", "calibrate", "holds", "label_range", "mixture", "nu", "oracle"),
+        *("quantile_level", "rho", "rounds", "search", "shape", "survey_confidence", "z"),
     )
 )
 """Parameters of methods that few people change: the command line takes them by ``--set NAME=VALUE``."""
