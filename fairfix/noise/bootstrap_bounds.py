@@ -18,7 +18,6 @@ influence of data on an optimum; ``docs/methods/noise.md``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -26,8 +25,9 @@ import numpy as np
 from fairfix.noise.added_rows import LOWER, UPPER, with_row
 from fairfix.noise.bounds import Pair, table_bounds
 from fairfix.noise.epsilon import End, cell_parts, sensitivity_ends
+from fairfix.noise.label_shift import noise_of
 from fairfix.noise.rates import Floats, Ratio
-from fairfix.noise.uncertainty_set import influence, joint_masses, noise_of
+from fairfix.noise.uncertainty_set import influence, joint_masses
 
 NEAR = 1
 """Draws on either side of that at the quantile whose programs are solved too."""
@@ -51,14 +51,12 @@ class Draws:
     def __init__(self, data: Pair, masses: Floats, tables: Floats, imagined: Floats, eps: float) -> None:
         self.masses, self.tables, self.imagined, self.eps = masses, tables, imagined, eps
         self.by_label = tables.ndim == 4
-        self.solved, self.refuted = 0, 0
-        """Programs of draws that :meth:`ends` solved, and those without a solution."""
         parts, self.which = cell_parts(*data)
-        drawn = np.moveaxis(tables, 1, 0) if self.by_label else tables[None]
+        drawn, alike = np.moveaxis(tables, 1, 0) if self.by_label else tables[None], 1.0 / tables.shape[-1]
         self.space = joint_masses(parts, eps) if eps < 1 else None
         rest = np.moveaxis(imagined, 1, 0) if self.by_label else imagined[None]
         self.more = [
-            (masses[..., own] - mass, C - table, noise_of(C) - noise_of(table), row)
+            (masses[..., own] - mass, C - table, noise_of(C, alike) - noise_of(table, alike), row)
             for own, (mass, table), C, row in zip(self.which, parts, drawn, rest, strict=True)
         ]
 
@@ -72,15 +70,11 @@ class Draws:
             for name, ratio in ratios.items()
         }
 
-    def _widest(self, ratio: Ratio, side: int) -> Floats:
-        """Return an end of a rate in every draw for any noise, shape (R, J)."""
-        cells = with_row(self.masses, self.imagined, ratio, side, by_label=self.by_label)
-        return table_bounds(cells, self.tables, ratio)[side]
-
     def _end(self, ratio: Ratio, side: int, level: float) -> Floats:
         """Return an end of a rate in every draw, shape (R, J)."""
         sign = 1.0 if side == LOWER else -1.0
-        ends = sign * self._widest(ratio, side)
+        cells = with_row(self.masses, self.imagined, ratio, side, by_label=self.by_label)
+        ends = sign * table_bounds(cells, self.tables, ratio)[side]  # for any noise
         for group in range(ends.shape[1]):
             end = End(ratio, group, sign)
             estimate = self._estimated(end)
@@ -98,9 +92,7 @@ class Draws:
     def _program(self, draw: int, end: End) -> float:
         """Return an end of a draw by its program; NaN where the draw is refuted."""
         table, row = self.tables[draw], self.imagined[draw]
-        (rate,) = sensitivity_ends(self.masses[draw], table, self.eps, [end], row).tolist()
-        self.solved, self.refuted = self.solved + 1, self.refuted + math.isnan(rate)
-        return float(rate)
+        return float(sensitivity_ends(self.masses[draw], table, self.eps, [end], row)[0])
 
     def _estimated(self, end: End) -> Floats | None:
         """Return the end of a rate times its sign in every draw to first order, shape (R,); None without a program."""

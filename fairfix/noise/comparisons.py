@@ -92,7 +92,7 @@ class RateBounds:
     def of_groups(self, metric: str) -> Iterator[Bound]:
         """Yield where each group's rate lies."""
         low, high = self.rates[metric]
-        (drawn,) = self._drawn("", [metric]) if metric in self.draws else [(low[None], high[None])]
+        drawn = self.draws.get(metric, (low[None], high[None]))
         outer_low = np.fmin(low, quantile(drawn[0], self.alpha / 2))
         outer_high = -np.fmin(-high, quantile(-drawn[1], self.alpha / 2))
         yield from map(bound_of, low, high, outer_low, outer_high)
@@ -103,7 +103,7 @@ class RateBounds:
         low, high = worst(kind, lows), worst(kind, highs)
         if not all(name in self.draws for name in metrics):
             return bound_of(low, high, low, high)
-        drawn = ends_of(kind, self._drawn(kind, metrics))
+        drawn = ends_of(kind, [self.draws[name] for name in metrics])
         share = self.alpha / 2 / lows.shape[-1]
         if kind in ("difference", "max"):
             outer_low = worst(kind, quantile(drawn[0], share))
@@ -112,10 +112,6 @@ class RateBounds:
             outer_low = quantile(worst(kind, drawn[0]), self.alpha / 2)
             outer_high = worst(kind, quantile(drawn[1], 1 - share))
         return bound_of(low, high, np.fmin(low, outer_low), np.fmax(high, outer_high))
-
-    def _drawn(self, kind: str, metrics: Sequence[str]) -> Sequence[Pair]:
-        """Return the draws of rates, for a kind of comparison or, without one, for the groups."""
-        return [self.draws[name] for name in metrics]
 
 
 def bound_of(*ends: Floats) -> Bound:

@@ -69,12 +69,9 @@ class RuledRows:
         return np.asarray(self.chance[np.arange(self.group.size), self.group])
 
     @cached_property
-    def _inside(self) -> dict[str, npt.NDArray[np.bool_]]:
+    def inside(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Rate -> which entries it is about."""
         return {rate: np.isin(self.label, labels) for rate, labels in LABELS.items()}
-
-    def inside(self, rate: str) -> npt.NDArray[np.bool_]:
-        """Return which entries a rate is about."""
-        return self._inside[rate]
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class RateHypothesis:
 
     def violation(self, rows: RuledRows, chance: Floats) -> Floats:
         """Return ``v`` of chances, shape (m,) or (m, K): above 0 where a row speaks against it."""
-        about = rows.inside(self.rate)
+        about = rows.inside[self.rate]
         return np.where(about if chance.ndim == 1 else about[:, None], self.side * (chance - self.limit), 0.0)
 
     @property

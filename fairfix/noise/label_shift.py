@@ -35,9 +35,9 @@ def transport_columns(C: Floats, noisy: Floats) -> Floats:
     return np.asarray(C * quotient(noisy, have, 0.0)[..., None, :])
 
 
-def noise_of(C: Floats) -> Floats:
-    """Return ``P(noisy | true)``, shape (..., J, K); zeros for a true group without mass."""
-    return quotient(C, C.sum(-1, keepdims=True), 0.0)
+def noise_of(C: Floats, empty: float = 0.0) -> Floats:
+    """Return ``P(noisy | true)``, shape (..., J, K); ``empty`` for a true group without mass."""
+    return quotient(C, C.sum(-1, keepdims=True), empty)
 
 
 def transport_rows(C: Floats, noisy: Floats) -> Floats:

@@ -106,13 +106,8 @@ class _Search:
     def __init__(
         self, rows: NoisyRows, adversary: Adversary, parity: Parity, slack: float, oracle: Oracle
     ) -> None:
-        self.rows, self.adversary, self.parity, self.slack, self.oracle = (
-            rows,
-            adversary,
-            parity,
-            slack,
-            oracle,
-        )
+        self.rows, self.adversary, self.oracle = rows, adversary, oracle
+        self.parity, self.slack = parity, slack
         self.models: list[Ints] = []
         self.rules: list[tuple[int, int]] = []
         self.errors, self.excess = np.zeros(0), np.zeros((0, 0))

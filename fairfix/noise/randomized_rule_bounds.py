@@ -36,8 +36,7 @@ def level_bounds(n: Floats, C: Floats, F: Floats, rate: str) -> Pair:
     K) or by label (..., 2, J, K); ``F`` are probabilities to be accepted, shape (K, I). NaN where a group has no row
     that the rate is about.
     """
-    about = LABELS[rate]
-    counted = np.stack([1.0 - F if rate == "accuracy" else F, F], -1)  # K, I, label
+    about, counted = LABELS[rate], _counted(F, rate)
     by_label = C.ndim == n.ndim  # the labels of a noisy group are noisy groups of their own then
     items = np.concatenate([n[..., y] for y in about], -2 if by_label else -1)
     value = np.concatenate([counted[..., y] for y in about], 0 if by_label else -1)
@@ -45,6 +44,11 @@ def level_bounds(n: Floats, C: Floats, F: Floats, rate: str) -> Pair:
     other = np.zeros(items.shape[:-1]) if by_label else n.sum((-2, -1)) - items.sum(-1)
     each = items[..., None, :, :], other[..., None, :], table
     return _lowest(*each, value), 1.0 - _lowest(*each, 1.0 - value)
+
+
+def _counted(F: Floats, rate: str) -> Floats:
+    """Return the probability of a row to be in the numerator of a rate, by label, shape (K, I, 2)."""
+    return np.stack([1.0 - F if rate == "accuracy" else F, F], -1)
 
 
 def ball_bounds(
@@ -62,8 +66,7 @@ def ball_bounds(
     top of the order above, and puts it on the lowest of all probabilities to be ``accepted`` (default: those of ``F``).
     Whether these rows have such a row of the right label does not matter, since others may.
     """
-    about, every = LABELS[rate], F if accepted is None else accepted
-    counted = np.stack([1.0 - F if rate == "accuracy" else F, F], -1)
+    about, every, counted = LABELS[rate], F if accepted is None else accepted, _counted(F, rate)
     items = np.concatenate([n[..., y] for y in about], -1)
     value = np.concatenate([counted[..., y] for y in about], -1)
     total = n.sum((-2, -1))

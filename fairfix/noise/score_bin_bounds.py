@@ -126,28 +126,22 @@ def rate_bounds(n: Floats, table: Floats | Range, F: Floats, rate: str, assumpti
         If no noise satisfies the assumption.
     """
     require_fit(n, table, assumption)
-    if isinstance(table, Range):
-        return _open_bounds(n, table, F, rate, eps_of(assumption))
     if isinstance(assumption, ClassConditional | KnownMembership):
+        assert isinstance(table, np.ndarray)
         inverse = Inverse.of(n, table, rate, assumption)
         mean = inverse.mean(F)
         margin = assumption.z * inverse.errors(F) if assumption.z else np.zeros(mean.size)
         return mean - margin, mean + margin
     if isinstance(assumption, TotalVariation):
+        assert isinstance(table, np.ndarray)
         return ball_bounds(n, table, F, rate, home=assumption.homes(len(n)))
     eps = eps_of(assumption)
-    if eps >= 1:
+    if eps >= 1 and isinstance(table, np.ndarray):
         return level_bounds(n, table, F, rate)
     ends, lost = _ratio_bounds(n, table, F, rate, eps)
     if lost.any():  # near the least eps allowed; what holds for any noise holds
-        ends = np.where(lost, level_bounds(n, table, F, rate), ends)
-    return ends[0], ends[1]
-
-
-def _open_bounds(n: Floats, table: Range, F: Floats, rate: str, eps: float) -> Pair:
-    """Return the range of rates over all tables that a survey leaves open; where the solver gives up, 0 to 1."""
-    ends, lost = _ratio_bounds(n, table, F, rate, eps)
-    ends = np.where(lost, np.array([[0.0], [1.0]]), ends)
+        any_noise = [[0.0], [1.0]] if isinstance(table, Range) else level_bounds(n, table, F, rate)
+        ends = np.where(lost, np.array(any_noise), ends)
     return ends[0], ends[1]
 
 

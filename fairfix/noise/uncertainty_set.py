@@ -30,7 +30,8 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from fairfix.data.choices import Keep
-from fairfix.noise.rates import Floats, quotient
+from fairfix.noise.label_shift import noise_of
+from fairfix.noise.rates import Floats
 
 Ints = npt.NDArray[np.int64]
 
@@ -184,11 +185,6 @@ class Range:
         return Range(self.low[label], self.high[label], self.keep)
 
 
-def noise_of(table: Floats) -> Floats:
-    """Return ``P(noisy | true)`` of tables, shape (..., J, K); all alike for a true group of no mass."""
-    return quotient(table, table.sum(-1, keepdims=True), 1.0 / table.shape[-1])
-
-
 def joint_masses(
     parts: Sequence[tuple[Floats, Floats | Range]],
     eps: float,
@@ -230,7 +226,7 @@ def joint_masses(
             if group is not None:
                 table = np.stack([given[group], np.maximum(mass.sum(1) - given[group], 0.0)])
             tables.append(rows.sums(q, 2, table))
-            low = high = noise_of(table)
+            low = high = noise_of(table, 1.0 / table.shape[-1])
         if eps < 1:
             limits.append(_bounded_dependence(rows, q, low - eps, high + eps))
     return rows.done(masses, cells=tuple(cells), tables=tuple(tables), limits=tuple(limits))

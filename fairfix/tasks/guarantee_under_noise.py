@@ -58,7 +58,7 @@ class TrueGroupDistances(BoundedStatistic):
         """A requirement, with the overall rate and the fraction of the rows that it is about."""
         out = []
         for (rate, sign), group in product(self.true_groups.demands, range(len(self.true_groups.true))):
-            inside = self.held.inside(rate)
+            inside = self.held.inside[rate]
             share = float(self.held.mass[inside].sum())
             mean = float(self.held.mass[inside] @ self.held.own[inside]) / max(share, 1e-300)
             out.append((RateHypothesis(rate, group, -sign), mean, share))

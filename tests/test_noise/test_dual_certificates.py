@@ -97,7 +97,7 @@ def test_probabilities_that_hang_on_the_recorded_group_allow_what_their_table_al
     columns = shares(whole, -2, by_label=False)
     rows = rows_of(whole)
     rows = replace(rows, member=columns[:, rows.group].T)
-    about = rows.mass * rows.inside(rate)
+    about = rows.mass * rows.inside[rate]
     for group in range(GROUPS):
         weight = about * rows.member[:, group]
         for side in (1.0, -1.0):
