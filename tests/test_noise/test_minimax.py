@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from fairfix.noise.score_bin_bounds import (
     rate_bounds,
 )
 from fairfix.noise.thresholds import solve_noisy
-from scipy.optimize import linprog
+
+from tests.test_noise.programs import Cut, Joint, least_by_cuts
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,51 +35,22 @@ def world(seed: int, J: int = 2, K: int = 3, B: int = 4) -> tuple[Floats, Floats
     return q, q.sum(0)
 
 
-def fits(n: Floats, table: Floats) -> tuple[Floats, Floats]:
-    """Return equations of joint masses q, flat, that fit data and table, shape (J, K) or by label (2, J, K)."""
-    J, shape = table.shape[-2], n.shape
-    rows, right = [], []
-    for at in np.ndindex(shape):
-        one = np.zeros((J, *shape))
-        one[(slice(None), *at)] = 1.0
-        rows.append(one.ravel())
-        right.append(n[at])
-    for j, k in product(range(J), range(shape[0])):
-        for y in range(2) if table.ndim == 3 else (slice(None),):
-            one = np.zeros((J, *shape))
-            one[j, k, :, y] = 1.0
-            rows.append(one.ravel())
-            right.append(table[y, j, k] if table.ndim == 3 else table[j, k])
-    return np.array(rows), np.array(right)
-
-
 def least_largest_error(n: Floats, table: Floats) -> float:
     """Return the least largest error over nondecreasing F, by cuts at the worst joint masses of every group."""
-    J, (K, B, _) = table.shape[-2], n.shape
-    equal, right = fits(n, table)
-    size = table.sum(0).sum(-1) if table.ndim == 3 else table.sum(-1)
-    rising = np.zeros((0, K * B + 1))
-    for k, b in product(range(K), range(B - 1)):
-        one = np.zeros(K * B + 1)
-        one[k * B + b], one[k * B + b + 1] = 1.0, -1.0
-        rising = np.vstack([rising, one])
-    cuts, limits = [*rising], [0.0] * len(rising)
-    goal = np.append(np.zeros(K * B), 1.0)
-    while True:
-        found = linprog(goal, np.array(cuts), limits, bounds=[(0, 1)] * (K * B + 1))
-        F, value = found.x[:-1].reshape(K, B), found.x[-1]
-        wrong = np.stack([F, 1.0 - F], -1)
-        most = 0.0
-        for j in range(J):
-            cost = np.zeros((J, *n.shape))
-            cost[j] = wrong / size[j]
-            worst = linprog(-cost.ravel(), A_eq=equal, b_eq=right)
-            most = max(most, -worst.fun)
-            q = worst.x.reshape(J, *n.shape)[j] / size[j]
-            cuts.append(np.append((q[..., 0] - q[..., 1]).ravel(), -1.0))
-            limits.append(-q[..., 1].sum())
-        if most <= value + 1e-8:
-            return float(value)
+    joint, size = Joint(n, table), table.sum(-1) if table.ndim == 2 else table.sum((0, 2))
+
+    def cuts(x: Floats) -> Iterator[Cut]:
+        F = x[:-1].reshape(n.shape[:2])
+        for j in range(len(size)):
+            cost = np.zeros((len(size), *n.shape))
+            cost[j] = -np.stack([F, 1.0 - F], -1)
+            worst = joint.least(cost)
+            assert worst is not None
+            q = worst[j] / size[j]
+            yield np.append((q[..., 0] - q[..., 1]).ravel(), -1.0), -float(q[..., 1].sum())
+
+    goal = np.append(np.zeros(n[..., 0].size), 1.0)
+    return float(least_by_cuts(goal, (n.shape[0], n.shape[1]), cuts).fun)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -9,7 +9,7 @@ from fairfix.noise.randomized_rule_bounds import level_bounds
 from fairfix.noise.rates import LABELS, RATIOS
 
 from tests.strategies import examples
-from tests.test_noise.programs import joint_masses, ratio_range
+from tests.test_noise.programs import Joint
 
 
 def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,21 +29,10 @@ def test_bounds_are_those_of_linear_programs(rate: str, by_label: bool) -> None:
         n, groups = q.sum(0), len(q)
         C = np.moveaxis(q.sum(2), -1, 0) if by_label else q.sum((2, 3))
         value = np.stack([1 - F if rate == "accuracy" else F, F], -1)
-        about = np.isin([0, 1], LABELS[rate]) * np.ones_like(value)
-        if by_label:
-            parts = [(n[..., y], C[y]) for y in (0, 1)]
-            tops, bottoms = ([part[..., y] for y in (0, 1)] for part in (value * about, about))
-        else:
-            parts, flat = [(n.reshape(len(F), -1), C)], (len(F), -1)
-            tops, bottoms = [(value * about).reshape(flat)], [about.reshape(flat)]
-        space = joint_masses(parts, 1.0)
+        about = np.isin([0, 1], LABELS[rate])
         lo, hi = level_bounds(n, C, F, rate)
         for j in range(groups):
-            own = np.eye(groups)[j][:, None, None]
-            found = ratio_range(
-                space, space.place([own * t for t in tops]), space.place([own * b for b in bottoms])
-            )
-            np.testing.assert_allclose((lo[j], hi[j]), found, atol=1e-7)
+            np.testing.assert_allclose((lo[j], hi[j]), Joint(n, C).range_of(j, value, about), atol=1e-7)
         truth = (q * value * about).sum((1, 2, 3)) / (q * about).sum((1, 2, 3))
         assert (lo - 1e-12 <= truth).all()
         assert (truth <= hi + 1e-12).all()

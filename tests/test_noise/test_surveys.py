@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from scipy.optimize import linprog
 from scipy.stats import binomtest
 
 from tests.strategies import examples
+from tests.test_noise.programs import Cut, least_by_cuts
 from tests.test_noise.test_thresholds import draw, seen, true_excess
 
 KEEPS = ("true-given-noisy", "noisy-given-true")
@@ -161,21 +163,15 @@ def test_thresholds_over_a_range_hold_for_every_table_in_it_and_are_the_best(par
         assert found.feasible
         assert found.violation <= 1e-6
         assert true_excess(q, found.F, parity, 0.15) <= 1e-6
-        rows, right = list(np.kron(np.eye(2), np.eye(3)[:-1] - np.eye(3)[1:])), [0.0] * 4
-        for _ in range(100):
-            best = linprog((n[..., 0] - n[..., 1]).ravel(), A_ub=np.array(rows), b_ub=right, bounds=(0, 1))
-            F, fresh = best.x.reshape(2, 3), False
+
+        def cuts(x: np.ndarray, n: np.ndarray = n, between: Range = between) -> Iterator[Cut]:
             for (rate, sign), j in itertools.product(DEMANDS[parity], range(2)):  # type: ignore[index]  # a Parity
                 labels = list(LABELS[rate])
-                _, bad = farthest(n, between, j, F, labels, sign, 1.0)
+                _, bad = farthest(n, between, j, x.reshape(2, 3), labels, sign, 1.0)
                 own, taken = n[..., labels].sum(-1), bad[j][..., labels].sum(-1)
-                cut = sign * (own / own.sum() - taken / taken.sum()).ravel()
-                if cut @ F.ravel() > 0.06 + 1e-8:
-                    rows.append(cut)
-                    right.append(0.06)
-                    fresh = True
-            if not fresh:
-                break
+                yield sign * (own / own.sum() - taken / taken.sum()).ravel(), 0.06
+
+        best = least_by_cuts((n[..., 0] - n[..., 1]).ravel(), (2, 3), cuts)
         assert found.error == pytest.approx(best.fun + n[..., 1].sum(), abs=1e-6)
         known = solve_noisy(n, by_label, parity, 0.06, KnownTableByLabel())  # type: ignore[arg-type]  # a Parity
         binds += found.error > known.error + 1e-4

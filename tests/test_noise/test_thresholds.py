@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from fairfix.noise.score_bin_bounds import (
 )
 from fairfix.noise.thresholds import GAP, solve_noisy
 from fairfix.noise.uncertainty_set import Refuted
-from scipy.optimize import LinearConstraint, linprog, milp
+from scipy.optimize import LinearConstraint, milp
 
 from tests.strategies import examples
+from tests.test_noise.programs import Cut, Joint, least_by_cuts
 
 PARITIES = [name for name in DEMANDS if name != "minimax"]
 
@@ -52,40 +54,6 @@ def true_excess(q: np.ndarray, F: np.ndarray, parity: str, slack: float) -> floa
     return worst
 
 
-def adversary(n: np.ndarray, table: np.ndarray, eps: float, cost: np.ndarray) -> np.ndarray | None:
-    """Return joint masses of least cost among those that fit the data, dense; None if there are none."""
-    noisy, bins, _ = n.shape
-    groups = table.shape[-2]
-    shape = (groups, noisy, bins, 2)
-    rows, right, under = [], [], []
-
-    def unit(*at: object) -> np.ndarray:
-        row = np.zeros(shape)
-        row[at] = 1.0
-        return row
-
-    for k, b, y in itertools.product(range(noisy), range(bins), range(2)):
-        rows.append(unit(slice(None), k, b, y).ravel())
-        right.append(n[k, b, y])
-    for j, k in itertools.product(range(groups), range(noisy)):
-        for y in (0, 1) if table.ndim == 3 else (slice(None),):
-            rows.append(unit(j, k, slice(None), y).ravel())
-            right.append(table[y, j, k] if table.ndim == 3 else table[j, k])
-    for j, k, b, y in itertools.product(*map(range, shape)) if eps < 1 else ():
-        own = table[y, j] if table.ndim == 3 else table[j]
-        off = unit(j, k, b, y) - own[k] / own.sum() * unit(j, slice(None), b, y)
-        under += [(s * off - eps * unit(j, slice(None), b, y)).ravel() for s in (1, -1)]
-    found = linprog(
-        cost.ravel(),
-        A_ub=np.array(under) if under else None,
-        b_ub=np.zeros(len(under)) if under else None,
-        A_eq=np.array(rows),
-        b_eq=np.array(right),
-        method="highs",
-    )
-    return found.x.reshape(shape) if found.status == 0 else None
-
-
 def cutting_planes(
     n: np.ndarray,
     table: np.ndarray,
@@ -95,44 +63,30 @@ def cutting_planes(
     levels: dict[str, float] | None = None,
 ) -> float | None:
     """Return the least error, by asking the adversary again and again; with unknown denominators at given levels."""
-    noisy, bins, _ = n.shape
-    size = noisy * bins
-    cost = (n[..., 0] - n[..., 1]).ravel()
-    rising = np.kron(np.eye(noisy), np.eye(bins)[:-1] - np.eye(bins)[1:])
-    rows, right = list(rising), [0.0] * len(rising)
-    overall = {}
-    for rate, sign in DEMANDS[parity]:
-        own = n[..., list(LABELS[rate])].sum(-1)
-        overall[rate] = own.ravel() / own.sum()
-        if levels is not None:
-            rows.append(sign * overall[rate])
-            right.append(slack + sign * levels[rate])
-    for _ in range(200):
-        found = linprog(
-            cost, A_ub=np.array(rows), b_ub=np.array(right), bounds=[(0, 1)] * size, method="highs"
-        )
-        if found.status:
-            return None
-        F, fresh = found.x.reshape(noisy, bins), False
-        for (rate, sign), j in itertools.product(DEMANDS[parity], range(table.shape[-2])):
-            labels = list(LABELS[rate])
-            level = 0.0 if levels is None else levels[rate]
-            price = np.zeros((table.shape[-2], noisy, bins, 2))
-            price[j][..., labels] = sign * (F - level)[..., None]
-            q = adversary(n, table, eps, price)
+    joint, groups = Joint(n, table, eps), table.shape[-2]
+    own = {rate: n[..., list(LABELS[rate])].sum(-1).ravel() for rate, _ in DEMANDS[parity]}
+    overall = {rate: mass / mass.sum() for rate, mass in own.items()}
+    fixed = [
+        (sign * overall[rate], slack + sign * levels[rate])
+        for rate, sign in DEMANDS[parity]
+        if levels is not None
+    ]
+
+    def cuts(x: np.ndarray) -> Iterator[Cut]:
+        for (rate, sign), j in itertools.product(DEMANDS[parity], range(groups)):
+            labels, level = list(LABELS[rate]), 0.0 if levels is None else levels[rate]
+            price = np.zeros((groups, *n.shape))
+            price[j][..., labels] = sign * (x.reshape(n.shape[:2]) - level)[..., None]
+            q = joint.least(price)
             assert q is not None
-            taken = q[j][..., labels].sum(-1)
+            taken = q[j][..., labels].sum(-1).ravel()
             if levels is None:
-                row, limit = sign * (overall[rate] - taken.ravel() / taken.sum()), slack
+                yield sign * (overall[rate] - taken / taken.sum()), slack
             else:
-                row, limit = -sign * taken.ravel(), -sign * level * taken.sum()
-            if row @ F.ravel() > limit + 1e-9:
-                rows.append(row)
-                right.append(limit)
-                fresh = True
-        if not fresh:
-            return float(found.fun + n[..., 1].sum())
-    raise AssertionError
+                yield -sign * taken, -sign * level * taken.sum()
+
+    found = least_by_cuts((n[..., 0] - n[..., 1]).ravel(), n.shape[:2], cuts, fixed)
+    return None if found is None else float(found.fun + n[..., 1].sum())
 
 
 @pytest.mark.parametrize("parity", PARITIES)
@@ -150,7 +104,7 @@ def test_certified_thresholds_are_what_cutting_planes_find_and_no_adversary_brea
         for (rate, sign), j in itertools.product(DEMANDS[parity], range(len(q))):
             price = np.zeros(q.shape)
             price[j][..., list(LABELS[rate])] = sign * found.F[..., None]
-            bad = adversary(n, table, 1.0, price)
+            bad = Joint(n, table).least(price)
             np.testing.assert_allclose(bad.sum((2,)), np.moveaxis(table, 0, 2), atol=1e-7)
             worst = max(worst, true_excess(bad, found.F, parity, 0.05))
         assert worst <= 1e-7
@@ -312,20 +266,13 @@ def test_a_margin_costs_what_tangents_of_the_whole_say(parity):
                 out.append(sign * ((own * F).sum() / own.sum() - ends[0 if sign > 0 else 1]) - 0.03)
             return np.concatenate(out)
 
-        rows = list(np.kron(np.eye(2), np.eye(3)[:-1] - np.eye(3)[1:]))
-        right = [0.0] * len(rows)
-        cost = (n[..., 0] - n[..., 1]).ravel()
-        for _ in range(150):
-            x = linprog(cost, A_ub=np.array(rows), b_ub=np.array(right), bounds=[(0, 1)] * 6).x
+        def tangents(x: np.ndarray) -> Iterator[Cut]:
             value = excess(x)
-            if value.max() <= 1e-6:
-                break
-            steps = 1e-6 * np.eye(6)
-            slope = np.array([(excess(x + h) - excess(x - h)) / 2e-6 for h in steps]).T
-            rows += list(slope)
-            right += list(slope @ x - value)
-        assert value.max() <= 1e-4
-        least = float(cost @ x + n[..., 1].sum())
+            slope = np.array([(excess(x + h) - excess(x - h)) / 2e-6 for h in 1e-6 * np.eye(6)]).T
+            yield from zip(slope, slope @ x - np.where(value <= 1e-6, -np.inf, value), strict=True)
+
+        found_by_cuts = least_by_cuts((n[..., 0] - n[..., 1]).ravel(), (2, 3), tangents)
+        least = float(found_by_cuts.fun + n[..., 1].sum())
         assert found.bound <= least + 1e-5
         assert found.error == pytest.approx(least, abs=2 * GAP)
 
@@ -408,10 +355,11 @@ def test_a_refuted_assumption_is_refused():
         solve_noisy(n, table, "equalized_odds", 0.03, BoundedDependence(least - 1e-3))
     with pytest.raises(Refuted):
         rate_bounds(n, table, np.ones((2, 4)), "selection_rate", BoundedDependence(least - 1e-3))
-    assert adversary(n, table, least - 1e-3, np.zeros(q.shape)) is None
-    assert adversary(n, table, least + 1e-5, np.zeros(q.shape)) is not None
-    positives = adversary(n[:, :, [1, 1]] / 2, table[[1, 1]] / 2, least - 1e-3, np.zeros(q.shape)) is not None
-    assert positives  # what is refuted is about label 0, at which equal opportunity does not look
+    assert Joint(n, table, least - 1e-3).least(np.zeros(q.shape)) is None
+    assert Joint(n, table, least + 1e-5).least(np.zeros(q.shape)) is not None
+    positives = Joint(n[:, :, [1, 1]] / 2, table[[1, 1]] / 2, least - 1e-3)
+    assert positives.least(np.zeros(q.shape)) is not None
+    # what is refuted is about label 0, at which equal opportunity does not look
     assert solve_noisy(n, table, "equal_opportunity", 0.03, BoundedDependence(least - 1e-3)).feasible
 
 
@@ -558,20 +506,13 @@ def test_what_is_declared_is_held_at_the_least_error_by_another_program(parity, 
         return out
 
     def least(tables: list[np.ndarray]) -> float:
-        rows = [
-            np.eye(3 * bins)[k * bins + b] - np.eye(3 * bins)[k * bins + b + 1]
-            for k in range(3)
-            for b in range(bins - 1)
-        ]
-        limits = [0.0] * len(rows)
+        fixed = []
         for (rate, sign), table, j in itertools.product(SIDES[parity], tables, range(groups)):
             labels = {"SR": (0, 1), "TPR": (1,), "FPR": (0,)}[rate]
             everybody = n[..., list(labels)].sum(-1)
             mine = sum(filled(y, table, j, sign) for y in labels)
-            rows.append(sign * (everybody / everybody.sum() - mine / mine.sum()).ravel())
-            limits.append(slack)
-        found = linprog(costs, A_ub=np.array(rows), b_ub=limits, bounds=(0, 1), method="highs")
-        return float(found.fun + n[..., 1].sum())
+            fixed.append((sign * (everybody / everybody.sum() - mine / mine.sum()).ravel(), slack))
+        return float(least_by_cuts(costs, (3, bins), lambda _: (), fixed).fun + n[..., 1].sum())
 
     one = solve_noisy(n, first, parity, slack, KnownTableByLabel())
     both = solve_noisy(n, first, parity, slack, KnownTableByLabel(), others=[second])

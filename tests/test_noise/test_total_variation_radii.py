@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from fairfix.errors import DataError, UsageError
@@ -12,38 +15,15 @@ from fairfix.noise.score_bin_bounds import TotalVariation, rate_bounds
 from fairfix.noise.thresholds import solve_noisy
 from fairfix.noise.total_variation_radii import balls_for, balls_of
 from fairfix.noise.uncertainty_set import near_group, ratio_ends
-from scipy.optimize import linprog
 
 from tests.strategies import examples
+from tests.test_noise.programs import Cut, least_by_cuts, near
 from tests.test_noise.test_randomized_rule_bounds import drawn
 
 
-def farthest(
-    n: np.ndarray, group: int, radius: float, value: np.ndarray, labels: list[int], sign: float
-) -> np.ndarray:
-    """Return the distribution over all rows within the radius of a group's whose rate is least (1) or largest (-1).
-
-    Variables are the distribution, what is above the group's, and the scale; the denominator is 1 (Charnes, Cooper).
-    """
-    centre = np.zeros(n.shape)
-    centre[group] = n[group] / n[group].sum()
-    about = np.zeros(n.shape)
-    about[..., labels] = 1.0
-    size, p0, zero = n.size, centre.ravel(), np.zeros(n.size)
-    eye = np.eye(size)
-    equal = [np.r_[np.ones(size), zero, -1.0], np.r_[about.ravel(), zero, 0.0]]
-    under = [*np.c_[eye, -eye, -p0], np.r_[zero, np.ones(size), -radius]]
-    found = linprog(
-        np.r_[sign * (value * about).ravel(), zero, 0.0],
-        A_ub=np.array(under),
-        b_ub=np.zeros(size + 1),
-        A_eq=np.array(equal),
-        b_eq=[0.0, 1.0],
-        bounds=(0, None),
-        method="highs",
-    )
-    assert found.status == 0
-    return found.x[:size].reshape(n.shape) * about
+def about(rate: str) -> np.ndarray:
+    """Return which labels a rate is about, shape (2,)."""
+    return np.isin([0, 1], LABELS[rate])
 
 
 @pytest.mark.parametrize("rate", list(LABELS))
@@ -59,8 +39,7 @@ def test_bounds_within_a_ball_are_those_of_linear_programs(rate: str) -> None:
         low, high = ball_bounds(n, radii, F, rate, home=home)
         for j, k in enumerate(home):
             ends = [
-                float((farthest(n, k, radii[j], value, list(LABELS[rate]), sign) * value).sum())
-                for sign in (1.0, -1.0)
+                float((near(n, k, radii[j], value, about(rate), sign) * value).sum()) for sign in (1.0, -1.0)
             ]
             np.testing.assert_allclose((low[j], high[j]), ends, atol=1e-7)
 
@@ -87,30 +66,16 @@ def test_decisions_without_chance_have_the_bounds_of_their_cells_and_drawn_ones_
 
 def least_error(n: np.ndarray, radii: np.ndarray, home: np.ndarray, parity: str, slack: float) -> float:
     """Return the least error by asking for the worst distributions again and again."""
-    noisy, bins, _ = n.shape
-    rows, right = (
-        list(np.kron(np.eye(noisy), np.eye(bins)[:-1] - np.eye(bins)[1:])),
-        [0.0] * noisy * (bins - 1),
-    )
-    for _ in range(300):
-        found = linprog(
-            (n[..., 0] - n[..., 1]).ravel(), A_ub=np.array(rows), b_ub=right, bounds=(0, 1), method="highs"
-        )
-        assert found.status == 0
-        F, fresh = found.x.reshape(noisy, bins), False
-        for rate, sign in DEMANDS[parity]:
-            labels = list(LABELS[rate])
-            own = n[..., labels].sum(-1) / n[..., labels].sum()
-            for j, k in enumerate(home):
-                p = farthest(n, k, radii[j], np.stack([F, F], -1), labels, sign).sum(-1)
-                row = sign * (own - p).ravel()
-                if row @ F.ravel() > slack + 1e-9:
-                    rows.append(row)
-                    right.append(slack)
-                    fresh = True
-        if not fresh:
-            return float(found.fun + n[..., 1].sum())
-    raise AssertionError
+
+    def cuts(x: np.ndarray) -> Iterator[Cut]:
+        F = x.reshape(n.shape[:2])
+        for (rate, sign), (j, k) in itertools.product(DEMANDS[parity], enumerate(home)):
+            own = n[..., list(LABELS[rate])].sum(-1) / n[..., list(LABELS[rate])].sum()
+            p = near(n, k, radii[j], F[..., None], about(rate), sign)
+            yield sign * (own - p.sum(-1)).ravel(), slack
+
+    found = least_by_cuts((n[..., 0] - n[..., 1]).ravel(), n.shape[:2], cuts)
+    return float(found.fun + n[..., 1].sum())
 
 
 @pytest.mark.parametrize("parity", [name for name in DEMANDS if name != "minimax"])
@@ -121,18 +86,16 @@ def test_thresholds_within_radii_are_what_cutting_planes_find(parity: str) -> No
         n = rng.dirichlet(np.ones(16)).reshape(2, 4, 2) * np.linspace([2.0, 0.5], [0.5, 2.0], 4)
         n /= n.sum()
         home = np.array([0, 1, seed % 2])  # two true groups are near one recorded group
-        radii, near = rng.choice([0.0, 0.03, 0.1], home.size), TotalVariation(tuple(home.tolist()))
-        found = solve_noisy(n, radii, parity, 0.1, near)
+        radii, ball = rng.choice([0.0, 0.03, 0.1], home.size), TotalVariation(tuple(home.tolist()))
+        found = solve_noisy(n, radii, parity, 0.1, ball)
         assert found.feasible
         assert found.violation <= 1e-7
         assert found.error == pytest.approx(least_error(n, radii, home, parity, 0.1), abs=1e-6)
         for rate, sign in DEMANDS[parity]:
-            ends = rate_bounds(n, radii, found.F, rate, near)
+            ends = rate_bounds(n, radii, found.F, rate, ball)
             own = n[..., list(LABELS[rate])].sum(-1)
             for j, k in enumerate(home):
-                p = farthest(n, k, radii[j], np.stack([found.F, found.F], -1), list(LABELS[rate]), sign).sum(
-                    -1
-                )
+                p = near(n, k, radii[j], found.F[..., None], about(rate), sign).sum(-1)
                 assert (p * found.F).sum() == pytest.approx(ends[0 if sign > 0 else 1][j], abs=1e-7)
                 assert sign * ((own * found.F).sum() / own.sum() - (p * found.F).sum()) <= 0.1 + 1e-7
         useful += found.error < min(n[..., 0].sum(), n[..., 1].sum()) - 0.01
