@@ -69,14 +69,6 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(kind: str, results: dic
     assert "script" not in {tag for tag, _ in Tags(str(attributes["srcdoc"])).tags}
 
 
-def test_texts_are_those_of_the_formats(results: dict[str, Result]) -> None:
-    """By name, with their settings."""
-    audit = results["audit"]
-    assert audit.to_markdown(detail=True) == audit.render("markdown", detail=True)
-    assert audit.to_html(detail=True) == audit.render("html", detail=True)
-    assert len(audit.to_html(detail=True)) > len(audit.to_html())
-
-
 def test_the_frame_of_groups_has_every_number_of_the_report(results: dict[str, Result]) -> None:
     """A row per attribute, stratum, group and metric, equal to the JSON form; undefined is NaN with a reason."""
     audit = results["audit"]

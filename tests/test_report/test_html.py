@@ -7,7 +7,6 @@ import json
 import math
 import re
 import shlex
-import sys
 from contextlib import redirect_stdout
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -349,15 +348,6 @@ def test_every_point_of_a_comparison_is_drawn_where_it_is(saved: dict[str, Any])
     assert reach == pytest.approx([reach[-1] * x / front[-1] for x in front], abs=0.2)
 
 
-def test_pictures_need_no_matplotlib(saved: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The frontier is drawn as all pictures are, and the same with and without it."""
-    text = rendered("html", saved["compare"])
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-
-    assert rendered("html", saved["compare"]) == text
-    assert assert_sound(text).all("svg")
-
-
 def test_a_comparison_without_points_says_so(saved: dict[str, Any]) -> None:
     """Every method failed: the page has no picture and no empty table."""
     parts = dict.fromkeys(("front", "people", "messages"), ())
@@ -392,18 +382,6 @@ def test_a_column_called_like_a_metric_keeps_its_name() -> None:
     result = audit_dict(audit(data, DataSpec(ColumnRoles(("auc",), label="label", score="score"))))
 
     assert "<h2>auc</h2>" in rendered("html", result)
-
-
-def test_a_result_of_an_older_version_is_rendered() -> None:
-    """Without distributions and rows of bins, which came later."""
-    result = result_of("plain")
-    for block in (*result["attributes"], *result["strata"]):
-        block.pop("distribution", None)
-        for group in block["groups"]:
-            for point in group.get("calibration", ()):
-                del point["rows"]
-
-    assert_sound(rendered("html", result))
 
 
 def test_pictures_survive_odd_numbers() -> None:

@@ -28,11 +28,12 @@ from fairfix.report import FORMATS, json_
 from fairfix.report.layout import HEADLINES, layout
 from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options, readable
 from fairfix.schema import json_schema
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.results import audit_dict, rendered, struct
+from tests.strategies import examples
 
 SETTINGS = Settings(
     intersect=True,
@@ -313,6 +314,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@settings(max_examples=examples(60))
 @given(JSON_VALUES, JSON_VALUES)
 @example({}, [{}])
 @example([{"}": "},\x1f", "{": ": \x1e{"}, {": {": "[\n{"}], {"\u2028\x7f": {"a": {"b": "}"}}})
