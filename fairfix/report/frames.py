@@ -263,8 +263,8 @@ def _points(result: Compare) -> Iterator[Row]:
 def _slices(result: Audit | Slices) -> Iterator[Row]:
     for one in () if result.slices is None else result.slices.slices:
         proposed = (math.nan, math.nan) if one.proposed is None else (one.proposed.rows, one.proposed.value)
-        found = (_float(one.error), one.shown, *proposed, one.command)
-        yield one.where, one.rows, *_numbers(one)[:3], *found
+        rest = (_float(one.error), one.shown, *proposed, one.command)
+        yield one.where, one.rows, *_numbers(one)[:3], *rest
 
 
 def _gap_parts(result: Audit) -> Iterator[Row]:
