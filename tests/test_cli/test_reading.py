@@ -402,31 +402,6 @@ GUIDED: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", GUIDED)
-def test_the_command_that_an_error_gives_to_copy_runs(case: str, rows: pd.DataFrame, call: Call) -> None:
-    """It keeps what was asked for; the columns are listed, each once."""
-    import shlex
-
-    names, asked = GUIDED[case]
-    frame = rows.drop(columns="decided").assign(
-        copy=rows.label, other=rows.score, weight=1.5, row_id=range(600)
-    )
-    frame = frame.rename(columns=names)
-    write(frame, "my data.csv")
-    status, out, err = call("audit", "my data.csv", *shlex.split(asked))
-    assert (status, out) == (2, "")
-    assert f"my data.csv has {len(frame.columns)} columns" in err
-    assert err.splitlines()[-1].startswith("to copy: ")
-    listed = err[err.index(" columns:") : err.index("to copy: ")]
-    assert all(listed.count(name) >= 1 for name in frame.columns)
-    program, *arguments = shlex.split(err[err.index("to copy: ") :].removeprefix("to copy: "))
-    assert program == "fairfix"
-    status, _, err = call(*arguments)
-    assert status == 0, err
-    for option in shlex.split(asked)[::2] if case == "settings are kept" else ():
-        assert option in arguments
-
-
 def test_the_command_to_copy_of_a_repair_keeps_what_is_of_its_method(rows: pd.DataFrame, call: Call) -> None:
     """Its parameters, also lists of which one is chosen; on the line as it was typed, in a call as Python has it."""
     write(rows.drop(columns="decided").assign(x=range(600)), "d.csv")
@@ -473,31 +448,6 @@ def test_a_keyword_that_is_none_is_told_the_nearest(rows: pd.DataFrame) -> None:
         fairfix.repair(rows, protected="race", method="ramp", gama=0.1)
     with pytest.raises(fairfix.UsageError, match=r"none of error, drop; did you mean 'drop'\?"):
         fairfix.audit(rows, protected="race", missing="dropp")
-
-
-def test_a_frame_is_answered_with_a_call(rows: pd.DataFrame) -> None:
-    """Of the function, in the library's own words; it runs."""
-    for task in ("audit", "compare"):
-        with pytest.raises(fairfix.UsageError) as refused:
-            getattr(fairfix, task)(rows.drop(columns="decided"), confidence=0.9)
-        command = str(refused.value).rpartition("to copy: ")[2]
-        assert command == f"fairfix.{task}(data, protected=['race', 'sex'], confidence=0.9)"
-    assert eval(  # noqa: S307  the call that the message gives
-        str(refused.value).rpartition("to copy: ")[2].replace("compare", "audit"),
-        {"fairfix": fairfix, "data": rows},
-    )
-
-
-def test_a_column_that_looks_like_no_group_is_not_made_one(call: Call) -> None:
-    """Words inside other words, such as the age in mileage, guess nothing; without a guess no command is proposed."""
-    write(
-        pd.DataFrame({"mileage": [1, 2], "trace": ["a", "b"], "label": [0, 1], "score": [0.1, 0.9]}), "d.csv"
-    )
-    status, _, err = call("audit", "d.csv")
-
-    assert status == 2
-    assert "perhaps protected" not in err
-    assert "to copy" not in err
 
 
 def test_files_of_a_folder_that_differ_in_columns_are_named(call: Call) -> None:

@@ -104,18 +104,6 @@ def test_a_radius_and_copies_make_the_score_flatter(people: pd.DataFrame, call: 
     assert strong[1] < 0.5 * weak[1]
 
 
-def test_the_validation_part_chooses_among_several(people: pd.DataFrame, call: Any) -> None:
-    """Each is a candidate, and the one that is chosen stands in the parameters."""
-    near = ("near(radius=0.001)", "near(radius=50)")
-    status, out, err = call(f"{LINEAR} --set rho=10 --format json --similar", ",".join(near))
-    assert status == 0, err
-    result = json.loads(out)
-
-    assert [one["parameters"] for one in result["selection"]] == [f"similar {one}" for one in near]
-    chosen = next(one["parameters"] for one in result["selection"] if one["chosen"])
-    assert f"similar {Repaired.load('a.fairfix').parameters['similar']}" == chosen
-
-
 def test_a_configuration_says_who_is_similar(people: pd.DataFrame, call: Any) -> None:
     """As a list, whose files are beside it; the words are those of the command line."""
     (Path("inner") / "deep").mkdir(parents=True)

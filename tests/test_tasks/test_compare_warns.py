@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import fairfix
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from fairfix.schema.common import Message
 from fairfix.tasks.advice import REFUSED
-from msgspec.structs import replace as fields_replaced
 
 from tests.results import rendered
 from tests.strategies import examples
@@ -135,17 +132,3 @@ def test_selection_and_chance_are_columns_of_every_form() -> None:
     of_group = whom[(whom.method == "ramp") & (whom.metric == "selection_rate")]
     assert of_group.group.tolist() == ["a", "b", "c"]
     assert (of_group.before_value.between(0, 1) & of_group.after_value.between(0, 1)).all()
-
-
-def test_a_warning_of_two_candidates_has_the_numbers_of_both() -> None:
-    """Two texts of one code are two lines; one text of two candidates is one."""
-    result = fairfix.compare(
-        people(0, 600), protected="group", slacks=[0.05], methods=["ramp", "logloss"]
-    ).content
-    place = next(one.point for one in result.advice if one.point is not None)
-    note = Message(severity="warning", code="ties", text="533 rows")
-    points = [fields_replaced(one, messages=(note,)) for one in result.points]
-    points[place] = fields_replaced(points[place], messages=(note, fields_replaced(note, text="35 rows")))
-    text = rendered("text", msgspec.to_builtins(fields_replaced(result, points=tuple(points))))
-
-    assert text.count("[ties]") == 2

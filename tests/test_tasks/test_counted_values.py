@@ -232,23 +232,6 @@ def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.Ca
         assert run(["export", out, "--to", target, "-o", str(people / f"values.{target}")]) == 0
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "bounded group loss": ({"constraint": "bounded_group_loss<=0.2"}, "fits a new model of the label"),
-    "plug-in": ({"solver": "plug-in"}, "use `group=used`"),
-    "reduction": ({"solver": "reduction"}, "use `solver=closed-form`"),
-    "features": ({"features": "x"}, "leave out `features`"),
-    "no group": ({"group": "unused"}, "use `group=used`"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_needs_rows_is_refused_with_a_remedy(name: str) -> None:
-    """The message says why counts do not do, and what does."""
-    asked, words = REFUSED[name]
-    with pytest.raises(UsageError, match=words):
-        repair(count(scored(0, 500), PLAIN), None, **asked)
-
-
 def test_real_labels_have_no_log_loss_in_counts() -> None:
     """Counts do not tell whether real labels lie in [0, 1]."""
     frame = scored(0, 500).to_pandas()

@@ -189,16 +189,6 @@ def test_every_format_shows_parts_of_hostile_names(tmp_path: Path) -> None:
     result.save(tmp_path / "a.xlsx")
 
 
-def test_the_command_line_and_the_library_agree(tmp_path: Path) -> None:
-    frame, saved = loans(), tmp_path / "audit.json"
-    frame.to_csv(tmp_path / "loans.csv", index=False)
-    asked = ["--protected", "race", "--label", "label", "--score", "score", "--explain-gap"]
-    assert run(["audit", str(tmp_path / "loans.csv"), *asked, "--out", f"json={saved}"]) == 0
-    theirs = json.loads(saved.read_text())["explained_gaps"]
-    ours = fairfix.audit(str(tmp_path / "loans.csv"), **KEYS).to_dict()["explained_gaps"]
-    assert theirs == ours
-
-
 def test_small_groups_leave_no_trace_where_they_are_hidden() -> None:
     frame = loans(1500, 3)
     least = int((frame["race"] == "c").sum()) + 1

@@ -62,7 +62,7 @@ def pair_reach(first: float, second: float, alpha: float) -> float:
 
     Of the 5% that a guarantee of 0.95 may be false, 4% are of this way to it.
     """
-    d = np.linspace(0, 3 / np.sqrt(min(first, second)), 6001)
+    d = np.linspace(0, 3 / np.sqrt(min(first, second)), 2001)
     chance = -np.diff(np.exp(-2 * first * d**2))
     other = (d[:, None] - d[None, 1:]).clip(0)
     over = np.exp(-2 * first * d**2) + np.exp(-2 * second * other**2) * (d[:, None] > d[None, 1:]) @ chance

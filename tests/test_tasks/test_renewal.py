@@ -92,25 +92,25 @@ def test_a_drift_is_found_with_its_batch_and_the_numbers_of_the_rows_since_then(
     parity: str, tmp_path: Path
 ) -> None:
     """The gap of all rows is still within the limit; that since the batch is that of an audit of these batches."""
-    path, looks = tmp_path / "gate.counts", 14
-    for number in range(1, looks + 1):
-        rows = decided(parity, number, 600, 0.03 if number < 12 else 0.5)
+    path, since = tmp_path / "gate.counts", 6
+    for number in range(1, since + 3):
+        rows = decided(parity, number, 600, 0.03 if number < since else 0.5)
         checks = result_of(rows, state=path, of=parity)["checks"]
-        if number < 12:
+        if number < since:
             assert checks[0]["verdict"] != "fail"
     (one,) = checks
-    assert (one["verdict"], one["since"]) == ("fail", 12)
+    assert (one["verdict"], one["since"]) == ("fail", since)
     assert one["low"] > LIMIT
     state = CountFile.load(path)
     rates = np.concatenate(
-        [np.asarray(piece.arrays["decisions"]).sum(axis=1)[None] for piece in state.pieces[11:]]
+        [np.asarray(piece.arrays["decisions"]).sum(axis=1)[None] for piece in state.pieces[since - 1 :]]
     ).sum(axis=0)
     each = rates[:, 0] / (rates[:, 0] + rates[:, 1])
     assert one["value"] == pytest.approx(abs(each[0] - each[1]))
-    late = [decided(parity, number, 600, 0.5) for number in (12, 13, 14)]
+    late = [decided(parity, number, 600, 0.5) for number in range(since, since + 3)]
     about = {"protected": "group", "probability": "p_positive", "always_valid": True}
     again = result_of(
-        pd.concat(late), **about, confidence=1 - 0.1 / (12 * 11), check=f"dp.difference<={LIMIT}"
+        pd.concat(late), **about, confidence=1 - 0.1 / (since * (since - 1)), check=f"dp.difference<={LIMIT}"
     )
     assert (one["low"], one["high"]) == pytest.approx(
         tuple(again["checks"][0][end] for end in ("low", "high")), abs=1e-9

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import fairfix
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,12 +23,10 @@ from fairfix.models.class_chances import ClassChances
 from fairfix.models.members import ConstantMember
 from fairfix.models.repaired import Repaired
 from fairfix.models.score_models import Scorer
-from fairfix.report import FORMATS
-from fairfix.schema import json_schema
 from scipy.stats import beta
 
 from tests.conftest import Call
-from tests.results import rendered, texts_of
+from tests.results import texts_of
 
 WAYS: dict[str, dict[str, Any]] = {
     "merge": {},
@@ -271,26 +268,6 @@ def test_a_rule_whose_classes_do_not_fit_is_refused(tmp_path: Path) -> None:
             fairfix.load(path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMATS)
-def test_reports_name_the_class_of_a_check(form: str) -> None:
-    result = repaired(
-        solver="regularizer",
-        group="used",
-        rho=0.1,
-        check=["tpr.difference<=0.01", "decision_flips.under_flips<=0.9", "accuracy.min>=0.1"],
-    )
-    content = result.to_dict()
-    schema = json_schema("repair")
-    jsonschema.validate(content, schema)
-    text = rendered(form, content)
-    assert text
-    assert {one.get("class") for one in content["checks"]} == {None, "clerk", "nurse", "poet"}
-    if form in ("text", "html", "markdown"):
-        assert "balanced accuracy" in text
-        assert "poet" in text
-
-
 def test_commands_say_the_same(call: Call, tmp_path: Path) -> None:
     """From a file and a configuration to predictions, and to an audit of these with copies."""
     people().to_csv(tmp_path / "people.csv", index=False)
@@ -361,13 +338,6 @@ def test_a_check_of_what_classes_lack_is_refused_before_the_fit() -> None:
         repaired(check=["ks<=0.1"], solver="regularizer", learner="network(hidden=1000)")
     with pytest.raises(UsageError, match=r"under_everybody or"):
         repaired(check=["ks<=0.1"], features=["skill", "role"], similar="role=wife,husband")
-
-
-def test_the_answer_says_of_which_class_other_checks_are() -> None:
-    text = rendered("text", repaired(check=["tpr.difference<=0.01"]).to_dict())
-    answer = " ".join(text.split("Checks: ")[0].split())
-    assert "label 1 is the class" in answer
-    assert answer.count("equal opportunity difference of ") == 2
 
 
 def test_people_of_a_group_that_the_fit_has_not_seen_get_what_was_said_of_them() -> None:

@@ -487,6 +487,7 @@ def test_a_share_that_is_none_is_refused(text: str, people: Path) -> None:
 
 # ---------------------------------------------------------------------- what counts cannot
 
+VALUES = {"method": "fair-regression"}
 CANNOT: dict[str, tuple[dict[str, Any], str]] = {
     "stream": ({"method": "ramp", "solver": "stream"}, "use `solver=exact`"),
     "several": ({"method": "ramp", "gamma": [0.01, 0.1]}, "`gamma` takes one value"),
@@ -499,6 +500,14 @@ CANNOT: dict[str, tuple[dict[str, Any], str]] = {
     "held-out rows": ({"method": "ramp", "holdout": "x.csv"}, "name counts of the held-out rows"),
     "holdout": ({"method": "ramp", "holdout": 0.5}, "`holdout=0.5`"),
     "noise": ({"method": "robust"}, "`noise=FILE`"),
+    "bounded group loss": (
+        {**VALUES, "constraint": "bounded_group_loss<=0.2"},
+        "fits a new model of the label",
+    ),
+    "plug-in": ({**VALUES, "solver": "plug-in"}, "use `group=used`"),
+    "reduction": ({**VALUES, "solver": "reduction"}, "use `solver=closed-form`"),
+    "features of values": ({**VALUES, "features": "x"}, "leave out `features`"),
+    "values without the group": ({**VALUES, "group": "unused"}, "use `group=used`"),
 }
 
 
