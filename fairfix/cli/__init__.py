@@ -19,7 +19,8 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -28,7 +29,6 @@ import click
 
 from fairfix import __version__
 from fairfix.cli.failure_report import RequestedReports
-from fairfix.cli.lazy_imports import load_unused_later
 from fairfix.data.names import nearest
 from fairfix.data.signals import STOPPING
 from fairfix.data.urls import closing_connections, hidden
@@ -105,7 +105,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
-    load_unused_later()
+    sys.meta_path.insert(0, _Later())
     os.environ["PYTHONSAFEPATH"] = (
         "1"  # no process that a library starts imports from the working folder either
     )
@@ -206,6 +206,25 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if _lacks_memory(error):
             return ended(ExitStatus.DID_NOT_RUN, "memory", MEMORY)
         return bug(error)
+
+
+UNUSED = frozenset(("numpy.f2py", "numpy.testing"))
+"""Modules that other libraries import and nobody here uses.
+
+:mod:`scipy.special` takes whatever numpy has, so it imports the wrapper of Fortran and the tools for tests: half of its
+cost.
+"""
+
+
+class _Later:
+    """Finds the unused modules, and has each run when something of it is asked for."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return how a module is loaded; None where it is not one of ours."""
+        spec = PathFinder.find_spec(fullname, path) if fullname in UNUSED else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
 
 
 class _Stopped(BaseException):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
 
 import click
 
@@ -58,7 +57,10 @@ def command(name: tuple[str, ...], format_: str) -> int:
         return 0
     for title, lines in parts:
         click.echo(harmless(plain(as_options(title))))
-        _echo_table(lines)
+        width = shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 110
+        left = min(max(len(word) for word, _ in lines), WIDEST) + 4
+        for line in two_columns([(word, as_options(text)) for word, text in lines], left, width):
+            click.echo(harmless(plain(line)))
         if not of:
             click.echo()
     if not of:
@@ -66,11 +68,3 @@ def command(name: tuple[str, ...], format_: str) -> int:
     elif "check" in dict(of.lines):
         click.echo("The limits of checks are examples; fairfix has no default limits.")
     return 0
-
-
-def _echo_table(rows: Sequence[tuple[str, str]]) -> None:
-    """Print words and texts in two columns, to the width of the terminal where there is one."""
-    width = shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 110
-    left = min(max(len(word) for word, _ in rows), WIDEST) + 4
-    for line in two_columns([(word, as_options(text)) for word, text in rows], left, width):
-        click.echo(harmless(plain(line)))

@@ -58,15 +58,14 @@ class RepairCommand(SectionedCommand):
         return [*fixed[:at], *own, *fixed[at:]]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the method that the line names anywhere, for a help that is printed before the line is read."""
+        """Keep the method that the line names anywhere, for a help that is printed before the line is read.
+
+        A setting that is written as an option gets the line to type instead.
+        """
         if {*ctx.help_option_names, *HELP_ALL.opts}.intersection(args):
             lenient = click.Context(self, ctx.parent, resilient_parsing=True, ignore_unknown_options=True)
             named = self.make_parser(lenient).parse_args(list(args))[0].get("method")
             ctx.meta["fairfix.method"] = named[-1] if isinstance(named, list) else named
-        return self._parsed(ctx, args)
-
-    def _parsed(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the line; a setting that is written as an option gets the line to type instead."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -29,6 +29,9 @@ from fairfix.report import svg
 from fairfix.report.html_ import environment_of
 from fairfix.report.words import as_escape, as_references, harmless, named, plain
 
+OF_RATES = ("name", "title", "needs", "better", "success", "failure")
+"""Fields of a rate that the scripts read."""
+
 SCRIPTS = ("arithmetic.js", "page.js")
 DENSE: Mapping[str, Any] = {"sort_keys": True, "separators": (",", ":")}
 """Arguments for compact and reproducible JSON."""
@@ -68,14 +71,7 @@ def content_of(counts: Counts, data_spec: DataSpec, attributes: Sequence[tuple[s
         "start": data_spec.thresholds[0] if data_spec.thresholds else None,
         "labelled": counts.has_labels,
         "rates": [
-            {
-                "name": rate.name,
-                "title": rate.title,
-                "needs": rate.needs,
-                "better": rate.better,
-                "success": rate.success,
-                "failure": rate.failure,
-            }
+            {name: getattr(rate, name) for name in OF_RATES}
             for rate in RATES.values()
             if counts.has_labels or "label" not in rate.needs
         ],

@@ -267,13 +267,13 @@ def evaluate(
     if not brief:
         pairs = None if of_fit else _Pairs(matched, settings, predictor.scales).change
         changes += comparison_rows(before, after, shown, pairs)
-    by_row = table.rows.entries is None
-    if brief:
-        pass
-    elif predictor.gives == "value" and by_row and (random.any() or (of_fit and predictor.trace.redrawn)):
+    redrawn = table.rows.entries is None and (random.any() or (of_fit and predictor.trace.redrawn))
+    if not brief and predictor.gives == "value" and redrawn:
         expected = _expected(table, predictor, of_fit)
         changes = [fields_replaced(row, expected=expected.get(row.name)) for row in changes]
-    elif random.any() and table.draw:  # else nobody knows with which draws the rule will be shipped
+    elif (
+        not brief and random.any() and table.draw
+    ):  # else nobody knows with which draws the rule will be shipped
         delivered = _delivered(table.draw, repaired, replace(settings, checks=(), only=shown))
         changes = [fields_replaced(row, delivered=delivered.get(row.name)) for row in changes]
     if predictor.gives == "decision" and not predictor.is_probability:
@@ -539,12 +539,11 @@ def _losses_of_values(
 ) -> Iterator[EvaluationRow]:
     """Yield the losses of values, with the interval of their paired change."""
     for name in LOSSES:
-        if name in was and name in now and base.rows.entries is not None:
-            moved = now[name].point - was[name].point
-            by_value = (
-                estimate(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
-            )
-            yield changed(name, was[name], now[name], by_value)
-        elif name in was and name in now:
+        if name not in was or name not in now:
+            continue
+        change = None
+        if base.rows.entries is None:
             change = change_of(name, base, repaired, settings.confidence, ANY)
-            yield changed(name, was[name], now[name], change)
+        elif math.isfinite(moved := now[name].point - was[name].point):
+            change = estimate(moved, math.nan, math.nan, NO_CHANGE_OF_BINS)
+        yield changed(name, was[name], now[name], change)

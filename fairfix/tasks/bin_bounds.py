@@ -21,11 +21,7 @@ from fairfix.tasks.repaired_rows import RepairedRows
 ROUNDING = 1e-9
 """By how much a certified rate is wider than the sums that it is made of: they are added in another order."""
 
-RATES: Mapping[str, tuple[int | None, ...]] = {
-    "selection_rate": (None,),
-    "true_positive_rate": (1,),
-    "false_positive_rate": (0,),
-}
+RATES: Mapping[str, int | None] = {"selection_rate": None, "true_positive_rate": 1, "false_positive_rate": 0}
 """Rates that are certified, with the label of the rows over which each is a mean."""
 
 UNKNOWN_WEIGHTS = "the weights of the rows that are left out are unknown"
@@ -47,16 +43,16 @@ def certified(
         for k, level in enumerate(levels):
             mass = weights[group == k]
             rates: dict[str, RateEnds] = {}
-            for name, (label,) in RATES.items() if decides else ():
+            for name, label in RATES.items() if decides else ():
                 if label is not None and not counts.has_labels:
                     continue
                 own = mass.sum(axis=1) if label is None else mass[:, label]
                 total = float(own.sum())
                 if not total > 0:
-                    what = (
+                    lacks = (
                         "its rows have no weight" if label is None else f"it has no rows with label {label}"
                     )
-                    rates[name] = RateEnds(reason=what)
+                    rates[name] = RateEnds(reason=lacks)
                 elif left_out and counts.weighted:
                     rates[name] = RateEnds(reason=UNKNOWN_WEIGHTS)
                 else:

@@ -67,7 +67,9 @@ def compare_models(request: CompareRequest, base: Baseline) -> ModelsResult:
         unsent(*both.steps)
     matched, new = both.matched()
     data_spec, sources = both.data_specs[1], both.sources
-    excluded = _left_out(new, len(matched.new))
+    excluded = {**new.rows.excluded}
+    if apart := len(new) - len(matched.new):
+        excluded["not with both models"] = apart
     rows = rows_struct(new.rows.read, len(matched.new), excluded, data.source.left_out)
     old, new = matched.old, matched.new
     settings = Settings(confidence=request.confidence, intersect=len(columns.protected) > 1)
@@ -94,12 +96,6 @@ def compare_models(request: CompareRequest, base: Baseline) -> ModelsResult:
     )
     result = with_messages(result, (*of_names(new.level_rows, data_spec), *wrong))
     return ModelsResult(with_record(result, request, data.source))
-
-
-def _left_out(table: Table, compared: int) -> dict[str, int]:
-    """Return why rows of the data are not compared."""
-    apart = len(table) - compared
-    return {**table.rows.excluded, **({"not with both models": apart} if apart else {})}
 
 
 def _groups(then: Audit, now: Audit) -> Iterator[GroupOfModels]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,7 +70,12 @@ def run_count(request: CountRequest) -> CountFile:
     """
     from fairfix.auditing.disclosure import suppressed, with_noise
 
-    epsilon = None if request.private is None else _budget(request.private)
+    epsilon = None
+    if request.private is not None:
+        try:
+            epsilon = budget_of(repr(request.private))
+        except ValueError as error:
+            raise UsageError(f"`private={request.private:g}`: {error}") from error
     with withholding(request.suppress_below, request.data):
         if (counts := counts_of(request.data)) is None:
             counts = _counted(request)
@@ -81,14 +85,6 @@ def run_count(request: CountRequest) -> CountFile:
             if least := request.suppress_below:
                 counts = suppressed(counts, [counts.data_spec.columns.cell_keys], least)
     return counts if epsilon is None else with_noise(counts, epsilon)
-
-
-def _budget(epsilon: float) -> Fraction:
-    """Return the budget of private counts, as a decimal exactly."""
-    try:
-        return budget_of(repr(epsilon))
-    except ValueError as error:
-        raise UsageError(f"`private={epsilon:g}`: {error}") from error
 
 
 def _counted(request: CountRequest) -> CountFile:
@@ -155,6 +151,8 @@ def model_of(data: Dataset) -> dict[str, str]:
 
 # ---------------------------------------------------------------------- counts as data
 
+NAMED = (str, os.PathLike, SavedCounts)
+
 
 def counts_of(data: Any) -> CountFile | None:
     """Return the counts that data is, added up; None where it has rows.
@@ -166,7 +164,8 @@ def counts_of(data: Any) -> CountFile | None:
     UsageError, DataError, ArtifactError
         Counts are together with rows, named twice, damaged, or were not made alike.
     """
-    each = data if isinstance(data, (list, tuple)) and data and all(map(_is_named, data)) else [data]
+    several = isinstance(data, (list, tuple)) and data and all(isinstance(one, NAMED) for one in data)
+    each = data if several else [data]
     files = [_files(one) for one in each]
     if not any(files):
         if len(each) > 1:
@@ -205,10 +204,6 @@ def counts_of(data: Any) -> CountFile | None:
 def is_counts(data: Any) -> bool:
     """Tell whether data is counts, or names files of them."""
     return bool(_files(data))
-
-
-def _is_named(one: Any) -> bool:
-    return isinstance(one, (str, os.PathLike, SavedCounts))
 
 
 def _files(data: Any) -> list[Any]:

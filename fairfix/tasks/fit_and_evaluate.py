@@ -369,18 +369,11 @@ def assess(
         fewer = replace(problem, table=problem.table.take(np.flatnonzero(rows)))
         return made.fit(fewer, rng=np.random.default_rng(seed))
 
-    free = (
-        seed is not None
-        and noise is None
-        and claim is None
-        and not repairer.parsed_constraint.numbers
-        and problem.unlabelled is None
-        and not problem.pairs
-        and problem.subspace is None
-        and problem.copies is None
-        and problem.table.rows.label is not None
+    more_than_rows = noise, claim, problem.unlabelled, problem.subspace, problem.copies
+    of_rows = all(one is None for one in more_than_rows) and not (
+        problem.pairs or repairer.parsed_constraint.numbers
     )
-    learn = again if free else None
+    learn = again if seed is not None and of_rows and problem.table.rows.label is not None else None
     first = repair_warnings(repairer, fitted, held, (of_fit, proof), drawn, learn)
     wrong = of_directions(fitted.table, settings.confidence, scored=predictor.needs_score)
     lacking = [gap.caution for gap in gaps]

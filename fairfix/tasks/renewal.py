@@ -78,7 +78,8 @@ class Renewal:
         name = name_of(os.fspath(path)) if path else "the repair"
         guarantee, checks = _guarantee_of(rule, name)
         late = any("label" in one.comparison.entry.needs for one in checks)
-        request = _without_configured(request, (*OF_ARTIFACT, *OTHERS, *(() if late else ("label",))))
+        gone = request.configured & {*OF_ARTIFACT, *OTHERS, *(() if late else ("label",))}
+        request = request.without(gone, explicit=request.explicit - gone)
         own = {part.name: getattr(request, part.name) for part in fields(request)}
         own |= _columns(rule, request) | _read_as(rule, name, request)
         if "confidence" in request.explicit and request.confidence != guarantee.confidence:
@@ -167,12 +168,6 @@ def _guarantee_of(rule: Repaired, name: str) -> tuple[Guarantee, list[Check]]:
             "decisions has no check of it; make a new guarantee by a repair of the new rows"
         )
     return guarantee, checks
-
-
-def _without_configured(request: AuditRequest, names: Sequence[str]) -> AuditRequest:
-    """Return a request without those of some parameters that a configuration gives."""
-    gone = request.configured & {*names}
-    return request.without(gone, explicit=request.explicit - gone)
 
 
 def _columns(rule: Repaired, request: AuditRequest) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace as fields_replaced
@@ -178,26 +179,22 @@ def run_repair(request: RepairRequest) -> RepairResult:
         raise UsageError(
             f"`guarantee` is about flips of people who are independent; leave it out, or {source.name} in `similar`"
         )
+    of_stream = partial(_from_stream, request, data, repairer, choices, asked)
+    of_rows = partial(_read, request, data, repairer, features, noise, paired=bool(files.pairs))
     if is_dry():
         unsent(
             lambda: _check_ids(request, data),
-            lambda: (
-                _from_stream(request, data, repairer, choices, asked)
-                if streams
-                else _read(request, data, repairer, features, noise, paired=bool(files.pairs))
-            ),
+            of_stream if streams else of_rows,
             lambda: _unlabelled(request, data),
-            lambda: people_of(files, data, lambda: _read(request, data, repairer, features, noise)[0]),
+            lambda: people_of(files, data, lambda: of_rows()[0]),
         )
     _check_ids(request, data)
     if streams:
         with explaining(data):
-            outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
+            outcome, rows, data_fingerprint = of_stream()
     else:
         with explaining(data):
-            table, data_fingerprint = _read(
-                request, data, repairer, features, noise, paired=bool(files.pairs)
-            )
+            table, data_fingerprint = of_rows()
         choice, table = choice.screened(table)
         _tell(choice, request, repairer, data)
         rows = rows_struct(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
@@ -452,7 +449,7 @@ def _read(
     features: tuple[str, ...] | None,
     noise: Noise | None,
     *,
-    paired: bool = False,
+    paired: bool,
 ) -> tuple[Table, str]:
     """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
     plain = (PLAIN_SCORE,) if isinstance(repairer.effective_solver, Average) else ()

@@ -10,6 +10,7 @@ results about them hold for the rows (:mod:`fairfix.tasks.bin_bounds`).
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,7 +130,7 @@ def repair_counts(
         of_fit = evaluate(RepairedRows(table, rule), settings, **more, of_fit=True).without_passes(
             "fit_only", lambda check: f"{FIT_ONLY}, where {check.reason}"
         )
-        first: list[Note] = [*of_directions(table, settings.confidence), _nothing_proven()]
+        first: list[Note] = [*of_directions(table, settings.confidence), Caution(NOTHING, "nothing_proven")]
         if rule.trace.randomized is None and "noise" not in repairer.uses:
             for columns, asked in targets_of(repairer, data_spec).items():
                 if (pair := of_fit.pair_of(asked.comparison.id, attribute_name(columns))) is not None:
@@ -180,10 +181,9 @@ def repair_counts(
         optimum=lost,
     )
     parts = [one for one in (fit, held) if one is not None]
-    excluded: dict[str, int] = {}
+    excluded = Counter[str]()
     for one in parts:
-        for reason, many in one.counts.excluded.items():
-            excluded[reason] = excluded.get(reason, 0) + many
+        excluded.update(one.counts.excluded)
     rows = rows_struct(sum(one.counts.read for one in parts), sum(one.counts.used for one in parts), excluded)
     whole = fit_file[1]
     data = RepairData(
@@ -429,14 +429,10 @@ def _reach(table: Table, grid: Grid) -> Floats | None:
 # ---------------------------------------------------------------------- what is to be said
 
 NO_PROOF = "no counts of other rows were given, so all numbers come from the rows that the rule was fitted to"
-
-
-def _nothing_proven() -> Caution:
-    return Caution(
-        f"nothing was evaluated: {NO_PROOF}, and no check passes on them; count some rows separately (`part=0.7:1`) "
-        "and give that file as `holdout`",
-        "nothing_proven",
-    )
+NOTHING = (
+    f"nothing was evaluated: {NO_PROOF}, and no check passes on them; count some rows separately (`part=0.7:1`) and "
+    "give that file as `holdout`"
+)
 
 
 def _of_left_out(fit: CountsPart, held: CountsPart | None) -> Iterator[Caution]:
