@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairfix.cli.help import SectionedCommand
-from fairfix.cli.options import (
-    options_of,
-    output_options,
-    request_of,
-    run_options,
-    settle,
-    undecided_option,
-)
+from fairfix.cli.options import options_of, output_options, request_of, run_options, settle, undecided_option
 from fairfix.cli.outputs import check_outputs, located, write_results
 from fairfix.cli.progress import working
 from fairfix.tasks.request import AuditRequest

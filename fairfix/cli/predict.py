@@ -12,15 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from fairfix.cli.help import SectionedCommand
-from fairfix.cli.options import (
-    option,
-    options_of,
-    request_of,
-    run_options,
-    settle,
-    talk,
-    verbose_option,
-)
+from fairfix.cli.options import option, options_of, request_of, run_options, settle, talk, verbose_option
 from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
 from fairfix.data.urls import STANDARD, close_connections, is_database, is_folder, shown_argument

@@ -65,9 +65,5 @@ def advice_of(points: Sequence[Point], limits: Sequence[float], asked: str | Non
             best = next((i for i in within if not is_refused(points[i])), None)
             first = next(iter(within), None)
             yield Advice(
-                gap=gap,
-                at_most=limit,
-                quality=quality,
-                point=best,
-                refused=None if first == best else first,
+                gap=gap, at_most=limit, quality=quality, point=best, refused=None if first == best else first
             )

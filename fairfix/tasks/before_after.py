@@ -24,14 +24,7 @@ from fairfix.auditing.continuous_attribute import AttributeCovariance, in_fifths
 from fairfix.auditing.metrics import FLIP_SCOPES
 from fairfix.auditing.paired_differences import Changes, Matched
 from fairfix.auditing.results import Settings
-from fairfix.auditing.row_differences import (
-    ANY,
-    DECIDED,
-    SHARE,
-    RowSums,
-    between_limits,
-    change_of,
-)
+from fairfix.auditing.row_differences import ANY, DECIDED, SHARE, RowSums, between_limits, change_of
 from fairfix.data.choices import Code
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name

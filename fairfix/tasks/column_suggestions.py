@@ -22,14 +22,7 @@ from fairfix.data.data_spec import LABELS, SCORES, part_of_output, usual_name
 from fairfix.data.domain import parameters_of
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
-from fairfix.data.names import (
-    ValuedColumn,
-    joined_names,
-    key_and_rest,
-    nearest,
-    quoted_name,
-    with_values,
-)
+from fairfix.data.names import ValuedColumn, joined_names, key_and_rest, nearest, quoted_name, with_values
 from fairfix.data.urls import is_dry
 from fairfix.errors import FairfixError
 from fairfix.report.words import plain

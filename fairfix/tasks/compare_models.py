@@ -131,9 +131,5 @@ def _qualities(
         change = change_of(name, old, new, settings.confidence, SHARE if within else ANY) if mean else None
         change = change or between_limits(*(one[name] for one in sure))
         yield common.Change(
-            id=name,
-            old=was[name],
-            new=now[name],
-            **change.numbers,
-            worse=WORSE[METRICS[name].better] or None,
+            id=name, old=was[name], new=now[name], **change.numbers, worse=WORSE[METRICS[name].better] or None
         )

@@ -28,13 +28,7 @@ from fairfix.data.names import did_you_mean
 from fairfix.errors import CODES, UsageError
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, key_of, keys_of
-from fairfix.tasks.request import (
-    MULTICLASS,
-    AuditRequest,
-    CompareRequest,
-    PredictRequest,
-    RepairRequest,
-)
+from fairfix.tasks.request import MULTICLASS, AuditRequest, CompareRequest, PredictRequest, RepairRequest
 from fairfix.tasks.synonyms import METHODS, PARAMETERS, TERMS, ours
 
 LABELS_OF: Mapping[str, str] = {

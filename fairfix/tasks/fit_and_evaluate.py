@@ -438,13 +438,7 @@ def repair_stream(
         return groups_of_cells(cells.keys, cells.cells, columns)[0]
 
     assessed = assess(
-        held,
-        RepairProblem(shown),
-        repairer,
-        predictor,
-        warned(caught),
-        settings,
-        fitted_levels=fitted_levels,
+        held, RepairProblem(shown), repairer, predictor, warned(caught), settings, fitted_levels=fitted_levels
     )
     levels = rows_of_levels(cells.keys, cells.cells, cells.rows.sum(axis=(1, 2)))
     notes = messages((*of_names(levels, data_spec), *assessed.messages))

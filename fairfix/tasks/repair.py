@@ -467,11 +467,7 @@ def _read(
 
 
 def _from_stream(
-    request: RepairRequest,
-    data: Dataset,
-    repairer: Repairer,
-    choices: Mapping[str, Any],
-    settings: Settings,
+    request: RepairRequest, data: Dataset, repairer: Repairer, choices: Mapping[str, Any], settings: Settings
 ) -> tuple[Outcome, Rows, str]:
     """Learn from the data as it is read; return the outcome, what became of the rows, and the data's fingerprint."""
     if request.guarantee is not None and (why := adapter_of(repairer).refusal(data.data_spec, None)):

@@ -35,13 +35,7 @@ from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.ramp.exact import hidden_by_bins
-from fairfix.models.predictors import (
-    BinnedRule,
-    GroupwiseCurve,
-    GroupwiseRamp,
-    OfGroups,
-    RepairedPredictor,
-)
+from fairfix.models.predictors import BinnedRule, GroupwiseCurve, GroupwiseRamp, OfGroups, RepairedPredictor
 from fairfix.models.repaired import fingerprint
 from fairfix.models.score_models import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages

@@ -227,9 +227,7 @@ class DataRequest(FilesRequest):
     )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     count: str | None = parameter(
-        None,
-        "Column with the number of people each row stands for (tables of frequencies).",
-        "COLUMN",
+        None, "Column with the number of people each row stands for (tables of frequencies).", "COLUMN"
     )
     strata: Names = parameter(
         (), "Compare and repair within each level of this column.", "COLUMN", listed=True
@@ -332,10 +330,7 @@ class CountRequest(DataRequest):
 class ExploreRequest(DataRequest):
     """The parameters of ``explore``."""
 
-    reads: ClassVar = {
-        "features": (("model",), "it is read with `model`"),
-        "seed": ((), "nothing is random"),
-    }
+    reads: ClassVar = {"features": (("model",), "it is read with `model`"), "seed": ((), "nothing is random")}
 
     suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0, common=True)
     confidence: float = parameter(0.95, CONFIDENCE, at_least=0.5, below=1)
@@ -731,11 +726,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         OF_TWO_COLUMNS,
         "each class in `prediction` and `label` is compared with all others",
     ),
-    (
-        f"task={MULTICLASS}",
-        OF_TWO,
-        "it needs two classes; use `label=COLUMN=VALUE` instead of the task",
-    ),
+    (f"task={MULTICLASS}", OF_TWO, "it needs two classes; use `label=COLUMN=VALUE` instead of the task"),
     (
         "private",
         ("suppress_below",),

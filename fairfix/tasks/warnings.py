@@ -190,8 +190,7 @@ def of_slack(asked: ConstraintTarget, reached: float) -> Iterator[Caution]:
     allowed, away = asked.allowed, asked.distance(reached)
     if asked.is_gap and allowed is not None and away > allowed + SHOWN:
         yield Caution(
-            f"the rule exceeds {asked.limit}: {asked.name} is {reached:.4f} on the training rows",
-            "slack",
+            f"the rule exceeds {asked.limit}: {asked.name} is {reached:.4f} on the training rows", "slack"
         )
 
 
