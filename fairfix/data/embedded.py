@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from fairfix.data.files import head_of
-from fairfix.data.names import listed
+from fairfix.data.names import in_quotes, listed
 from fairfix.data.storage import local
 from fairfix.errors import DataError
 
@@ -71,9 +71,10 @@ def open_duckdb(
     # attached to an instance of its own: those of one path in one process share their settings, locked ones too
     connection = duckdb.connect(":memory:", config=early)
     try:
-        name = '"' + path.stem.replace('"', '""') + '"' if path.stem.lower() not in RESERVED else "data"
+        name = "data" if path.stem.lower() in RESERVED else in_quotes(path.stem)
         mode = "READ_ONLY" if read_only else "READ_WRITE"
-        connection.execute(f"ATTACH {_literal(str(path.absolute()))} AS {name} (TYPE duckdb, {mode})")
+        place = in_quotes(str(path.absolute()), "'")
+        connection.execute(f"ATTACH {place} AS {name} (TYPE duckdb, {mode})")
         connection.execute(f"USE {name}")
         out = wrapped(connection)
         for name, setting in LOCKED.items():
@@ -168,7 +169,3 @@ def only_table(backend: Any, path: Path) -> str:
     raise DataError(
         f"{path} holds {len(names):,} tables; name one: {proposal}; it has: {listed(sorted(names))}"
     )
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

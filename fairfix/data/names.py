@@ -47,7 +47,12 @@ def joined_names(names: Iterable[str]) -> str:
 def quoted_name(name: str, signs: str = "") -> str:
     """Return a name as one of a list: in double quotes if empty or with a comma, a quote or one of the ``signs``."""
     plain = name and name == name.strip() and not set(name).intersection(f',"{signs}')
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    return name if plain else in_quotes(name)
+
+
+def in_quotes(text: str, quote: str = '"') -> str:
+    """Return a text in quotes, in which those that it has are doubled, as in SQL."""
+    return quote + text.replace(quote, quote * 2) + quote
 
 
 def shell_line(words: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ from fairfix.data.atomic_write import created
 from fairfix.data.database import asking, conninfo, path_of, secrets_of
 from fairfix.data.embedded import open_duckdb
 from fairfix.data.files import BATCH_ROWS, Write
+from fairfix.data.names import in_quotes
 from fairfix.data.signals import uninterrupted
 from fairfix.data.targets import check_links
 from fairfix.data.urls import BACKENDS, scheme_of, shown_url
@@ -154,7 +155,7 @@ def _into_duckdb(
             batches = pa.RecordBatchReader.from_batches(rows.schema_arrow, rows.iter_batches(BATCH_ROWS))
             with asking(shown), open_duckdb(file, read_only=False) as connection:
                 connection.execute("BEGIN")
-                place = ".".join(map(_quoted, _new_in_duckdb(connection, name, shown)))
+                place = ".".join(map(in_quotes, _new_in_duckdb(connection, name, shown)))
                 connection.register("predictions", batches)
                 connection.execute(f"CREATE TABLE {place} AS FROM predictions")
                 with uninterrupted():
@@ -175,10 +176,6 @@ def _kind_in_duckdb(kind: pa.DataType) -> pa.DataType:
         return pa.float64()
     coarse = pa.types.is_timestamp(kind) and kind.unit in ("s", "ms")
     return pa.timestamp("us", kind.tz) if coarse else kind
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 # ---------------------------------------------------------------------- PostgreSQL

@@ -22,6 +22,7 @@ from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, Rows, check_excluded
 from fairfix.data.quantities import summed
 from fairfix.data.scan import BINS, TABLE_BYTES, KeptRows, fineness, grid_over, tabulated
+from fairfix.data.second_pass import by_scores
 from fairfix.data.storage import CHANGED
 from fairfix.errors import DataError
 
@@ -169,10 +170,8 @@ def rows_of_bins(
 ) -> KeptRows:
     """Run the third statement: return the rows of some slices as :meth:`fairfix.data.files.Source.collected` does."""
     data_spec = queries.data_spec
-    if not any(counts.excluded.values()):  # the scores alone say which rows to look at
-        own = replace(data_spec.columns, label=None, prediction=None, probability=None)
-        own = own if columns is None else replace(own, strata=(), protected=columns)
-        data_spec = replace(data_spec.of_one_threshold, columns=own)
+    if not any(counts.excluded.values()):
+        data_spec = by_scores(data_spec, columns)
         queries = replace(queries, data_spec=data_spec, complete=True)
     levels, level = groups_of_cells(counts.keys, counts.cells, data_spec.columns.cell_keys)
     first = np.unique(level, return_index=True)[1].astype(np.int32)

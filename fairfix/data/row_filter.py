@@ -29,7 +29,7 @@ from fairfix.data.counts import Bools
 from fairfix.data.data_spec import ORDERS
 from fairfix.data.encoder import arrow_array, group_codes, null_mask, primitive
 from fairfix.data.files import DerivedSource, Part, Source
-from fairfix.data.names import did_you_mean
+from fairfix.data.names import did_you_mean, in_quotes
 from fairfix.data.numeric_groups import as_number
 from fairfix.errors import ColumnError, DataError, UsageError
 
@@ -152,13 +152,13 @@ def combined(condition: Condition, each: Callable[[Comparison], Any]) -> Any:
 
 def _written_name(name: str) -> str:
     plain = WORD.fullmatch(name) and name.casefold() not in KEYWORDS
-    return name if plain else f"`{name.replace('`', '``')}`"
+    return name if plain else in_quotes(name, "`")
 
 
 def _written(value: str) -> str:
     if value in ("True", "False"):
         return value.lower()
-    return value if PLAIN_NUMBER.fullmatch(value) else _quoted(value)
+    return value if PLAIN_NUMBER.fullmatch(value) else in_quotes(value, "'")
 
 
 # ---------------------------------------------------------------------- parsing
@@ -194,6 +194,12 @@ class _Parser:
         near = self.text[begin : self.begin + 20].strip()
         return UsageError(f"`where`, character {self.begin + 1} (near {near!r}): {what}")
 
+    def _accept(self, kind: str) -> bool:
+        there = self.kind == kind
+        if there:
+            self._next()
+        return there
+
     def _take(self, *kinds: str) -> str:
         if self.kind not in kinds:
             there = f"{self.text[self.begin : self.at]!r} is there"
@@ -219,8 +225,7 @@ class _Parser:
 
     def _junction(self, word: str, part: Callable[[], Condition]) -> Condition:
         parts = [part()]
-        while self.kind == word:
-            self._next()
+        while self._accept(word):
             parts.append(part())
         return parts[0] if len(parts) == 1 else Junction(word, tuple(parts))
 
@@ -230,11 +235,10 @@ class _Parser:
         self.depth += 1
         if self.depth > MOST_DEPTH:
             raise self._error(f"more than {MOST_DEPTH} conditions are nested")
-        if self.kind == "not":
-            self._next()
+        if self._accept("not"):
             out: Condition = Negation(self._negated())
         else:
-            self._next()
+            self._take("(")
             out = self._either()
             self._take(")")
         self.depth -= 1
@@ -248,8 +252,7 @@ class _Parser:
             return self._membership(first)
         out, left = list[Condition](), (first, is_name)
         while self.kind in ("==", "!=", *ORDERS):
-            sign = self.kind
-            self._next()
+            sign = self._take(self.kind)
             right = self._operand()
             out.append(self._pair(left, sign, right))
             left = right
@@ -261,9 +264,10 @@ class _Parser:
 
     def _pair(self, left: tuple[str, bool], sign: str, right: tuple[str, bool]) -> Comparison:
         if left[1] and right[1]:
+            text = in_quotes(right[0], "'")
             raise self._error(
                 f"{left[0]!r} and {right[0]!r} are both read as columns; put a text in quotes: "
-                f"{_written_name(left[0])}{sign}{_quoted(right[0])}"
+                f"{_written_name(left[0])}{sign}{text}"
             )
         if not (left[1] or right[1]):
             raise self._error(
@@ -274,30 +278,24 @@ class _Parser:
         return Comparison(name, sign if left[1] else TURNED.get(sign, sign), (value,))
 
     def _membership(self, name: str) -> Comparison:
-        word = ""
-        if self.kind == "is":
-            self._next()
-            if self.kind == "not":
-                self._next()
-                word = "not "
+        if self._accept("is"):
+            word = "not missing" if self._accept("not") else "missing"
             self._take("missing", "null")
-            return Comparison(name, f"is {word}missing")
-        if self.kind == "not":
-            self._next()
-            word = "not "
+            return Comparison(name, f"is {word}")
+        word = "not in" if self._accept("not") else "in"
         self._take("in")
         self._take("(")
         operands = [self._value()]
-        while self.kind == ",":
-            self._next()
+        while self._accept(","):
             operands.append(self._value())
         self._take(")")
-        return Comparison(name, f"{word}in", tuple(dict.fromkeys(operands)))
+        return Comparison(name, word, tuple(dict.fromkeys(operands)))
 
     def _value(self) -> str:
         value, is_name = self._operand()
         if is_name:
-            raise self._error(f"{value!r} is not a value; put a text in quotes: {_quoted(value)}")
+            text = in_quotes(value, "'")
+            raise self._error(f"{value!r} is not a value; put a text in quotes: {text}")
         return value
 
     def _operand(self) -> tuple[str, bool]:
@@ -318,10 +316,6 @@ class _Parser:
             quote = "'" if kind == "single" else '"'
             return canonical_text(value.replace(quote * 2, quote)), False
         return kind.capitalize(), False
-
-
-def _quoted(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def parse_condition(text: str) -> Condition:

@@ -37,12 +37,9 @@ def collect(
     keys = counts.keys if columns is None else columns
     levels, level = groups_of_cells(counts.keys, counts.cells, keys)
     first = np.unique(level, return_index=True)[1].astype(np.int32)
-    # where no row was left out, the scores alone say which rows to look at, and labels are not needed
     complete = not any(counts.excluded.values())
     if complete:
-        own = replace(data_spec.columns, label=None, prediction=None, probability=None)
-        own = own if columns is None else replace(own, strata=(), protected=columns)
-        data_spec = replace(data_spec.of_one_threshold, columns=own)
+        data_spec = by_scores(data_spec, columns)
 
     def held(score: Floats) -> Bools:
         inside: Bools = np.logical_or.reduce([one.holds(score) for one in slices])
@@ -73,6 +70,13 @@ def collect(
     parts = source.parts(data_spec.columns.counted, column_types(data_spec, source))
     rows = _gathered(source.workers.each(parts, gather), source.name)
     return rows if finer is None or not rows.score.size else rows.merged()
+
+
+def by_scores(data_spec: DataSpec, columns: tuple[str, ...] | None) -> DataSpec:
+    """Return the reading of rows that the scores alone choose, since no row was left out: labels are not needed."""
+    own = replace(data_spec.columns, label=None, prediction=None, probability=None)
+    own = own if columns is None else replace(own, strata=(), protected=columns)
+    return replace(data_spec.of_one_threshold, columns=own)
 
 
 def _gathered(pieces: Iterable[KeptRows], where: str) -> KeptRows:
