@@ -40,7 +40,7 @@ from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
 from fairfix.data.numeric_groups import in_order
-from fairfix.data.scan import SORT_ROWS, KeptRows, Scan, count_table, scan
+from fairfix.data.scan import SORT_ROWS, Scan, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.schema import common
@@ -246,7 +246,9 @@ def _evidence(
 ) -> Evidence:
     """Fetch the rows that exact distances and the pooled median need."""
     counts, rows, data_spec = scanned.counts, scanned.kept, scanned.data_spec
-    evidence = Evidence(counts, data_spec, settings, labelled=_labelled(rows))
+    # rows that are one person each and have labels; none where some were merged
+    alone = rows is not None and rows.label is not None and rows.rows is None and rows.square_weight is None
+    evidence = Evidence(counts, data_spec, settings, labelled=rows if alone else None)
     place = source if rows is None else rows
     needed = settings.needed
     unread = needed is not None and not needed & {*OF_SCORES}
@@ -263,12 +265,6 @@ def _evidence(
         there = candidates(place, data_spec, counts, by_columns)
     median, above = scoring_counts(counts, there.rows)
     return replace(evidence, all_rows=everything, candidates=there, median=median, above_median=above)
-
-
-def _labelled(rows: KeptRows | None) -> KeptRows | None:
-    """Return rows that are one person each and have labels; None where some were merged."""
-    alone = rows is not None and rows.label is not None and rows.rows is None and rows.square_weight is None
-    return rows if alone else None
 
 
 def _block(view: GroupView, evidence: Evidence) -> Block:

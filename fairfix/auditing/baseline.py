@@ -326,7 +326,7 @@ def _wanted(
     """Yield what is to be compared: the usual comparisons, those limited, those named."""
     asked = [one.check.comparison for one in allowances if one.check is not None]
     for block in new.attributes:
-        attribute, there = block.attribute, {one.id for one in block.comparisons}
+        attribute, there = block.attribute, block.by_id
         chosen = [Comparison.parse(name, attribute) for name in usual if name in there]
         chosen += [of for of in limited if of.attribute == attribute]
         chosen += [replace(of, attribute=attribute) for of in asked if of.attribute in (None, attribute)]
@@ -410,7 +410,7 @@ def _entry(block: common.Block, of: Comparison) -> Entry | None:
     if of.group:
         value = next((one.metrics.get(of.metric) for one in block.groups if one.group == of.group), None)
         return None if value is None else (_plain(value), True, (of.group,))
-    one = next((one for one in block.comparisons if one.id == of.id), None)
+    one = block.by_id.get(of.id)
     return None if one is None else (_plain(one), not one.undefined, one.groups)
 
 

@@ -52,7 +52,6 @@ from fairfix.stats.estimates import (
     BalancedAccuracies,
     Correlations,
     Estimates,
-    Proportions,
     simultaneous_limits,
 )
 from fairfix.stats.gaps import Contrasts, Gap, combine, worst
@@ -88,9 +87,6 @@ OF_TABLES = ("balanced_accuracy", "mcc")
 
 OF_SCORES = ("ks", "auc", "scoring_rate", "calibration_error")
 """Metrics of the score itself, which bins or rows are needed for."""
-
-KS_SCOPES = ("to_overall", "between_groups")
-"""Scopes of the KS distance, which are made together."""
 
 CURVE_POINTS = 101
 """Scores at which a report has the distribution functions, at most."""
@@ -310,8 +306,11 @@ class Measured:
         )
         decided = (self.table[..., 0].sum(axis=1) > 0).all(axis=1)
         both = BalancedAccuracies(right, rejected), Correlations(base, right, rejected, decided)
-        ratios = _ratios(self.evidence.ratios, self.table, (base, right, rejected))
-        return {**dict(zip(OF_TABLES, both, strict=True)), **ratios}
+        out: dict[str, Estimates] = dict(zip(OF_TABLES, both, strict=True))
+        entries = np.stack([self.table[:, label, decision, 0] for label, decision in ENTRIES], axis=1)
+        for name, one in self.evidence.ratios.items():
+            out[name] = TableRatios(entries, (base, right, rejected), one.above, one.below, one.bounds)
+        return out
 
     def _of_entries(self, metric: EntryMean, sums: Floats) -> Estimates:
         return entry_estimates(metric, sums, self.counts.weighted, self.counts.private)
@@ -385,9 +384,8 @@ class Measured:
                     yield self._report(of, worst(estimates, self.alpha, smallest=kind == "min"), why)
         if all(name in self.estimates for name in EQUALIZED_ODDS):
             yield from self._equalized_odds()
-        if self.counts.grid is not None and any(
-            self._asked(Comparison("ks", "", scope)) for scope in KS_SCOPES
-        ):
+        distances = (Comparison("ks", "", scope) for scope in ("to_overall", "between_groups"))
+        if self.counts.grid is not None and any(map(self._asked, distances)):  # these are made together
             yield from self._ks()
 
     def _asked(self, of: Comparison) -> bool:
@@ -532,16 +530,6 @@ class Measured:
             at_score=number(at),
             per_group=per_group,
         )
-
-
-def _ratios(
-    metrics: Mapping[str, TableRatio], table: Floats, rates: tuple[Proportions, Proportions, Proportions]
-) -> dict[str, Estimates]:
-    """Return the ratios of polynomials of a confusion table, whose base rate, TPR and TNR are at hand."""
-    entries = np.stack([table[:, label, decision, 0] for label, decision in ENTRIES], axis=1)
-    return {
-        name: TableRatios(entries, rates, one.above, one.below, one.bounds) for name, one in metrics.items()
-    }
 
 
 def _rest(sums: Floats) -> Floats:

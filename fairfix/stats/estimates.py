@@ -29,7 +29,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -149,8 +148,9 @@ class Estimates(ABC):
     def __len__(self) -> int:
         return len(self.value)
 
-    def _settle(self, **arrays: ArrayLike) -> None:
+    def _settle(self, value: Floats, slack: ArrayLike = 0.0, **arrays: ArrayLike) -> None:
         """Store the arrays of a frozen dataclass, read-only."""
+        arrays |= {"value": value, "slack": np.broadcast_to(slack, value.shape)}
         for name, array in arrays.items():
             object.__setattr__(self, name, frozen(array))
 
@@ -180,7 +180,7 @@ class Proportions(Estimates):
         totals = np.asarray(self.totals, dtype=np.float64)
         successes = np.clip(np.asarray(self.successes, dtype=np.float64), 0.0, totals)
         rate = _divide(successes, totals) if self.rate is None else self.rate
-        self._settle(successes=successes, totals=totals, value=rate, slack=np.zeros(totals.shape))
+        self._settle(rate, successes=successes, totals=totals)
 
     @classmethod
     def weighted(
@@ -237,7 +237,7 @@ class Scaled(Estimates):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "support", (self.least, self.most))
-        self._settle(value=self._of(self.rates.value), slack=self.rates.slack)
+        self._settle(self._of(self.rates.value), self.rates.slack)
 
     def _of(self, rates: Floats) -> Floats:
         often = self.odds * rates
@@ -276,9 +276,8 @@ class Means(Estimates):
     def __post_init__(self) -> None:
         sizes = np.asarray(self.sizes, dtype=np.float64)
         mean = np.where(sizes > 0, self.mean, np.nan)
-        slack = np.zeros(sizes.shape)
         carried = np.broadcast_to(np.asarray(self.carried, float), sizes.shape)
-        self._settle(mean=mean, variance=self.variance, sizes=sizes, value=mean, slack=slack, carried=carried)
+        self._settle(mean, mean=mean, variance=self.variance, sizes=sizes, carried=carried)
 
     @classmethod
     def from_sums(
@@ -383,8 +382,7 @@ class Areas(Estimates):
     def __post_init__(self) -> None:
         positives, negatives = (np.asarray(v, dtype=np.float64) for v in (self.positives, self.negatives))
         value = np.where((positives > 0) & (negatives > 0), np.clip(self.area, 0.0, 1.0), np.nan)
-        slack = np.broadcast_to(np.asarray(self.numerical_error, float), value.shape)
-        self._settle(area=self.area, positives=positives, negatives=negatives, value=value, slack=slack)
+        self._settle(value, self.numerical_error, area=self.area, positives=positives, negatives=negatives)
 
     @classmethod
     def from_histograms(
@@ -427,32 +425,25 @@ class Areas(Estimates):
 
     def _limits_at(self, alpha: float) -> Limits:
         """Newcombe's limits."""
-        model = self._variance(self.value)
-        scale = np.fmax(_divide(np.asarray(self.variance, dtype=np.float64), np.nan_to_num(model)), 1.0)
+        typical, of_a_pair = (
+            (self.positives + self.negatives) / 2 - 1,
+            _divide(1.0, self.positives * self.negatives),
+        )
+
+        def variance(theta: Floats) -> Floats:
+            other = 1 - theta
+            clustering = other / (1 + other) + theta / (1 + theta)
+            return theta * other * (1 + typical * clustering) * of_a_pair
+
+        model = np.nan_to_num(variance(self.value))
+        scale = np.fmax(_divide(np.asarray(self.variance, dtype=np.float64), model), 1.0)
         z = normal_quantile(alpha / 2) * np.sqrt(scale)
-        low, high = self._bisect(z, np.array([[0.0], [1.0]]))
-        return self._open_undefined(low, high)
-
-    @cached_property
-    def _typical_and_pairs(self) -> Limits:
-        """Parts of the variance at every point: ``N*`` and ``1 / (m n)``, NaN where an area is undefined."""
-        pairs = _divide(1.0, self.positives * self.negatives)
-        return (self.positives + self.negatives) / 2 - 1, pairs
-
-    def _variance(self, theta: Floats) -> Floats:
-        typical, of_a_pair = self._typical_and_pairs
-        other = 1 - theta
-        clustering = other / (1 + other) + theta / (1 + theta)
-        return theta * other * (1 + typical * clustering) * of_a_pair
-
-    def _bisect(self, z: Floats, outer: Floats) -> Floats:
-        """The limits between the area and ``outer``, the ends of [0, 1], shape (2, 1): (2, k)."""
-        inner = self.value
+        inner, outer = self.value, np.array([[0.0], [1.0]])
         for _ in range(60):
             middle = (inner + outer) / 2
-            beyond = np.abs(middle - self.value) > z * np.sqrt(self._variance(middle))
+            beyond = np.abs(middle - self.value) > z * np.sqrt(variance(middle))
             inner, outer = np.where(beyond, inner, middle), np.where(beyond, middle, outer)
-        return outer
+        return self._open_undefined(*outer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -482,9 +473,7 @@ class CalibrationErrors(Estimates):
         used = np.where(np.isnan(rate), 0.0, share)
         value = np.sum(used * np.abs(np.nan_to_num(rate - self.scores)), axis=1)
         value = np.where(np.isnan(share).any(axis=1), np.nan, value)
-        self._settle(
-            scores=self.scores, mass=mass, value=value, slack=np.full(len(value), self.numerical_error)
-        )
+        self._settle(value, self.numerical_error, scores=self.scores, mass=mass)
 
     def _limits_at(self, alpha: float) -> Limits:
         """Limits of the errors."""
@@ -527,8 +516,7 @@ class BalancedAccuracies(Estimates):
     support: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        value = (self.sensitivity.value + self.specificity.value) / 2.0
-        self._settle(value=value, slack=np.zeros(value.shape))
+        self._settle((self.sensitivity.value + self.specificity.value) / 2.0)
 
     def _limits_at(self, alpha: float) -> Limits:
         """Means of both limits."""
@@ -554,8 +542,7 @@ class Correlations(Estimates):
 
     def __post_init__(self) -> None:
         rates = (one.value for one in (self.base, self.sensitivity, self.specificity))
-        value = np.where(self.decided, self._of(*rates), np.nan)
-        self._settle(value=value, slack=np.zeros(value.shape))
+        self._settle(np.where(self.decided, self._of(*rates), np.nan))
 
     @staticmethod
     def _of(base: Floats, right: Floats, rejected: Floats) -> Floats:

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairfix.stats.estimates import Estimates, Floats, Limits, Means, Proportions, Scaled
+from fairfix.stats.estimates import Estimates, Floats, Limits, Means, Proportions, Scaled, frozen
 
 IDLE = 0.05
 """Fraction of the wealth that is never bet, which bounds the effect of one number of a pair on the other."""
@@ -96,12 +96,10 @@ class ConfidenceSequences(Estimates):
         rows = np.asarray(self.rows, dtype=np.float64)
         total = np.clip(np.nan_to_num(self.total), 0.0, rows)
         mean = np.divide(total, rows, out=np.full(rows.shape, np.nan), where=rows > 0)
-        squares = (
-            {}
-            if self.squares is None
-            else {"squares": np.clip(np.nan_to_num(self.squares), total * mean, total)}
-        )
-        self._settle(rows=rows, total=total, value=self._scaled(mean), slack=np.zeros(rows.shape), **squares)
+        self._settle(self._scaled(mean), rows=rows, total=total)
+        if self.squares is not None:
+            squares = np.clip(np.nan_to_num(self.squares), total * mean, total)
+            object.__setattr__(self, "squares", frozen(squares))
 
     @classmethod
     def of(cls, estimates: Estimates) -> ConfidenceSequences | None:

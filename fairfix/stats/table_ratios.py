@@ -104,8 +104,7 @@ class TableRatios(Estimates):
             monomials(shares, DEGREES[len(part)]) @ np.array(part) for part in (self.above, self.below)
         )
         with np.errstate(invalid="ignore", divide="ignore"):
-            value = np.where(under > 0, np.clip(over / under, *self.support), np.nan)
-        self._settle(value=value, slack=np.zeros(value.shape))
+            self._settle(np.where(under > 0, np.clip(over / under, *self.support), np.nan))
 
     def _limits_at(self, alpha: float) -> Limits:
         """Smallest and largest ratio within limits of the three rates that hold together."""

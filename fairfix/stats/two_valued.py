@@ -63,7 +63,7 @@ class TwoValued(Estimates):
     support: tuple[float, float] = (0.0, math.inf)
 
     def __post_init__(self) -> None:
-        self._settle(value=self.mean, slack=np.zeros(self.mean.shape))
+        self._settle(self.mean)
 
     @classmethod
     def of_rows(
