@@ -173,14 +173,6 @@ def test_decisions_beside_a_named_label_are_of_its_words_or_of_truth(
     assert result["overall"]["metrics"]["selection_rate"]["value"] == pytest.approx(0.6)
 
 
-def test_labels_and_decisions_of_one_and_two_are_not_both_positive() -> None:
-    """The label named 2 makes no decision of 1 a positive one."""
-    frame = pd.DataFrame({"g": ["a", "b"] * 50, "y": [1, 2] * 50, "d": [1, 1, 1, 2] * 25})
-    result = fairfix.audit(frame, protected="g", label="y=2", prediction="d").to_dict()
-
-    assert result["overall"]["metrics"]["selection_rate"]["value"] == pytest.approx(0.25)
-
-
 # ---------------------------------------------------------------------- scales
 
 
