@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -105,49 +106,52 @@ class Judge:
     decision: Callable[[Table], Floats] | None = None
 
 
-def under_flips(
-    table: Table, columns: Sequence[str], judge: Judge, confidence: float
-) -> Iterator[Comparison]:
-    """Yield what joint flips of protected columns do to what is judged.
+Compared = Callable[[Table, Sequence[Flip], str, Comparable], Iterable[Comparison]]
+"""Compares what rows get under flips: the rows, the flips, the name of their kind, the comparable values changed."""
 
-    The table has the protected columns among its features where the judge looks at them there.
+
+def of_each_attribute(table: Table, comparable: Comparable, compare: Compared) -> dict[str, list[Comparison]]:
+    """Return what flips of each protected column, and of all, do: attribute -> comparisons.
+
+    Comparable values are with the last attribute: for the rows that have them, and for all rows.
     """
-    yield from _compared(table, protected_flips(table, columns), judge, confidence, "under_flips")
+    asked = _attributes(table)
+    out = {
+        attribute_name(columns): [*compare(table, protected_flips(table, columns), "under_flips", ())]
+        for columns in asked
+    }
+    if comparable:
+        out[attribute_name(asked[-1])] += under_comparable(table, comparable, compare)
+    return out
 
 
-def under_comparable(
-    table: Table, comparable: Comparable, judge: Judge, confidence: float
-) -> Iterator[Comparison]:
+def under_comparable(table: Table, comparable: Comparable, compare: Compared) -> Iterator[Comparison]:
     """Yield the effects of changes of comparable values: for the rows that have them, and for all rows."""
-    if not comparable:
-        return
     flips = protected_flips(table, (), comparable)
     inside = np.logical_and.reduce([concerned(table, *one) for one in comparable])
     if inside.any():
-        rows = table.take(np.flatnonzero(inside))
-        yield from _compared(rows, flips, judge, confidence, "under_comparable", comparable)
+        yield from compare(table.take(np.flatnonzero(inside)), flips, "under_comparable", comparable)
     else:
         yield _undefined(
             "decision_flips.under_comparable", "no row has comparable values in every named column"
         )
     everybody = [replace(flip, everybody=True) for flip in flips]
-    yield from _compared(table, everybody, judge, confidence, "under_everybody", comparable)
+    yield from compare(table, everybody, "under_everybody", comparable)
 
 
 def under_counterfactuals(
     table: Table, copies: Counterfactuals, judge: Judge, confidence: float
 ) -> Iterator[Comparison]:
     """Yield what is different for copies of the people in a table: numbers of one unit per person who has any."""
-    row, changed = copies.of(table)
-    if not row.size:
+    people, of, changed, counted = copies.by_person(table)
+    if not people.size:
         yield _undefined("decision_flips.under_counterfactuals", "none of these rows has a copy")
         return
-    people, of = np.unique(row, return_inverse=True)
-    of, own = of.reshape(-1), table.take(people)
+    own = table.take(people)
     blind = judge.looks_at is not None and not judge.looks_at & copies.columns
     tables = (own, own.take(of) if blind else changed)  # columns it does not look at may be missing
     score, others = (judge.score(one) for one in tables)
-    reason = (blind and judge.blind) or f"{row.size:,} copies of {people.size:,} people"
+    reason = (blind and judge.blind) or counted
     reason = UNSEEN if np.isnan(others).any() or np.isnan(score).any() else reason
     weight, alpha, top = own.weight, 1.0 - confidence, 1.0 if judge.is_probability else math.inf
 
@@ -248,7 +252,7 @@ def of_model(
     """
     check_comparable(table, comparable)
     judge = judge_of_model(table.data_spec, model)
-    out = _by_attribute(table, comparable, judge, confidence)
+    out = of_each_attribute(table, comparable, partial(compared, judge, confidence))
     if radius is not None:
         if not judge.is_probability:
             raise UsageError(
@@ -265,16 +269,6 @@ def _attributes(table: Table) -> list[tuple[str, ...]]:
     """Return each protected column, and all of them together, last."""
     columns = table.data_spec.columns.protected
     return list(dict.fromkeys([*((name,) for name in columns), columns]))
-
-
-def _by_attribute(
-    table: Table, comparable: Comparable, judge: Judge, confidence: float
-) -> dict[str, list[Comparison]]:
-    """Return what flips of each attribute do; comparable values are with the last."""
-    asked = _attributes(table)
-    out = {attribute_name(columns): [*under_flips(table, columns, judge, confidence)] for columns in asked}
-    out[attribute_name(asked[-1])] += under_comparable(table, comparable, judge, confidence)
-    return out
 
 
 def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Comparison]], tuple[str, ...]]:
@@ -482,7 +476,7 @@ def of_predictor(
     judge = Judge(
         score or predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks
     )
-    out = _by_attribute(rows, comparable, judge, confidence)
+    out = of_each_attribute(rows, comparable, partial(compared, judge, confidence))
     if copies is not None:
         for name, comparisons in of_counterfactuals(table, judge, copies, confidence).items():
             out[name] += comparisons
@@ -518,15 +512,18 @@ def _log_odds(scores: Floats) -> Floats:
         return np.asarray(np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST))
 
 
-def _compared(
-    table: Table,
-    flips: Sequence[Flip],
+def compared(
     judge: Judge,
     confidence: float,
+    table: Table,
+    flips: Sequence[Flip],
     scope: str,
     comparable: Comparable = (),
 ) -> Iterator[Comparison]:
-    """Yield the four numbers of a kind of flips; NaN is a score that there is not."""
+    """Yield the four numbers of a kind of flips; NaN is a score that there is not.
+
+    The table has the protected columns among its features where the judge looks at them there.
+    """
     changed = {name for flip in flips for name in (*flip.protected, *flip.comparable)}
     blind = judge.looks_at is not None and not judge.looks_at & changed
     if blind:

@@ -8,8 +8,7 @@ token fairness of classes the squared distance of their probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,18 +17,19 @@ import pyarrow as pa
 
 from fairfix.auditing.multiclass import CHANGES
 from fairfix.data.classes import named
+from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.individual.by_model import mean_of, mean_share, unchanged
+from fairfix.individual.by_model import mean_of, mean_share, of_each_attribute, unchanged
 from fairfix.individual.counterfactuals import Counterfactuals, read_predictions
-from fairfix.individual.flips import Flip, concerned, flipped, protected_flips
+from fairfix.individual.flips import Flip, flipped
 from fairfix.individual.similar import Comparable
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.schema.common import Comparison, comparison
+from fairfix.schema.common import Comparison, Estimate, comparison
 
 CHANGED, DISTANCE = CHANGES[0], CHANGES[-1]
 
@@ -62,13 +62,9 @@ def classes_of_copies(
     )
     table = read_table(source, own, (), {str(columns.id): pa.string(), name: source.schema.field(name).type})
     copies = read_predictions(data, table, name)
-    row, changed = copies.of(table)
-    people, of = np.unique(row, return_inverse=True)
+    people, of, changed, reason = copies.by_person(table)
     here, there = (_classes(one, name) for one in (table, changed))
-    differs = np.zeros(people.size)
-    np.maximum.at(differs, of.ravel(), (there != here[row]).astype(np.float64))
-    reason = f"{row.size:,} copies of {people.size:,} people"
-    value = mean_share(differs, table.weight[people], (0.0, 1.0), 1.0 - confidence, reason)
+    value = _share(there != here[people[of]], of, table.weight[people], 1.0 - confidence, reason)
     return {attribute_name(columns.protected): [comparison(CHANGED, value)]}, copies
 
 
@@ -84,41 +80,26 @@ def of_predicted_classes(
     Flips are of all levels of the attribute's columns; comparable values, and copies of people, are with the last
     attribute, which is of all columns.
     """
-    columns, alpha = table.data_spec.columns.protected, 1.0 - confidence
-    looks_at = {*predictor.inputs, *predictor.features}
+    alpha, looks_at = 1.0 - confidence, {*predictor.inputs, *predictor.features}
 
-    def share(scope: str, rows: Table, flips: Sequence[Flip], same: Comparable = ()) -> Comparison:
+    def share(rows: Table, flips: Sequence[Flip], scope: str, same: Comparable) -> Iterator[Comparison]:
         name = f"decision_flips.{scope}"
         if looks_at.isdisjoint(part for flip in flips for part in (*flip.protected, *flip.comparable)):
-            return comparison(name, unchanged(BLIND))
+            yield comparison(name, unchanged(BLIND))
+            return
         every = [predictor.predict(flipped(rows, flip, same)) for flip in flips]
         if scope == "under_flips":  # what people get whose group is missing counts too
             every.append(predictor.predict(rows))
         differs = (np.stack(every) != every[0]).any(axis=0).astype(np.float64)
-        return comparison(name, mean_share(differs, rows.weight, (0.0, 1.0), alpha))
+        yield comparison(name, mean_share(differs, rows.weight, (0.0, 1.0), alpha))
 
-    out = {}
-    for own in dict.fromkeys([*((name,) for name in columns), columns]):
-        out[attribute_name(own)] = [share("under_flips", table, protected_flips(table, own))]
-    last = out[attribute_name(columns)]
-    if comparable:
-        flips = protected_flips(table, (), comparable)
-        inside = np.all([concerned(table, name, alike) for name, alike in comparable], axis=0)
-        if inside.any():
-            last.append(share("under_comparable", table.take(np.flatnonzero(inside)), flips, comparable))
-        last.append(
-            share("under_everybody", table, [replace(flip, everybody=True) for flip in flips], comparable)
-        )
+    out = of_each_attribute(table, comparable, share)
     if copies is not None:
-        row, changed = copies.of(table)
-        if row.size:
-            people, of = np.unique(row, return_inverse=True)
-            of = of.reshape(-1)
-            other = predictor.predict(changed) != predictor.predict(table)[row]
-            differs = np.zeros(people.size)
-            np.maximum.at(differs, of, other.astype(np.float64))
-            weight, reason = table.weight[people], f"{row.size:,} copies of {people.size:,} people"
-            last.append(comparison(CHANGED, mean_share(differs, weight, (0.0, 1.0), alpha, reason)))
+        people, of, changed, reason = copies.by_person(table)
+        if people.size:
+            last, weight = out[attribute_name(table.data_spec.columns.protected)], table.weight[people]
+            other = predictor.predict(changed) != predictor.predict(table)[people[of]]
+            last.append(comparison(CHANGED, _share(other, of, weight, alpha, reason)))
             before, after = (predictor.class_probabilities(one) for one in (table.take(people), changed))
             moved = ((after - before[of]) ** 2).sum(axis=1)
             each = np.bincount(of, moved) / np.bincount(of)
@@ -136,6 +117,12 @@ def require_known(copies: Counterfactuals, names: Collection[str]) -> None:
                 f"no copy is predicted a class of the data: column {column!r} of {copies.source} holds {there}, the "
                 f"classes of the data are {here}; spell the classes the same way in both"
             )
+
+
+def _share(changed: Bools, of: Ints, weight: Floats, alpha: float, reason: str) -> Estimate:
+    """Return the share of people, (p,), some copy of whom is changed, from that of each copy and its person, (c,)."""
+    some = (np.bincount(of, changed, weight.size) > 0).astype(np.float64)
+    return mean_share(some, weight, (0.0, 1.0), alpha, reason)
 
 
 def _classes(table: Table, name: str) -> npt.NDArray[np.str_]:

@@ -98,6 +98,12 @@ class Counterfactuals:
             rows = replace(rows, score=score, decision=decision)
         return row, replace(copies, rows=rows, features=features)
 
+    def by_person(self, table: Table) -> tuple[Ints, Ints, Table, str]:
+        """Return the rows of people with copies, each copy's person among these, the copies, and how many in words."""
+        row, copies = self.of(table)
+        people, of = np.unique(row, return_inverse=True)
+        return people, of, copies, f"{row.size:,} copies of {people.size:,} people"
+
     def _in_cells(self, copies: Table, copy: Ints) -> Rows:
         """Return the rows of copies with their own levels of the protected columns."""
         rows, keys = copies.rows, copies.data_spec.columns.cell_keys

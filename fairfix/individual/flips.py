@@ -212,13 +212,11 @@ class Proxy(NamedTuple):
         return f"{written_values(self.column, self.alike)} (they predict {self.protected})"
 
 
-def proxies(
-    table: Table, columns: Sequence[str], *, share: float = 0.01, purity: float = 0.99
-) -> Iterator[Proxy]:
+def proxies(table: Table, columns: Sequence[str]) -> Iterator[Proxy]:
     """Yield comparable values that a scan proposes: values of one column that nearly tell the group.
 
-    Two or more values of a feature column, each of at least ``share`` of the rows and each held by one level of a
-    protected column in at least ``purity`` of its rows, not all by the same level.
+    Two or more values of a feature column, each of at least 1% of the rows and each held by one level of a protected
+    column in at least 99% of its rows, not all by the same level.
     """
     n = len(table)
     for protected in columns:
@@ -237,7 +235,7 @@ def proxies(
             np.add.at(counts, (codes, groups.codes), 1.0)
             mass = counts.sum(axis=1)
             with np.errstate(invalid="ignore"):
-                pure = (mass >= share * n) & (counts.max(axis=1) >= purity * mass)
+                pure = (mass >= 0.01 * n) & (counts.max(axis=1) >= 0.99 * mass)
             chosen = [i for i in np.flatnonzero(pure) if levels[i] != MISSING]
             if len(chosen) > 1 and len({int(counts[i].argmax()) for i in chosen}) > 1:
                 yield Proxy(name, tuple(sorted(levels[i] for i in chosen)), protected)

@@ -27,6 +27,7 @@ class ClassChances(OfScorers):
     """Probabilities of classes; the prediction is the most probable, the first in order among equals."""
 
     kind: ClassVar[str] = "class_chances"
+    gives: ClassVar[Literal["class"]] = "class"
 
     scorer: Annotated[Scorer, ScorerPart(one_number=False)]
     names: Annotated[tuple[str, ...], Setting(list_of(text, 2))]
@@ -36,11 +37,6 @@ class ClassChances(OfScorers):
     def sound(self) -> bool:
         """Whether the scorer gives a chance for each class, and no two classes have one name."""
         return self.scorer.classes_given == len(self.names) == len({*self.names})
-
-    @property
-    def gives(self) -> Literal["class"]:
-        """Kind of a prediction: a class."""
-        return "class"
 
     @property
     def classes(self) -> tuple[str, ...]:

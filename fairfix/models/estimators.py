@@ -290,7 +290,7 @@ def _is_name(learner: Learner) -> bool:
     return isinstance(learner, str) and ":" not in learner
 
 
-def _named(learner: Any, kind: str, loss: str, rows: int) -> Estimator:
+def _named(learner: Any, kind: str, loss: str, rows: int) -> Any:
     """Return the estimator of a learner that is named, for a loss; ``kind`` is Regressor or Classifier."""
     name, settings = name_of(loss), dict[str, Any]()
     number = kind == "Regressor"
@@ -300,12 +300,12 @@ def _named(learner: Any, kind: str, loss: str, rows: int) -> Estimator:
         settings |= {"criterion": "poisson"} if name == "poisson" else {}
         leaf = max(LEAST_LEAF, -(-rows // SHARE_OF_LEAF))
         make = getattr(ensemble, f"RandomForest{kind}")
-        return _as_estimator(make(min_samples_leaf=leaf, **settings))
+        return make(min_samples_leaf=leaf, **settings)
     if learner == "lightgbm":
         objectives = {"square": "regression", "absolute": "regression_l1"}
         settings |= {"objective": objectives.get(name, name)} if number else {}
         settings |= {"alpha": number_of(loss)} if name in ("quantile", "huber") else {}
-        return _as_estimator(getattr(import_module("lightgbm"), f"LGBM{kind}")(**settings))
+        return getattr(import_module("lightgbm"), f"LGBM{kind}")(**settings)
     objectives = {
         "square": "reg:squarederror",
         "absolute": "reg:absoluteerror",
@@ -314,12 +314,7 @@ def _named(learner: Any, kind: str, loss: str, rows: int) -> Estimator:
     }
     settings |= {"objective": objectives[name]} if number else {}
     settings |= {"quantile_alpha": number_of(loss)} if name == "quantile" else {}
-    return _as_estimator(getattr(import_module("xgboost"), f"XGB{kind}")(**settings))
-
-
-def _as_estimator(made: Any) -> Estimator:
-    assert isinstance(made, Estimator)
-    return made
+    return getattr(import_module("xgboost"), f"XGB{kind}")(**settings)
 
 
 def _library(estimator: Any) -> str:

@@ -27,7 +27,7 @@ only the user can say.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -278,8 +278,8 @@ def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Fe
     if kind == "category":
         return replace(_learn_levels(name, "category", *_coded(table, name, kind, same), weight), same=same)
     if kind == "vector":
-        return _learn_vector(name, _vectors(table, name), weight)
-    entries = _reals(table, name)
+        return _learn_vector(name, _lists(column_of(table, name), name), weight)
+    entries = _numbers(column_of(table, name), name)
     gone = np.isnan(entries)
     return _standard(name, kind, entries[~gone], weight[~gone], missing=bool(gone.any()))
 
@@ -336,8 +336,12 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
     mass = np.bincount(codes, weight, len(levels))
     rows = np.bincount(codes, minlength=len(levels))
     distinct = int(np.count_nonzero(rows))
-    if kind == "category":
-        _refuse_numbers(name, [level for level, many in zip(levels, rows, strict=True) if many])
+    there = (level for level, many in zip(levels, rows, strict=True) if many and level != MISSING)
+    if kind == "category" and (number := number_as_text(there)):
+        raise DataError(
+            f"feature column {name!r} holds numbers as text, such as {number!r}; convert it to numbers, or "
+            "leave it out with `features`"
+        )
     if kind == "category" and distinct > MOST_LEVELS and distinct > codes.size / 2:
         raise DataError(
             f"feature column {name!r} has {distinct:,} different texts in {codes.size:,} rows, which looks like a name "
@@ -347,15 +351,12 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
     return Feature(name, kind, levels=tuple(sorted(levels[i] for i in order)))
 
 
-def _refuse_numbers(name: str, levels: Sequence[str]) -> None:
-    """Raise where all texts of a feature are numbers with units, thousands signs or decimal commas."""
+def number_as_text(levels: Iterable[str]) -> str:
+    """Return one of some texts where all are numbers with units, thousands signs or decimal commas; else nothing."""
     seen = Seen()
-    seen.add(level for level in levels if level != MISSING)
-    if not seen.text and (seen.unit or seen.open or seen.thousands or "," in seen.decimal):
-        raise DataError(
-            f"feature column {name!r} holds numbers as text, such as {seen.in_words!r}; convert it to numbers, or "
-            "leave it out with `features`"
-        )
+    seen.add(levels)
+    odd = seen.unit or seen.open or seen.thousands or "," in seen.decimal
+    return str(seen.in_words) if odd and not seen.text else ""
 
 
 def kind_of(name: str, kind: pa.DataType) -> Kind:
@@ -391,9 +392,9 @@ class FeatureInputs(TableInputs):
         own, name = step.settings, step.settings.get("column", "")
         match step.operation:
             case "number":
-                return self._once(name, lambda: _reals(self.table, name))[block]
+                return self._once(name, lambda: _numbers(column_of(self.table, name), name))[block]
             case "entry":
-                whole = self._once(name, lambda: _vectors(self.table, name, own["width"]))
+                whole = self._once(name, lambda: _lists(column_of(self.table, name), name, own["width"]))
                 return whole[block, own["place"]]
             case "level":
                 return self._once(name, lambda: self._places(own))[block]
@@ -415,10 +416,6 @@ def column_of(table: Table, name: str) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _reals(table: Table, name: str) -> Floats:
-    return _numbers(column_of(table, name), name)
-
-
 def _numbers(column: pa.Array, name: str) -> Floats:
     """Return a number or boolean column as float64 with NaN for missing; infinities are refused."""
     entries: Floats = numbers(column, name, "feature", remedy=" as in the fit; convert it")
@@ -428,10 +425,6 @@ def _numbers(column: pa.Array, name: str) -> Floats:
             f"feature column {name!r} holds {entries[row]} (row {row + 1:,} of those used); correct or remove it"
         )
     return entries
-
-
-def _vectors(table: Table, name: str, width: int | None = None) -> Floats:
-    return _lists(column_of(table, name), name, width)
 
 
 def _lists(column: pa.Array, name: str, width: int | None = None) -> Floats:

@@ -117,7 +117,9 @@ class RowDraws:
 
     def __call__(self, rows: Ints) -> Floats:
         """Return the draws of rows, shape (n,)."""
-        return draws_of(self._identities(rows), self.key, None if self.by_id else {})
+        columns = self._columns_of(rows if self.rows is None else self.rows[rows]).columns
+        parts = [column.combine_chunks() for column in columns]
+        return draws_of(identities(parts, self.identity), self.key, None if self.by_id else {})
 
     @cached_property
     def every(self) -> Floats:
@@ -141,14 +143,8 @@ class RowDraws:
     def repeated(self) -> int:
         """Return how many of the numbered rows have the identity of another one of them."""
         assert self.rows is not None
-        columns = self.columns.select(list(self.identity)).take(arrow_array(self.rows))
-        many = np.unique(row_hashes(columns, {}), return_counts=True)[1]
+        many = np.unique(row_hashes(self._columns_of(self.rows), {}), return_counts=True)[1]
         return int(many[many > 1].sum())
 
-    def _identities(self, rows: Ints) -> Iterator[bytes]:
-        columns = [column.combine_chunks() for column in self._columns_of(rows).columns]
-        return identities(columns, self.identity)
-
     def _columns_of(self, rows: Ints) -> pa.Table:
-        own = rows if self.rows is None else self.rows[rows]
-        return self.columns.select(list(self.identity)).take(arrow_array(own))
+        return self.columns.select(list(self.identity)).take(arrow_array(rows))

@@ -57,8 +57,7 @@ def fitted_model(
             return ScoringModel(name, "", "__call__", names, "stated", model, names, (0, 1), 1)
         if asked and not isinstance(model, type):
             _check_fitted(name, estimator)
-        positive = (positive_label,) if isinstance(positive_label, str) else tuple(positive_label or ())
-        return described(name, "", estimator, features, positive, columns)
+        return described(name, "", estimator, features, positive_label, columns)
     except FairfixError:
         raise
     except Exception as error:  # attributes of a stranger's class may be code that fails

@@ -26,6 +26,7 @@ class OfMemberships(RepairedPredictor):
     """A predictor that looks at each row's probabilities to be of each group."""
 
     randomized: ClassVar[bool] = True
+    needs_protected: ClassVar[bool] = True
 
     groups: Annotated[tuple[str, ...], Setting(list_of(text), "groups")]
     columns: Annotated[tuple[str, ...], Setting(list_of(text), "groups")]
@@ -45,11 +46,6 @@ class OfMemberships(RepairedPredictor):
     def memberships(self) -> tuple[str, ...]:
         """The columns of probabilities."""
         return self.columns
-
-    @property
-    def needs_protected(self) -> bool:
-        """Whether it looks at the group: at what is known of it."""
-        return True
 
     def predict(self, table: Table) -> Floats:
         """Return the probability of each row; a DataError where probabilities of membership are none."""
@@ -140,6 +136,7 @@ class NumberRamp(RepairedPredictor):
 
     kind: ClassVar[str] = "number_ramp"
     randomized: ClassVar[bool] = True
+    needs_protected: ClassVar[bool] = True
 
     columns: Annotated[tuple[str, ...], Setting(list_of(text, least=1), "numbers")]
     low: Annotated[Floats, PER_NUMBER]
@@ -171,11 +168,6 @@ class NumberRamp(RepairedPredictor):
         """Scale of each column."""
         numbers = (part.tolist() for part in (self.low, self.high, self.mean, self.deviation))
         return tuple(Scale(*one) for one in zip(self.columns, *numbers, strict=True))
-
-    @property
-    def needs_protected(self) -> bool:
-        """Whether it looks at what is protected: at the numbers."""
-        return True
 
     def unseen(self, table: Table) -> Bools:
         """Return which rows lack a number, shape (n,)."""

@@ -232,8 +232,8 @@ def _input(step: Step, data_spec: DataSpec) -> Computing | None:
         case "exp" | "log" | "expit" | "score_logit":
             function, (x,) = FUNCTIONS[step.operation], step.of
             return lambda computed, _: float(function(computed[x]))
-        case "select":
-            return _never
+        case "select":  # compiled with its branches
+            return lambda computed, row: None
         case _:
             return None
 
@@ -246,11 +246,6 @@ def _of_score(operation: str, data_spec: DataSpec) -> Computing:
     if plain and operation == "ranking":
         return lambda _, row: 2.0 * row.score - 1.0
     return lambda _, row: float(score_as(operation, np.array([row.score]), data_spec)[0])
-
-
-def _never(computed: Computed, row: OneRow) -> Any:
-    """Stand for a selection, which is compiled with its branches."""
-    raise AssertionError
 
 
 def _plain(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -41,10 +41,9 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.data_spec import SCORES, of_predict
 from fairfix.data.encoder import group_codes, numbers
 from fairfix.data.names import INDEX_NAME
-from fairfix.data.notation import Seen
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError
-from fairfix.models.features import column_of, kind_of
+from fairfix.models.features import column_of, kind_of, number_as_text
 from fairfix.models.trace import Caution, Note
 from fairfix.schema.common import LeftOut
 
@@ -570,10 +569,8 @@ def _text(one: Entries) -> Why:
     gone = bool(one.missing.any())
     rows, n = (one.rows[:-1] if gone else one.rows), int((~one.missing).sum())
     unique = int((rows == 1).sum())
-    seen = Seen()
-    seen.add(one.levels[: len(rows)])
-    if not seen.text and (seen.unit or seen.open or seen.thousands or "," in seen.decimal):
-        return ("numbers", f"holds numbers as text, such as {seen.in_words!r}")
+    if number := number_as_text(one.levels[: len(rows)]):
+        return ("numbers", f"holds numbers as text, such as {number!r}")
     if len(rows) > FEWEST_TEXTS and unique > RARE * n:
         return ("text", f"holds names or free text: {unique:,} of {n:,} values occur once")
     return None

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fairfix.data.codec import Arrays
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.models.members import NODES, Link, TreesMember
 
@@ -38,32 +39,43 @@ class GrownTree:
     missing_left: Bools
 
 
+def _grown(
+    leaf: Bools, feature: Any, threshold: Floats, left: Any, right: Any, value: Floats, missing_left: Bools
+) -> GrownTree:
+    """Return a tree as a library has it, whose leaves have a value alone."""
+    own = np.arange(leaf.size, dtype=np.int64)
+    return GrownTree(
+        np.where(leaf, 0, feature),
+        np.where(leaf, 0.0, threshold),
+        np.where(leaf, own, left),
+        np.where(leaf, own, right),
+        value,
+        missing_left,
+    )
+
+
 def joined(
     trees: Sequence[GrownTree], classes: Sequence[int], baseline: Iterable[float], features: int, link: Link
 ) -> TreesMember:
     """Return the member of trees, which are added to the sums ``classes`` that begin at ``baseline``."""
-    sizes = np.array([tree.value.size for tree in trees], dtype=np.int64)
-    roots = np.cumsum(sizes) - sizes
-    parts: dict[str, Any] = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in NODES}
+    nodes, roots = _end_to_end([vars(tree) for tree in trees])
+    starts = np.array([*baseline], dtype=np.float64)
+    return TreesMember(nodes, roots, np.array(classes, dtype=np.int64), starts, features, link)
+
+
+def _end_to_end(parts: Sequence[Arrays]) -> tuple[dict[str, npt.NDArray[Any]], Ints]:
+    """Return the nodes of several parts, one part after the other, and the number of the first node of each."""
+    sizes = np.array([one["value"].size for one in parts], dtype=np.int64)
+    first = np.cumsum(sizes) - sizes
+    nodes: dict[str, Any] = {name: np.concatenate([one[name] for one in parts]) for name in NODES}
     for side in ("left", "right"):
-        parts[side] = parts[side] + np.repeat(roots, sizes)
-    return TreesMember(
-        {name: parts[name].astype(part.dtype) for name, part in NODES.items()},
-        roots,
-        np.array(classes, dtype=np.int64),
-        np.array([*baseline], dtype=np.float64),
-        features,
-        link,
-    )
+        nodes[side] = nodes[side] + np.repeat(first, sizes)
+    return {name: nodes[name].astype(part.dtype) for name, part in NODES.items()}, first
 
 
 def side_by_side(members: Sequence[TreesMember]) -> TreesMember:
     """Return the member whose sums are those of others, of one sum each, as shares that are made to add up to 1."""
-    sizes = np.array([one.nodes["value"].size for one in members])
-    before = np.cumsum(sizes) - sizes
-    nodes = {name: np.concatenate([one.nodes[name] for one in members]) for name in NODES}
-    for side in ("left", "right"):
-        nodes[side] = (nodes[side] + np.repeat(before, sizes)).astype(nodes[side].dtype)
+    nodes, before = _end_to_end([one.nodes for one in members])
     return TreesMember(
         nodes,
         np.concatenate([one.roots + first for one, first in zip(members, before, strict=True)]),
@@ -98,17 +110,9 @@ def of_histograms(model: Any, link: Link) -> TreesMember:
     stages = [(k, tree.nodes) for stage in model._predictors for k, tree in enumerate(stage)]
     trees = []
     for _, nodes in stages:
-        leaf, own = nodes["is_leaf"].astype(bool), np.arange(nodes.size)
-        trees.append(
-            GrownTree(
-                np.where(leaf, 0, nodes["feature_idx"]),
-                np.where(leaf, 0.0, nodes["num_threshold"]),
-                np.where(leaf, own, nodes["left"].astype(np.int64)),
-                np.where(leaf, own, nodes["right"].astype(np.int64)),
-                nodes["value"],
-                nodes["missing_go_to_left"].astype(bool),
-            )
-        )
+        leaf, gaps = nodes["is_leaf"].astype(bool), nodes["missing_go_to_left"].astype(bool)
+        splits = nodes["feature_idx"], nodes["num_threshold"], nodes["left"], nodes["right"]
+        trees.append(_grown(leaf, *splits, nodes["value"], gaps))
     baseline = np.ravel(model._baseline_prediction).astype(np.float64)
     return joined(trees, [k for k, _ in stages], baseline, int(model.n_features_in_), link)
 
@@ -131,17 +135,16 @@ def of_cart(
     """
     trees, classes = [], []
     for (tree, sum_), weight in zip(grown, weights, strict=True):
-        leaf, own = tree.children_left < 0, np.arange(tree.node_count)
-        feature = np.where(leaf, 0, tree.feature)
-        threshold = np.where(leaf, 0.0, of_32_bits(np.where(leaf, 0.0, tree.threshold)))
-        left, right = (np.where(leaf, own, side) for side in (tree.children_left, tree.children_right))
-        to_left = np.where(gaps[feature], tree.missing_go_to_left.astype(bool), threshold >= 0.0)
+        leaf = tree.children_left < 0
+        feature, threshold = np.where(leaf, 0, tree.feature), np.where(leaf, 0.0, tree.threshold)
+        cut, sides = of_32_bits(threshold), (tree.children_left, tree.children_right)
+        to_left = np.where(gaps[feature], tree.missing_go_to_left.astype(bool), cut >= 0.0)
         own_sums = range(baseline.size) if sum_ is None else (sum_,)
         for k in own_sums:
             # one number for a node of a regressor; a share for each class of a classifier, of which the last is enough
             # where one chance is asked for
             column = tree.value[:, 0, -1 if baseline.size == 1 or sum_ is not None else k]
-            trees.append(GrownTree(feature, threshold, left, right, weight * column, to_left))
+            trees.append(_grown(leaf, feature, cut, *sides, weight * column, to_left))
             classes.append(k)
     return joined(trees, classes, baseline, gaps.size, link)
 
@@ -161,21 +164,17 @@ def of_lightgbm(text: str, links: Sequence[Link]) -> list[TreesMember]:
     head, *blocks = text.split("\nTree=")
     settings = dict(line.partition("=")[::2] for line in head.splitlines())
     features, many = int(settings["max_feature_idx"]) + 1, int(settings["num_tree_per_iteration"])
-    trees = [_lightgbm_tree(block.partition("\n\n")[0]) for block in blocks]
-    if any(tree is None for tree in trees):
-        return []
+    share = many / len(blocks) if "average_output" in settings else 1.0
+    trees = [_lightgbm_tree(block.partition("\n\n")[0], share) for block in blocks]
     grown = [tree for tree in trees if tree is not None]
-    share = many / len(grown) if "average_output" in settings else 1.0
-    if share != 1.0:
-        grown = [
-            GrownTree(t.feature, t.threshold, t.left, t.right, share * t.value, t.missing_left) for t in grown
-        ]
+    if len(grown) < len(trees):
+        return []
     classes = [i % many for i in range(len(grown))]
     return [joined(grown, classes, np.zeros(many), features, link) for link in links]
 
 
-def _lightgbm_tree(block: str) -> GrownTree | None:
-    """Return one tree of the text; None where it has categorical splits or linear leaves."""
+def _lightgbm_tree(block: str, share: float) -> GrownTree | None:
+    """Return one tree of the text, its values times a share; None where it has categorical splits or linear leaves."""
     lines = dict(line.partition("=")[::2] for line in block.splitlines())
 
     def entries(name: str, kind: Any) -> npt.NDArray[Any]:
@@ -202,7 +201,7 @@ def _lightgbm_tree(block: str) -> GrownTree | None:
         np.where(tiny, least, threshold),
         left,
         right,
-        np.append(np.zeros(inner), entries("leaf_value", np.float64)),
+        np.append(np.zeros(inner), share * entries("leaf_value", np.float64)),
         np.where(by_gap, default, threshold >= 0.0),
     )
 
@@ -228,18 +227,10 @@ def of_xgboost(booster: Any, X: Floats, margin: npt.NDArray[Any], links: Sequenc
         if any(one.get("split_type", ())) or int(one["tree_param"].get("size_leaf_vector", 1)) > 1:
             return []
         left, right = (np.array(one[f"{side}_children"], dtype=np.int64) for side in ("left", "right"))
-        leaf, own = left < 0, np.arange(left.size)
+        leaf, gaps = left < 0, np.array(one["default_left"], dtype=bool)
         number = np.array(one["split_conditions"], dtype=np.float32).astype(np.float64)
-        trees.append(
-            GrownTree(
-                np.where(leaf, 0, one["split_indices"]),
-                np.where(leaf, 0.0, of_32_bits(number, below=True)),
-                np.where(leaf, own, left),
-                np.where(leaf, own, right),
-                np.where(leaf, own_share * number, 0.0),
-                np.array(one["default_left"], dtype=bool),
-            )
-        )
+        value, cut = np.where(leaf, own_share * number, 0.0), of_32_bits(number, below=True)
+        trees.append(_grown(leaf, one["split_indices"], cut, left, right, value, gaps))
     sums = margin.reshape(len(X), -1).astype(np.float64)
     plain = joined(trees, classes, np.zeros(sums.shape[1]), X.shape[1], "identity")
     baseline = (sums - plain.sums(X)).mean(axis=0)

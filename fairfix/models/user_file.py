@@ -277,8 +277,7 @@ def load_model(
         raise ModelError(f"model file {path} cannot be loaded: {one_line(error)}") from error
     _tell_versions(path, caught)
     try:
-        positive = (positive_label,) if isinstance(positive_label, str) else tuple(positive_label or ())
-        return described(str(path), sha256, estimator, features, positive)
+        return described(str(path), sha256, estimator, features, positive_label)
     except ModelError:
         raise
     except Exception as error:  # attributes of a stranger's class may be code that fails
@@ -391,7 +390,7 @@ def described(
     sha256: str,
     estimator: Any,
     features: Sequence[str] | None,
-    positive_label: Sequence[str],
+    positive_label: str | Sequence[str] | None,
     columns: Sequence[str] = (),
 ) -> ScoringModel:
     """Ask a loaded object how it scores, from which columns and for which class.
@@ -410,7 +409,8 @@ def described(
     names, inputs = _columns(path, estimator, features, columns)
     is_number = kind == "predict" and not _is_classifier(estimator)
     classes = () if is_number else _classes(path, estimator)
-    positive = _positive(path, classes, positive_label)
+    labels = (positive_label,) if isinstance(positive_label, str) else tuple(positive_label or ())
+    positive = _positive(path, classes, labels)
     if kind == "decision_function" and len(classes) > 2 and _is_one_against_one(estimator):
         raise ModelError(
             f"model {path} compares its classes in pairs (decision_function_shape='ovo'), so it has no "

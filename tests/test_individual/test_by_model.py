@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError, UsageError
 from fairfix.individual.by_model import (
     Judge,
+    compared,
     of_predictor,
     of_scores,
     under_comparable,
-    under_flips,
     within_radius,
 )
 from fairfix.individual.flips import (
@@ -45,6 +46,11 @@ from sklearn.preprocessing import OneHotEncoder
 from tests.data import couples
 
 PAIR = (("role", ("husband", "wife")),)
+
+
+def under_flips(table: Table, columns: tuple[str, ...], judge: Judge, confidence: float) -> Any:
+    """Return what joint flips of protected columns do."""
+    return compared(judge, confidence, table, protected_flips(table, columns), "under_flips")
 
 
 def table_of(data: pd.DataFrame, **more: Any) -> Table:
@@ -187,7 +193,7 @@ def test_the_numbers_are_those_by_hand() -> None:
     p = np.stack([score_of(data.assign(role=r)) for r in ("husband", "wife")])
     change = (p >= 0.5).any(0) & (p < 0.5).any(0)
     spouse = data["role"].isin(["husband", "wife"])
-    found = {c.id: c for c in under_comparable(table_of(data), PAIR, JUDGE, 0.95)}
+    found = {c.id: c for c in under_comparable(table_of(data), PAIR, partial(compared, JUDGE, 0.95))}
     assert found["decision_flips.under_comparable"].value == pytest.approx(change[spouse].mean())
     assert found["decision_flips.under_everybody"].value == pytest.approx(change.mean())
 

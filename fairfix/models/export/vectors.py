@@ -50,7 +50,7 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
         columns[repaired.data_spec.columns.score] = pa.array(_scores(repaired, (0.0, 1.0)))
     for name, kind in repaired.identity.items():
         columns.setdefault(name, _names(kind))
-    return {"rows": _plain(rows := pa.table(columns)), **_answers(repaired, rows)}
+    return {"rows": (rows := pa.table(columns)).to_pydict(), **_answers(repaired, rows)}
 
 
 def check_vectors(repaired: Repaired, name: str) -> None:
@@ -100,7 +100,7 @@ def _answers(repaired: Repaired, rows: pa.Table) -> dict[str, Any]:
     draw = RowDraws(rows, repaired.identity, repaired.key, by_id=repaired.data_spec.columns.id is not None)
     return {
         "draws": draw(np.arange(ROWS)).tolist(),
-        "results": _plain(table.select(names)),
+        "results": table.select(names).to_pydict(),
     }
 
 
@@ -166,7 +166,3 @@ def _names(kind: str) -> pa.Array:
         "boolean": [i % 2 == 0 for i in whole],
     }
     return pa.array(made[kind], IDENTITY_TYPES[kind])
-
-
-def _plain(table: pa.Table) -> dict[str, list[Any]]:
-    return {name: table[name].to_pylist() for name in table.column_names}
