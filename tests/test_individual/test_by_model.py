@@ -198,6 +198,15 @@ def test_the_numbers_are_those_by_hand() -> None:
     assert found["decision_flips.under_everybody"].value == pytest.approx(change.mean())
 
 
+def test_comparable_values_that_no_row_has_together_are_undefined() -> None:
+    data = couples(many=300)
+    data["job"] = np.where(data["role"] == "child", np.where(data.index % 2, "clerk", "cook"), "none")
+    both = (*PAIR, ("job", ("clerk", "cook")))
+    first, *others = under_comparable(table_of(data), both, partial(compared, JUDGE, 0.95))
+    assert (first.id, first.value) == ("decision_flips.under_comparable", None)
+    assert {one.id.partition(".")[2] for one in others} == {"under_everybody"}
+
+
 def test_weights_are_shares() -> None:
     """A row of weight two is the row twice."""
     data = couples(many=300)

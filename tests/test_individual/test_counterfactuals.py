@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
+from fairfix.data.table import Table
 from fairfix.errors import FairfixError, UsageError
 from fairfix.individual.by_model import Judge, under_counterfactuals
 from fairfix.individual.counterfactuals import MOST, read_counterfactuals
@@ -23,6 +25,7 @@ from fairfix.methods.sensei import Sensei, regularized
 from fairfix.methods.sensei.regularized import FlippedRows
 from fairfix.models.features import Features
 from fairfix.models.repaired import Repaired
+from fairfix.models.user_file import file_hash
 from fairfix.solvers.invariant_linear import fit_linear
 from sklearn.linear_model import LogisticRegression
 
@@ -57,6 +60,19 @@ def copies_of(data: pd.DataFrame, each: int = 2, seed: int = 1) -> pd.DataFrame:
     )
 
 
+def table_of(data: pd.DataFrame, names: Sequence[str] = NAMES, **types: pa.DataType) -> Table:
+    """Return the validated table of people."""
+    columns = ColumnRoles(("sex",), label="label", id="person", weight="w" if "w" in data else None)
+    return read_table(data, DataSpec(columns), list(names), {"person": pa.string(), **types})
+
+
+USUAL: dict[str, Any] = {"protected": "sex", "label": "label", "id": "person"}
+"""Columns of an audit."""
+
+REPAIR: dict[str, Any] = {"protected": "sex", "id": "person", "method": "sensei", "solver": "regularizer"}
+"""A repair that knows copies."""
+
+
 def gap_and_flips(score: np.ndarray, of: np.ndarray, copied: np.ndarray) -> tuple[float, float]:
     """Return by plain means the counterfactual gap and the share of people whose decision changes."""
     changes = pd.DataFrame(
@@ -66,16 +82,12 @@ def gap_and_flips(score: np.ndarray, of: np.ndarray, copied: np.ndarray) -> tupl
     return float(by_person["gap"].mean().mean()), float(by_person["flip"].any().mean())
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A model file of skill and hobby, as an audit is given it."""
-    data = people(400, seed=9)
-    fitted = LogisticRegression().fit(data[["skill", "hobby"]], data["label"])
-    joblib.dump(fitted, tmp_path / "model.joblib")
-    from fairfix.data.files import file_hash
-
-    trust = f"sha256:{file_hash(tmp_path / 'model.joblib').removeprefix('sha256:')}"
-    return {"model": tmp_path / "model.joblib", "trust_model": trust}
+    data, path = people(400, seed=9), tmp_path_factory.mktemp("model") / "model.joblib"
+    joblib.dump(LogisticRegression().fit(data[["skill", "hobby"]], data["label"]), path)
+    return {"model": path, "trust_model": file_hash(path)}
 
 
 def comparisons(result: Any) -> dict[str, Any]:
@@ -104,12 +116,9 @@ def test_an_audit_says_what_copies_get(model: dict[str, Any], tmp_path: Path) ->
     every = pd.concat([data.set_index("person").loc[copies["person"].unique()].reset_index(), whole])
     stds = pd.Series(chance(every)).groupby(every["person"].to_numpy()).std(ddof=0)
     copies.to_csv(tmp_path / "copies.csv", index=False)
-    usual: dict[str, Any] = {"protected": "sex", "label": "label", "id": "person"}
-    seen = comparisons(fairfix.audit(data, similar=tmp_path / "copies.csv", **usual, **model))
-    graded = data.assign(score=chance(data))
-    by_score = comparisons(
-        fairfix.audit(graded, similar=whole.assign(score=chance(whole)), score="score", **usual)
-    )
+    seen = comparisons(fairfix.audit(data, similar=tmp_path / "copies.csv", **USUAL, **model))
+    graded, scored = data.assign(score=chance(data)), whole.assign(score=chance(whole))
+    by_score = comparisons(fairfix.audit(graded, similar=scored, score="score", **USUAL))
 
     for values in (seen, by_score):
         gap, flips = (
@@ -124,45 +133,37 @@ def test_an_audit_says_what_copies_get(model: dict[str, Any], tmp_path: Path) ->
     assert want[1] > 0.05
 
 
-def test_decisions_that_are_given_are_compared(tmp_path: Path) -> None:
-    """Of hard decisions the share that changes is exact, and chances of drawn ones change by their distance."""
-    data = people(40).assign(decision=[0, 1] * 20, p=0.25)
-    copies = data[["person"]].assign(decision=[1, 1] * 20, p=0.75)[:10]
-    usual: dict[str, Any] = {"protected": "sex", "label": "label", "id": "person"}
-    hard = fairfix.audit(data, prediction="decision", similar=copies, **usual)
-    drawn = fairfix.audit(data, probability="p", similar=copies, **usual)
-
-    assert comparisons(hard)["decision_flips.under_counterfactuals"].value == 0.5
-    assert comparisons(drawn)["decision_flips.under_counterfactuals"].value == 0.5
-    limits = comparisons(hard)["decision_flips.under_counterfactuals"]
-    assert limits.high - limits.low > 0.4, "ten people, however many copies, tell little"
-
-
-@pytest.mark.parametrize("by", ["prediction", "probability"])
+@pytest.mark.parametrize(
+    ("by", "was", "now"),
+    [
+        ("prediction", [0, 1], [1, 1]),
+        ("probability", [0.25, 0.25], [0.75, 0.75]),
+        ("probability", [0, 1], [1, 1]),
+    ],
+)
 @pytest.mark.parametrize("lacking", ["decided", "score"])
-def test_copies_have_all_that_says_what_people_get(by: str, lacking: str) -> None:
-    """What is decided of a copy cannot be told by its score, nor its score by what is decided."""
-    data = people(40).assign(decided=[0, 1] * 20, score=0.25)
-    usual: dict[str, Any] = {
-        "protected": "sex",
-        "label": "label",
-        "id": "person",
-        "score": "score",
-        by: "decided",
-    }
-    whole = data[["person", "score"]].assign(decided=[1, 1] * 20)
-    with pytest.raises(FairfixError, match=f"no column '{lacking}', which has the results of people"):
-        fairfix.audit(data, similar=whole.drop(columns=lacking), **usual)
-    seen = comparisons(fairfix.audit(data, similar=whole, **usual))
+def test_decisions_that_are_given_are_compared(by: str, was: Any, now: Any, lacking: str) -> None:
+    """Of hard decisions the share that changes, and chances of drawn ones change by their distance.
 
-    assert seen["decision_flips.under_counterfactuals"].value == 0.5
+    What is decided of a copy cannot be told by its score, nor its score by what is decided: both have to be there.
+    """
+    data = people(40).assign(decided=was * 20, score=0.25)
+    copies = data[["person", "score"]].assign(decided=now * 20)[:10]
+    asked: dict[str, Any] = {**USUAL, "score": "score", by: "decided"}
+    with pytest.raises(FairfixError, match=f"no column '{lacking}', which has the results of people"):
+        fairfix.audit(data, similar=copies.drop(columns=lacking), **asked)
+    seen = comparisons(fairfix.audit(data, similar=copies, **asked))
+    flips = seen["decision_flips.under_counterfactuals"]
+
+    assert flips.value == 0.5
+    assert by == "probability" or flips.high - flips.low > 0.4, "ten people, however many copies, tell little"
     assert seen["score_change.under_counterfactuals"].value == 0.0
 
 
 def test_a_check_of_the_gap_fails(model: dict[str, Any]) -> None:
     """Under its name and its alias; copies in what the model does not look at change nothing."""
     data = people(400)
-    more: dict[str, Any] = {"protected": "sex", "label": "label", "id": "person", **model}
+    more = USUAL | model
     failed = fairfix.audit(data, similar=copies_of(data), check="ctf<=0.05", **more)
     passed = fairfix.audit(data, similar=copies_of(data)[["person", "sex"]], check="ctf<=0.05", **more)
 
@@ -177,8 +178,7 @@ def test_people_weigh_alike_whatever_their_copies() -> None:
         {"person": ["a", "b"], "sex": ["f", "m"], "x": [0.0, 0.0], "label": [0, 1], "w": [1.0, 3.0]}
     )
     copies = pd.DataFrame({"person": ["b", *["a"] * 4], "x": [0.0, 1.0, 1.0, 0.5, 0.5]})
-    columns = ColumnRoles(("sex",), label="label", weight="w", id="person")
-    table = read_table(data, DataSpec(columns), ["x"], {"person": pa.string()})
+    table = table_of(data, ["x"])
     made = read_counterfactuals(copies, table, list(data))
     judge = Judge(lambda rows: rows.features.column("x").to_numpy(), 0.75)
     values = {one.id.partition(".")[0]: one for one in under_counterfactuals(table, made, judge, 0.95)}
@@ -189,35 +189,32 @@ def test_people_weigh_alike_whatever_their_copies() -> None:
     assert values["score_change"].value == pytest.approx(0.25)
 
 
-def test_protected_levels_of_copies_are_those_of_the_data() -> None:
+@pytest.mark.parametrize("kind", [int, float, str])
+def test_protected_levels_of_copies_are_those_of_the_data(kind: type) -> None:
     """Numbers as groups are the same in a text file and in a frame, and the copy is in the other group."""
     data = people(20).assign(sex=lambda d: (d["sex"] == "m").astype(int))
-    columns = ColumnRoles(("sex",), label="label", id="person")
-    table = read_table(data, DataSpec(columns), ["skill"], {"person": pa.string(), "sex": pa.int64()})
-    for other in (1 - data["sex"], (1 - data["sex"]).astype(float), (1 - data["sex"]).astype(str)):
-        row, copies = read_counterfactuals(data[["person"]].assign(sex=other), table, list(data)).of(table)
-        groups = copies.groups(["sex"])
+    table, other = table_of(data, ["skill"], sex=pa.int64()), 1 - data["sex"]
+    copied = read_counterfactuals(data[["person"]].assign(sex=other.astype(kind)), table, list(data))
+    row, copies = copied.of(table)
+    groups = copies.groups(["sex"])
 
-        assert row.tolist() == list(range(20))
-        assert [groups.names[code] for code in groups.codes] == [str(1 - one) for one in data["sex"]]
-        assert copies.features.column("sex").to_pylist() == (1 - data["sex"]).tolist()
+    assert row.tolist() == list(range(20))
+    assert [groups.names[code] for code in groups.codes] == [*map(str, other)]
+    assert copies.features.column("sex").to_pylist() == other.tolist()
 
 
 def test_lists_are_changed_too() -> None:
     """The embedding of a changed text takes the place of the person's; one of another length is refused."""
     data = people(30).assign(text=lambda d: [[a, b] for a, b in zip(d["skill"], d["hobby"], strict=True)])
-    columns = ColumnRoles(("sex",), label="label", id="person")
-    table = read_table(data, DataSpec(columns), ["text"], {"person": pa.string()})
-    copies = data[["person"]].assign(text=[[0.0, 1.0]] * 30)
-    made = read_counterfactuals(copies, table, list(data), learned=True)
-    _, changed = made.of(table)
+    table, copies = table_of(data, ["text"]), data[["person"]].assign(text=[[0.0, 1.0]] * 30)
+    _, changed = read_counterfactuals(copies, table, list(data), learned=True).of(table)
 
     assert changed.features.column("text").to_pylist() == [[0.0, 1.0]] * 30
     with pytest.raises(FairfixError, match="list of 3 numbers"):
         read_counterfactuals(copies.assign(text=[[0.0, 1.0, 2.0]] * 30), table, list(data), learned=True)
 
 
-WRONG = {
+WRONG: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "counterfactual copies need the column of IDs": lambda c: c.drop(columns="person"),
     "no used column": lambda c: c[["person"]],
     "'label' has a role": lambda c: c.assign(label=1),
@@ -237,58 +234,42 @@ WRONG = {
 
 
 @pytest.mark.parametrize("said", WRONG)
-def test_what_is_no_copy_is_refused(said: str, tmp_path: Path, call: Any) -> None:
-    """By name, with status 2, and nothing is written."""
-    people(60).assign(age=40).to_csv(tmp_path / "data.csv", index=False)
-    WRONG[said](copies_of(people(60))[:1]).to_csv(tmp_path / "copies.csv", index=False)
-    made = tmp_path / "a.fairfix"
-    status, _, err = call(
-        *(
-            "repair",
-            str(tmp_path / "data.csv"),
-            "--method",
-            "sensei",
-            "--solver",
-            "regularizer",
-            "--set",
-            "rho=1",
-        ),
-        *("--protected", "sex", "--id", "person", "--features", ",".join(NAMES), "-o", str(made)),
-        *("--similar", str(tmp_path / "copies.csv")),
-    )
+def test_what_is_no_copy_is_refused(said: str, tmp_path: Path) -> None:
+    """By name, and nothing is written."""
+    data, made = people(60).assign(age=40), tmp_path / "a.fairfix"
+    WRONG[said](copies_of(data)[:1]).to_csv(tmp_path / "copies.csv", index=False)
+    with pytest.raises(FairfixError) as error:
+        fairfix.repair(
+            data, rho=1, features=NAMES, similar=tmp_path / "copies.csv", output=str(made), **REPAIR
+        )
 
-    assert status == 2
-    assert said in " ".join(err.split())
+    assert said in str(error.value)
     assert not made.exists()
 
 
 def test_ids_that_repeat_and_people_who_are_not_there() -> None:
     """A copy of one of two people with the same id is of nobody; unknown ids are named and left out."""
     data = people(30)
-    columns = ColumnRoles(("sex",), label="label", id="person")
-    table = read_table(data, DataSpec(columns), NAMES, {"person": pa.string()})
     copies = pd.concat([copies_of(data), copies_of(data)[:2].assign(person="ghost")])
-    made = read_counterfactuals(copies, table, list(data))
-    twice = read_table(data.assign(person="p0_0"), DataSpec(columns), NAMES, {"person": pa.string()})
+    made = read_counterfactuals(copies, table_of(data), list(data))
 
     assert made.unknown == ("ghost",)
     assert len(made.people) == 60
     with pytest.raises(FairfixError, match="30 rows of the data have that 'person'"):
-        read_counterfactuals(copies[:1], twice, list(data))
+        read_counterfactuals(copies[:1], table_of(data.assign(person="p0_0")), list(data))
 
 
 @pytest.mark.parametrize(("data", "copies"), [(float, str), (str, float), (int, float), (float, int)])
 def test_an_id_that_is_a_number_is_written_in_any_way(data: type, copies: type, tmp_path: Path) -> None:
     """7 in one file is 7.0 in the other, be it text or number: pandas makes one of the other."""
-    number = pd.Series(np.arange(40))
-    frame = people(40).assign(
-        person=number.astype(float).astype(data) if data is str else number.astype(data)
-    )
-    other = number[:10].astype(float).astype(copies) if copies is str else number[:10].astype(copies)
-    pd.DataFrame({"person": other, "hobby": 0.0}).to_parquet(tmp_path / "copies.parquet")
-    table = read_table(
-        frame, DataSpec(ColumnRoles(("sex",), label="label", id="person")), NAMES, {"person": pa.string()}
-    )
+
+    def written(kind: type, many: int) -> Any:
+        number = pd.Series(np.arange(many))
+        return number.astype(float).astype(str) if kind is str else number.astype(kind)
+
+    frame = people(40).assign(person=written(data, 40))
+    pd.DataFrame({"person": written(copies, 10), "hobby": 0.0}).to_parquet(tmp_path / "copies.parquet")
+    table = table_of(frame)
     row, _ = read_counterfactuals(tmp_path / "copies.parquet", table, list(frame)).of(table)
 
     assert row.tolist() == list(range(10))
@@ -321,14 +302,7 @@ def test_a_repair_gives_new_people_the_score_of_their_copies(
     data = people(2500)
     result = fairfix.repair(
         data,
-        method="sensei",
-        solver="regularizer",
-        learner=learner,
-        rho=rho,
-        slack=0.1,
-        protected="sex",
-        id="person",
-        features=NAMES,
+        **{**REPAIR, "learner": learner, "rho": rho, "slack": 0.1, "features": NAMES},
         similar=copies_of(data[:1500]),
         output=str(tmp_path / "a.fairfix"),
     )
@@ -358,10 +332,7 @@ def test_a_repair_gives_new_people_the_score_of_their_copies(
 def test_copies_of_the_fit_prove_nothing() -> None:
     """The proof on held-out rows is about copies of these alone."""
     data = people(600)
-    given: dict[str, Any] = {"protected": "sex", "id": "person", "features": NAMES}
-    result = fairfix.repair(
-        data, method="sensei", solver="regularizer", rho=1, similar=copies_of(data), **given
-    )
+    result = fairfix.repair(data, rho=1, features=NAMES, similar=copies_of(data), **REPAIR)
     split, proof = result.outcome.split, result.outcome
 
     assert split is not None
@@ -374,9 +345,7 @@ def test_copies_of_the_fit_prove_nothing() -> None:
 def test_the_linear_fit_is_that_to_rows_and_their_copies() -> None:
     """The regularizer is the mean over all rows of the greatest squared change, at the optimum that is certified."""
     data = people(300)
-    table = read_table(
-        data, DataSpec(ColumnRoles(("sex",), label="label", id="person")), NAMES, {"person": pa.string()}
-    )
+    table = table_of(data)
     made = read_counterfactuals(copies_of(data[:200]), table, list(data), learned=True)
     features = Features.learn(table, NAMES)
     X, y = features.matrix(table), data["label"].to_numpy(dtype=float)
@@ -405,9 +374,8 @@ def test_without_people_to_choose_by_rho_has_to_be_given(monkeypatch: pytest.Mon
     """Where none of the rows set aside has a copy, nothing is chosen by them."""
     monkeypatch.setattr(regularized, "set_aside", lambda data, seed: ~data.changed.has_copies)
     data = people(200)
-    more: dict[str, Any] = {"protected": "sex", "id": "person", "features": NAMES, "method": "sensei"}
     with pytest.raises(FairfixError, match="has a copy; give copies of more people, or a number"):
-        fairfix.repair(data, solver="regularizer", similar=copies_of(data[:100]), **more)
+        fairfix.repair(data, features=NAMES, similar=copies_of(data[:100]), **REPAIR)
 
 
 def test_the_grid_of_rho_weighs_those_who_have_copies_as_if_all_had() -> None:

@@ -232,14 +232,6 @@ def test_others_are_kept_as_graphs(estimator: Any) -> None:
     assert to_the_bit(fit_number(estimator)) == to_the_bit(member)
 
 
-def test_labels_that_are_all_the_same_are_kept_as_such() -> None:
-    """Not every learner takes them: a machine of support vectors then has none."""
-    X, _, w = rows(many=60)
-    for level in (0.0, 3.7):
-        member = fit_mean(X, np.full(60, level), w, learner=SVR(), loss="square", l2=0.0, seed=0)
-        np.testing.assert_array_equal(member.predict(X), level)
-
-
 def test_a_graph_that_is_none_is_an_error_of_the_model() -> None:
     """Bytes that are no graph, and a graph of other columns or with other outputs than it is said to have."""
     pytest.importorskip("skl2onnx", reason="makes the graphs")
@@ -292,7 +284,7 @@ def test_a_learner_that_knows_no_gaps_sees_the_mean_in_their_place() -> None:
 def test_the_same_rows_leave_the_same_bits(name: str, loss: str) -> None:
     """Whatever their order, with rows of weight 0 or without, and with weights in any unit."""
     learner = name_there(name)
-    X, y, w = rows(many=200, gaps=True)
+    X, y, w = rows(many=60, gaps=True)
     y = (y > 0.3) + 0.0 if loss == "logistic" else y
     order = np.random.default_rng(5).permutation(len(y))
     more, label, mass = np.concatenate([X, 0 * X[:9] + 7]), np.append(y, 1 - y[:9]), np.append(w, np.zeros(9))
@@ -304,6 +296,13 @@ def test_the_same_rows_leave_the_same_bits(name: str, loss: str) -> None:
     assert to_the_bit(fit_mean(X, y, 4 * w, **same)) == one
 
 
+def test_the_seed_is_that_of_the_fit_unless_the_estimator_has_one() -> None:
+    one, two, other = (to_the_bit(fit_number(RandomForestRegressor(3), seed=seed)) for seed in (1, 1, 2))
+    own = [to_the_bit(fit_number(RandomForestRegressor(3, random_state=9), seed=seed)) for seed in (1, 2)]
+    assert one == two != other
+    assert own[0] == own[1]
+
+
 @pytest.mark.parametrize("learner", [*NAMES, Lasso(0.1), SVR()], ids=str)
 def test_the_unit_of_the_label_does_not_matter(learner: Any) -> None:
     """A label in another unit, from another origin, gives the same values in it, to the last bits."""
@@ -311,7 +310,7 @@ def test_the_unit_of_the_label_does_not_matter(learner: Any) -> None:
         name_there(learner)
     if isinstance(learner, SVR):
         pytest.importorskip("skl2onnx", reason="makes the graph")
-    X, y, w = rows(many=150)
+    X, y, w = rows(many=80)
     for loss in ("square", "huber:0.5") if learner == "lightgbm" else ("square",):
         same: dict[str, Any] = {"learner": learner, "l2": 0.0, "seed": 0}
         plain = fit_mean(X, y, w, loss=loss, **same).predict(X)
@@ -324,20 +323,17 @@ def test_the_unit_of_the_label_does_not_matter(learner: Any) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_few_rows_grow_no_trees_and_are_kept(name: str) -> None:
-    """Ten rows are fewer than a leaf of some learners has: the mean is left."""
+    """Ten rows are fewer than a leaf of some learners has: the mean is left; labels that are all the same are kept."""
     X, y, w = rows(many=10)
-    member = fit_mean(X, y, w, learner=name_there(name), loss="square", l2=0.0, seed=0)
+    learner = name_there(name)
+    member = fit_mean(X, y, w, learner=learner, loss="square", l2=0.0, seed=0)
     far = np.abs(member.predict(X) - np.average(y, weights=w)).max()
     assert isinstance(member, TreesMember)
     assert member.sound
     assert far < (0.5 * np.ptp(y) if name == "forest" else 1e-6 if name == "lightgbm" else np.ptp(y))
-
-
-def test_the_seed_is_that_of_the_fit_unless_the_estimator_has_one() -> None:
-    one, two, other = (to_the_bit(fit_number(RandomForestRegressor(3), seed=seed)) for seed in (1, 1, 2))
-    own = [to_the_bit(fit_number(RandomForestRegressor(3, random_state=9), seed=seed)) for seed in (1, 2)]
-    assert one == two != other
-    assert own[0] == own[1]
+    for one, level in ((learner, 3.7), (SVR(), 0.0)):  # of which a machine of support vectors would have none
+        same = fit_mean(X, np.full(10, level), w, learner=one, loss="square", l2=0.0, seed=0)
+        np.testing.assert_array_equal(same.predict(X), level)
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -417,6 +413,13 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
         (Wild(np.inf), "square", DataError, "predicts a value that is not a number"),
         (Wild(-1.0), "square", DataError, "failed: no level below 0"),
         (Ridge(alpha=1e-9), "poisson", DataError, "means of counts that are not above 0"),
+        # a start of gradient boosting that is a model
+        (
+            GradientBoostingRegressor(n_estimators=2, init=DecisionTreeRegressor(max_depth=2)),
+            "square",
+            UsageError,
+            "splits by category, linear leaves",
+        ),
     ],
     ids=str,
 )
@@ -427,14 +430,10 @@ def test_what_a_learner_cannot_do_is_refused(learner: Any, loss: str, error: Any
         fit_mean(X, y, w, learner=learner, loss=loss, l2=0.0, seed=0)
 
 
-def test_trees_of_other_kinds_are_refused() -> None:
-    """Linear leaves of LightGBM, linear boosters of XGBoost, a start of gradient boosting that is a model."""
-    started = GradientBoostingRegressor(n_estimators=2, init=DecisionTreeRegressor(max_depth=2))
-    learners: list[Any] = [started]
-    learners += [pytest.importorskip("lightgbm").LGBMRegressor(n_estimators=2, linear_tree=True)]
-    for learner in learners:
-        with pytest.raises(UsageError, match="splits by category, linear leaves"):
-            fit_number(learner)
+def test_linear_leaves_are_refused() -> None:
+    learner = pytest.importorskip("lightgbm").LGBMRegressor(n_estimators=2, linear_tree=True)
+    with pytest.raises(UsageError, match="splits by category, linear leaves"):
+        fit_number(learner)
 
 
 def test_a_title_has_what_was_chosen_and_no_place_in_memory() -> None:

@@ -40,7 +40,6 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from tests.data import people
 from tests.databases import postgresql
-from tests.programs import run_program
 
 FEATURES = ["town", "real", "yes"]
 
@@ -113,14 +112,6 @@ def result(name: str) -> str:
     return "p_positive" if repaired(name).predictor.gives == "decision" else "prediction"
 
 
-def columns(name: str) -> dict[str, np.ndarray[Any, Any]]:
-    inputs = exported(repaired(name)).inputs
-    return {
-        column: rows()[column].to_numpy(object if kind == "text" else float)
-        for column, kind in inputs.items()
-    }
-
-
 def draws(name: str) -> np.ndarray[Any, Any]:
     made = RowDraws(pa.Table.from_pandas(rows()), {"id": "text"}, repaired(name).key, by_id=True)
     return made(np.arange(len(rows())))
@@ -131,21 +122,6 @@ def close(got: Any, name: str) -> None:
     np.testing.assert_allclose(
         np.asarray(got, dtype=float), expected(name)[result(name)], rtol=1e-12, atol=1e-12
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", REPAIRS)
-def test_the_program_is_the_rule(name: str) -> None:
-    """Run by numpy, and row by row by the script, decisions and draws included."""
-    program = exported(repaired(name))
-    close(run_program(program, columns(name), draws(name)), name)
-    whole = json.loads(json.dumps(document(repaired(name), program)))
-    inputs = rows().astype(object).where(rows().notna(), None).to_dict("records")
-    got = pd.DataFrame(standalone.predict(inputs, whole))
-    close(got[result(name)], name)
-    if "decision" in expected(name):
-        assert (got["decision"] == expected(name)["decision"]).all()
-    assert standalone.failures(whole) == []
 
 
 @pytest.mark.parametrize("name", ["ramp of crossed groups", "plug-in rule", "truncated logit by label"])
@@ -387,20 +363,6 @@ def test_another_rule_contradicts_the_vectors(tmp_path: Path, capsys: pytest.Cap
     replace(ones[0], facts=ones[1].facts).save(tmp_path / "r.fairfix")
     assert command(["inspect", str(tmp_path / "r.fairfix")]) == 2
     assert "vectors" in capsys.readouterr().err
-
-
-def test_inspect_counts_the_vectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where there are any."""
-    made = repaired("ramp")
-    bare = {part: entry for part, entry in made.facts.items() if part != "vectors"}
-    told = []
-    for facts in (made.facts, bare):
-        replace(made, facts=facts).save(tmp_path / "r.fairfix")
-        assert command(["inspect", str(tmp_path / "r.fairfix"), "--detail"]) == 0
-        told.append(capsys.readouterr().out)
-
-    assert f"vectors           {len(made.facts['vectors']['draws'])} synthetic rows" in told[0]
-    assert "vectors" not in told[1]
 
 
 @pytest.mark.parametrize("group", ["unused", "used"])

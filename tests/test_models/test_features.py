@@ -56,25 +56,35 @@ def test_numbers_are_standardised_and_missing_ones_marked() -> None:
     np.testing.assert_allclose(X[[0, 1, 3], 0].std(), 1, rtol=1e-10)
     np.testing.assert_array_equal(X[2], [0, 1])
     np.testing.assert_array_equal(X[:, 1], [0, 0, 1, 0])
+    empty = table_of({"age": [3.0, 3.0, 3.0], "none": pa.nulls(3), "text": [[1.0, 2.0], None, [3.0, 6.0]]})
+    X = Features.learn(empty, ["age", "none"]).matrix(empty)
+    np.testing.assert_array_equal(X, [[0, 0, 1]] * 3)  # without spread, and without values
+    features = Features.learn(empty, ["text"])
+    np.testing.assert_array_equal(features.matrix(empty)[:, 2], [0, 1, 0])
+    np.testing.assert_array_equal(features.matrix(empty)[1, :2], [0, 0])
+    assert len(features.reach) == 3
 
 
 def test_trees_see_missing_numbers_as_nan() -> None:
-    """With gaps a missing number is NaN and has no indicator."""
-    table = table_of(PEOPLE)
-    X = Features.learn(table, ["age", "own"]).matrix(table, gaps=True)
+    """With gaps a missing number, truth value or vector is NaN and has no indicator."""
+    table = table_of({**PEOPLE, "text": [[1.0, 2.0], [0.0, 0.0], None, [3.0, 6.0]]})
+    X = Features.learn(table, ["age", "own", "text"]).matrix(table, gaps=True)
 
-    assert X.shape == (4, 2)
+    assert X.shape == (4, 4)
     assert np.isnan(X[2]).all()
     assert not np.isnan(X[[0, 1, 3]]).any()
 
 
 def test_categories_have_an_indicator_each() -> None:
-    """Each category of the fit has an indicator, missing among them; a new one is none of them."""
+    """Of the fit, missing among them; a new one is none of them. Those of groups are there where they are named."""
     features = Features.learn(table_of(PEOPLE), ["job"])
     new = features.matrix(table_of({"job": ["nurse", "pilot", None]}))
 
     assert features.titles == ("job=(missing)", "job=cook", "job=nurse")
     np.testing.assert_array_equal(new, [[0, 0, 1], [0, 0, 0], [1, 0, 0]])
+    aware = Features.learn(table_of(PEOPLE), ["job"], ["race"])
+    assert (features.groups, aware.groups) == ((), ("race",))
+    assert set(aware.titles) - set(features.titles) == {"race=a", "race=b"}
 
 
 def test_of_many_categories_the_most_frequent_are_kept() -> None:
@@ -85,16 +95,6 @@ def test_of_many_categories_the_most_frequent_are_kept() -> None:
     assert len(features.titles) == MOST_LEVELS
     assert "job=j007" in features.titles
     assert "job=j120" not in features.titles
-
-
-def test_protected_columns_are_features_only_when_asked() -> None:
-    """The group has indicators only where it is named, and is then looked at."""
-    table = table_of(PEOPLE)
-    blind, aware = Features.learn(table, NAMES), Features.learn(table, NAMES, ["race"])
-
-    assert blind.groups == ()
-    assert aware.groups == ("race",)
-    assert set(aware.titles) - set(blind.titles) == {"race=a", "race=b"}
 
 
 def test_the_score_alone_is_its_log_odds() -> None:
@@ -123,63 +123,51 @@ def test_weights_count_as_repeated_rows() -> None:
 def test_decimals_dictionaries_and_whole_numbers_are_read() -> None:
     """Arrow's other ways of writing numbers and texts are the same features."""
     plain = table_of({"age": [1.0, 2.0, 3.0], "job": ["a", "b", "a"]})
-    other = read_table(
-        pa.table(
-            {
-                "race": ["a", "b", "a"],
-                "label": [0, 1, 0],
-                "age": pa.array([1, 2, 3], pa.int8()).cast(pa.decimal128(5, 1)),
-                "job": pa.array(["a", "b", "a"]).dictionary_encode(),
-            }
-        ),
-        DataSpec(ColumnRoles(("race",), label="label")),
-    )
+    decimals = pa.array([1, 2, 3], pa.int8()).cast(pa.decimal128(5, 1))
+    other = table_of({"age": decimals, "job": pa.array(["a", "b", "a"]).dictionary_encode()})
     features = Features.learn(plain, ["age", "job"])
 
     np.testing.assert_array_equal(features.matrix(other), features.matrix(plain))
 
 
+UNREADABLE: list[tuple[Any, Any, str]] = [
+    *(
+        (None, [day, None], "holds dates or times.*`features`")
+        for day in (dt.date(2020, 1, 1), dt.timedelta(1))
+    ),
+    (None, [["x"], ["y"]], "not a number, a text or a list of numbers.*`features`"),
+    (None, [b"x", b"y"], "not a number, a text.*`features`"),
+    (None, [f"person {i}" for i in range(300)], "has 300 different texts"),
+    (None, [1.0, np.inf], "holds inf"),
+    ([1.0, 2.0], ["x", "y"], "is of type string"),
+    (None, [[1.0, 2.0], [3.0]], r"list of 1 numbers \(row 2 of those used\), but other rows have lists of 2"),
+    (None, [None, [1.0, None]], r"missing or infinite \(row 2 "),
+    (None, [[1.0, math.inf], [1.0, 2.0]], r"missing or infinite \(row 1 "),
+    (None, pa.array([[], []], pa.list_(pa.float64())), "lists of 0 numbers"),
+    (None, pa.array([None, None], pa.list_(pa.float64())), "not hold lists"),
+    ([[1.0, 2.0]], [[1.0, 2.0, 3.0]], "list of 3 numbers .* but other rows have lists of 2"),
+    ([[1.0, 2.0]], ["1,2"], "a list of 2 numbers as in the fit"),
+]
+"""What was fitted, None where that fails; what is read; what is said of it."""
+
+
+@pytest.mark.parametrize(("fitted", "entries", "message"), UNREADABLE)
+def test_what_cannot_be_read_is_named(fitted: Any, entries: Any, message: str) -> None:
+    """The message has the column, the row and what is wrong; types have a remedy."""
+    table = table_of({"it": entries})
+    read = partial(Features.learn, table, ["it"])
+    if fitted is not None:
+        read = partial(Features.learn(table_of({"it": fitted}), ["it"]).matrix, table)
+    with pytest.raises((DataError, ColumnError), match=f"'it'.*{message}"):
+        read()
+
+
 @pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ([dt.date(2020, 1, 1), None], "holds dates or times"),
-        ([dt.datetime(2020, 1, 1), None], "holds dates or times"),
-        ([dt.timedelta(1), None], "holds dates or times"),
-        ([["x"], ["y"]], "not a number, a text"),
-        ([b"x", b"y"], "not a number, a text"),
-    ],
+    ("names", "message"), [(["height"], "no feature column 'height'"), ([], "no feature")]
 )
-def test_what_cannot_be_learned_from_is_refused(values: list[Any], said: str) -> None:
-    """Dates and nested values are named with a remedy."""
-    with pytest.raises(ColumnError, match=f"'when'.*{said}.*`features`"):
-        Features.learn(table_of({"when": values}), ["when"])
-
-
-def test_names_are_no_features() -> None:
-    """A text that differs in nearly every row is taken for an identifier and refused."""
-    with pytest.raises(DataError, match="'who' has 300 different texts"):
-        Features.learn(table_of({"who": [f"person {i}" for i in range(300)]}), ["who"])
-
-
-def test_infinite_numbers_and_missing_columns_are_named() -> None:
-    """Infinity, a column that is not there and a column of another type are errors that name it."""
-    table = table_of(PEOPLE)
-    with pytest.raises(DataError, match="'age' holds inf"):
-        Features.learn(table_of({"age": [1.0, np.inf]}), ["age"])
-    with pytest.raises(ColumnError, match="no feature column 'height'"):
-        Features.learn(table, ["height"])
-    with pytest.raises(ColumnError, match="'age' is of type string"):
-        Features.learn(table, ["age"]).matrix(table_of({"age": ["x", "y"]}))
-    with pytest.raises(DataError, match="no feature columns"):
-        Features.learn(table, [])
-
-
-def test_a_constant_and_an_empty_column_do_no_harm() -> None:
-    """A column without spread becomes zeros, one without values its indicator."""
-    table = table_of({"age": [3.0, 3.0, 3.0], "none": pa.nulls(3)})
-    X = Features.learn(table, ["age", "none"]).matrix(table)
-
-    np.testing.assert_array_equal(X, [[0, 0, 1]] * 3)
+def test_columns_that_are_not_there_are_named(names: list[str], message: str) -> None:
+    with pytest.raises((DataError, ColumnError), match=message):
+        Features.learn(table_of(PEOPLE), names)
 
 
 @settings(max_examples=examples(50))
@@ -199,43 +187,30 @@ def test_saved_features_make_the_same_matrix(ages: list[float | None], jobs: lis
     np.testing.assert_array_equal(again.matrix(table.take(order)), features.matrix(table)[order])
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"kind": "date"},
-        {"scale": 0.0},
-        {"mean": float("nan")},
-        {"levels": [1]},
-        {"missing": 1},
-        {"name": None},
-        {"more": 1},
-    ],
-)
-def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
-    """A state that does not fit together is an artifact error."""
-    state = Features.learn(table_of(PEOPLE), ["age"]).state()
-
-    with pytest.raises(ArtifactError):
-        Features.from_state([{**state[0], **change}])
-    with pytest.raises(ArtifactError):
-        Features.from_state([])
+NUMBER = Features((Feature("age", "number", 1.0, 2.0),)).state()
+TOWN = Features((Feature("town", "category", levels=("a", "b")),)).state()
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("state", "change"),
     [
-        ({"columns": 2}, "a column occurs twice"),
-        ({"levels": [str(i) for i in range(101)]}, "not a list of the right length"),
+        *(
+            (NUMBER, change)
+            for change in ({"kind": "date"}, {"scale": 0.0}, {"mean": math.nan}, {"levels": [1]})
+        ),
+        *((NUMBER, change) for change in ({"missing": 1}, {"name": None}, {"more": 1}, {"levels": ["a"]})),
+        (TOWN, {"levels": [str(i) for i in range(101)]}),  # more than are kept
+        (TOWN, {"levels": []}),
+        (2 * NUMBER, {}),  # each column as often as memory lasts
+        ([], None),
     ],
 )
-def test_features_that_no_fit_makes_are_refused(change: dict[str, Any], words: str) -> None:
-    """Neither a column many times, nor more levels than are kept: each is a column of the matrix."""
-    one = Features((Feature("town", "category", levels=("a", "b")),)).state()
-    state = one * change.pop("columns", 1)
-    state[0] |= change
-
-    with pytest.raises(ArtifactError, match=words):
-        Features.from_state(state)
+def test_a_damaged_state_is_refused(state: list[dict[str, Any]], change: dict[str, Any] | None) -> None:
+    """A state that does not fit together, or that no fit makes, is an artifact error."""
+    Features.from_state(NUMBER + TOWN)
+    changed = [{**state[0], **(change or {})}, *state[1:]] if state else []
+    with pytest.raises(ArtifactError):
+        Features.from_state(changed)
 
 
 # ---------------------------------------------------------------------- vectors
@@ -276,44 +251,6 @@ def test_a_vector_keeps_its_directions(kind: pa.DataType) -> None:
     apart = np.linalg.norm(vectors - vectors[0], axis=1)
     np.testing.assert_allclose(np.linalg.norm(X - X[0], axis=1), apart / features.columns[0].scale, rtol=1e-5)
     assert features.titles == ("text[0]", "text[1]", "text[2]")
-
-
-def test_a_missing_vector_is_the_mean_and_marked() -> None:
-    """It is 0 in each entry, with one indicator; for trees it is missing."""
-    table = table_of({"text": [[1.0, 2.0], None, [3.0, 6.0]]})
-    features = Features.learn(table, ["text"])
-
-    np.testing.assert_array_equal(features.matrix(table)[:, 2], [0, 1, 0])
-    np.testing.assert_array_equal(features.matrix(table)[1, :2], [0, 0])
-    assert np.isnan(features.matrix(table, gaps=True)[1]).all()
-    assert len(features.reach) == 3
-
-
-@pytest.mark.parametrize(
-    ("fitted", "text", "message"),
-    [
-        (
-            None,
-            [[1.0, 2.0], [3.0]],
-            r"list of 1 numbers \(row 2 of those used\), but other rows have lists of 2",
-        ),
-        (None, [None, [1.0, None]], r"missing or infinite \(row 2 "),
-        (None, [[1.0, math.inf], [1.0, 2.0]], r"missing or infinite \(row 1 "),
-        (None, pa.array([[], []], pa.list_(pa.float64())), "lists of 0 numbers"),
-        (None, pa.array([None, None], pa.list_(pa.float64())), "not hold lists"),
-        (None, [["a"], ["b"]], "not a number, a text or a list of numbers"),
-        ([[1.0, 2.0]], [[1.0, 2.0, 3.0]], "list of 3 numbers .* but other rows have lists of 2"),
-        ([[1.0, 2.0]], ["1,2"], "a list of 2 numbers as in the fit"),
-    ],
-)
-def test_a_vector_that_cannot_be_read_is_named(fitted: Any, text: Any, message: str) -> None:
-    """The message has the column, the row and what is wrong."""
-    table = table_of({"text": text})
-    read = partial(Features.learn, table, ["text"])
-    if fitted is not None:
-        read = partial(Features.learn(table_of({"text": fitted}), ["text"]).matrix, table)
-    with pytest.raises((DataError, ColumnError), match=f"'text'.*{message}"):
-        read()
 
 
 @pytest.mark.parametrize("method", ["logloss", "sensei"])  # folds are drawn by what is in a row

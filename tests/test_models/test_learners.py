@@ -12,7 +12,7 @@ import pytest
 from fairfix.errors import ArtifactError, ConvergenceWarning
 from fairfix.models.features import Feature, Features
 from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold
-from fairfix.models.members import NODES, ConstantMember, LinearMember, Member, NetworkMember, TreesMember
+from fairfix.models.members import NODES, ConstantMember, LinearMember, Member, TreesMember
 from fairfix.models.mixtures import ModelMixture
 from fairfix.models.score_models import Scorer
 from fairfix.models.tree_arrays import of_histograms
@@ -310,34 +310,6 @@ def members() -> list[Member]:
 
 with threadpool_limits(1):
     MEMBERS = members()
-
-
-@pytest.mark.parametrize("which", range(6))
-def test_saved_members_predict_the_same_bits(which: int) -> None:
-    """A state gives back the member."""
-    member = MEMBERS[which]
-    X = np.nan_to_num(rows(5)[0])
-    settings_, arrays = member.state()
-    again = Member.kinds[member.kind].from_state(settings_, arrays)
-
-    assert again.predict(X).tobytes() == member.predict(X).tobytes()
-
-
-@pytest.mark.parametrize("which", range(7))
-def test_what_a_row_gets_does_not_hang_on_the_rows_beside_it(which: int) -> None:
-    """Alone, in parts, in any order: the same bits, so predictions do not hang on how a file is cut."""
-    rng = np.random.default_rng(which)
-    network = NetworkMember(
-        rng.normal(size=(4, 9)), rng.normal(size=9), rng.normal(size=(9, 1)), rng.normal(size=1), "sigmoid"
-    )
-    member = [*MEMBERS, network][which]
-    X = np.nan_to_num(rows(5)[0])
-    whole, order = member.predict(X), rng.permutation(len(X))
-
-    assert member.predict(X[order]).tobytes() == whole[order].tobytes()
-    for size in (1, 7):
-        parts = [member.predict(X[i : i + size]) for i in range(0, len(X), size)]
-        assert np.concatenate(parts).tobytes() == whole.tobytes()
 
 
 ODD_NUMBERS = [-1, 0, 1, 7, 10**6, np.nan, np.inf, -np.inf]

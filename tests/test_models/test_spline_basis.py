@@ -166,22 +166,18 @@ def test_saved_and_made_again_it_is_the_same(name: str) -> None:
         np.concatenate([again.predict(X[i : i + 1]) for i in range(60)]).tobytes()
         == member.predict(X).tobytes()
     )
-    bad: list[tuple[Any, Any]] = [
-        ({**settings, "more": 1}, arrays),
-        (settings, {**arrays, "more": np.zeros(1)}),
-        (settings, {**arrays, "coef": arrays["coef"][:-1]}),
-        (settings, {key: one for key, one in arrays.items() if key != "intercept"}),
-    ]
-    if name == "splines":
-        bad += [
-            ({**settings, "features": 2}, arrays),
-            (settings, {**arrays, "column": arrays["column"] + 4}),
-            (settings, {**arrays, "column": np.zeros_like(arrays["column"])}),
-            (settings, {**arrays, "ends": arrays["ends"][:, ::-1].copy()}),
-            (settings, {**arrays, "curves": arrays["curves"][:, :-1].copy()}),
-        ]
-    else:
-        bad += [({**settings, "features": 7}, arrays), (settings, {**arrays, "left": arrays["left"] * 0})]
+    changes: dict[str, dict[str, Any]] = {
+        "splines": {
+            "column": [arrays.get("column", np.zeros(1)) + 4, np.zeros(4, dtype=np.int64)],
+            "ends": arrays.get("ends", np.zeros((1, 2)))[None, :, ::-1].copy(),
+            "curves": [arrays.get("curves", np.zeros((1, 1)))[:, :-1].copy()],
+        },
+        "boosted": {"left": [arrays.get("left", np.zeros(1)) * 0]},
+    }
+    each = {"more": [np.zeros(1)], "coef": [arrays["coef"][:-1]], **changes[name]}
+    bad = [(settings, {**arrays, key: one}) for key, some in each.items() for one in some]
+    bad += [({**settings, **more}, arrays) for more in ({"more": 1}, {"features": 2}, {"features": 7})]
+    bad += [(settings, {key: one for key, one in arrays.items() if key != "intercept"})]
     for own in bad:
         with pytest.raises(ArtifactError):
             type(member).from_state(*own)
