@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,11 @@ def fitted_base(frame: pd.DataFrame, y: np.ndarray) -> Pipeline:
     return base().fit(frame.drop(columns=["sex", "age"]), y)
 
 
+def logistic(protected: Any = None, **settings: Any) -> RepairedClassifier:
+    """Return a repaired logistic regression, of two folds unless others are asked for."""
+    return RepairedClassifier(LogisticRegression(), protected, **{"cv": 2, **settings})
+
+
 def gap(chance: np.ndarray, groups: pd.DataFrame, weight: np.ndarray | None = None) -> float:
     """Return the demographic parity difference of decision probabilities, by the audit."""
     names = tuple(groups)
@@ -187,7 +193,7 @@ def test_the_repair_learns_from_out_of_fold_probabilities(weighted: bool) -> Non
     X, y = people(400)
     weight = np.random.default_rng(1).random(len(X)) + 0.1 if weighted else np.ones(len(X))
     params, folds = {"sample_weight": weight} if weighted else {}, KFold(3, shuffle=True, random_state=3)
-    model = RepairedClassifier(LogisticRegression(), "sex", cv=folds, gamma=0.2)
+    model = logistic("sex", cv=folds, gamma=0.2)
     model.fit(X[["sex", "x"]], y, **params)
     score = cross_val_predict(
         LogisticRegression(), X[["x"]], y, cv=folds, method="predict_proba", params=params
@@ -224,6 +230,7 @@ def test_the_parts_of_the_default_folds_are_shuffled_and_seeded() -> None:
 # ---------------------------------------------------------------------- decisions
 
 
+@cache
 def wide(**settings: Any) -> tuple[RepairedClassifier, pd.DataFrame, np.ndarray]:
     """Return a repaired classifier that leaves many decisions to chance, and its rows."""
     X, y = people(2000)
@@ -289,7 +296,7 @@ def test_missing_values_are_part_of_a_row() -> None:
     assert is_random(model.predict_proba(X)[:, 1]).any()
     assert decided.tolist() == model.predict(X.assign(z=X["z"].astype("float64"))).tolist()
     assert get_tags(model).input_tags.allow_nan
-    assert not get_tags(RepairedClassifier(LogisticRegression())).input_tags.allow_nan
+    assert not get_tags(logistic()).input_tags.allow_nan
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), (False, True), (1, 2), (-1.0, 1.0), ("b", "a")])
@@ -298,8 +305,8 @@ def test_labels_of_any_type_are_kept(labels: tuple[Any, Any]) -> None:
     X, y = people(300)
     X = X[["sex", "x"]]
     named = np.array(labels, dtype=object if isinstance(labels[0], str) else None)[(y == "yes").astype(int)]
-    plain = RepairedClassifier(LogisticRegression(), "sex", cv=2).fit(X, y == "yes")
-    model = RepairedClassifier(LogisticRegression(), "sex", cv=2, pos_label=labels[1]).fit(X, named)
+    plain = logistic("sex").fit(X, y == "yes")
+    model = logistic("sex", pos_label=labels[1]).fit(X, named)
     column = model.classes_.tolist().index(labels[1])
 
     assert model.classes_.tolist() == sorted(labels)
@@ -314,7 +321,7 @@ def test_a_decision_of_a_repaired_value_is_its_half() -> None:
     X, y = people(900)
     X = X[["sex", "x"]].round(0)
     given: dict[str, Any] = {"method": "fair-regression", "slack": 0.02}
-    model = RepairedClassifier(LogisticRegression(), "sex", **given).fit(X, y)
+    model = logistic("sex", **given).fit(X, y)
     chance = model.predict_proba(X)[:, 1]
     np.testing.assert_array_equal(model.predict(X) == model.classes_[1], chance >= 0.5)
 
@@ -326,13 +333,10 @@ def test_groups_beside_x_equal_groups_in_x() -> None:
     """Columns of X, a function of X and labels beside X: the same probabilities and decisions."""
     X, y = people(300)
     bare, groups = X[["x", "z"]], X[["sex", "age"]]
-    inside = RepairedClassifier(LogisticRegression(), ["sex", "age"], cv=2)
+    inside = logistic(["sex", "age"])
     inside.fit(whole := X[["sex", "x", "age", "z"]], y)
-    beside, array = (
-        RepairedClassifier(LogisticRegression(), cv=2).fit(bare, y, protected=one)
-        for one in (groups, groups.to_numpy().tolist())
-    )
-    function = RepairedClassifier(LogisticRegression(), lambda X: groups.loc[X.index], cv=2).fit(bare, y)
+    beside, array = (logistic().fit(bare, y, protected=one) for one in (groups, groups.to_numpy().tolist()))
+    function = logistic(lambda X: groups.loc[X.index]).fit(bare, y)
 
     for model, given in (
         (beside, {"protected": groups}),
@@ -354,10 +358,10 @@ def test_columns_of_arrays_are_named_by_position(kind: Any) -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=300), rng.integers(0, 2, 300)])
     y = (X[:, 0] + X[:, 1] + rng.normal(size=300) > 0.5).astype(int)
-    first = RepairedClassifier(LogisticRegression(), 1).fit(kind(X), y)
-    last = RepairedClassifier(LogisticRegression(), -1).fit(kind(X), y)
+    first = logistic(1).fit(kind(X), y)
+    last = logistic(-1).fit(kind(X), y)
     frame = pd.DataFrame(X, columns=["a", "b"])
-    named = RepairedClassifier(LogisticRegression(), "b").fit(frame, y)
+    named = logistic("b").fit(frame, y)
 
     assert first.estimator_.n_features_in_ == 1
     assert first.n_features_in_ == 2
@@ -388,7 +392,7 @@ def test_the_estimator_sees_the_protected_columns_if_asked(drop: bool) -> None:
     """drop_protected says whether the estimator gets them; either way the groups are selected alike."""
     X, y = people()
     X = X[["sex", "x"]].assign(sex=(X["sex"] == "male").astype(int))
-    model = RepairedClassifier(LogisticRegression(), "sex", drop_protected=drop).fit(X, y)
+    model = logistic("sex", drop_protected=drop).fit(X, y)
 
     assert model.estimator_.feature_names_in_.tolist() == (["x"] if drop else ["sex", "x"])
     assert gap(model.predict_proba(X)[:, 1], X[["sex"]].astype(str)) < 0.05
@@ -467,7 +471,7 @@ def test_groups_and_weights_are_routed_through_a_pipeline() -> None:
     numbers = X[["x", "z"]]
     with sklearn.config_context(enable_metadata_routing=True):
         inner = LogisticRegression().set_fit_request(sample_weight=True)
-        model = RepairedClassifier(inner)
+        model = RepairedClassifier(inner, cv=2)
         model.set_fit_request(protected=True, sample_weight=True).set_predict_request(protected=True)
         model.set_predict_proba_request(protected=True).set_score_request(protected=True, sample_weight=True)
         pipe = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
@@ -479,12 +483,12 @@ def test_groups_and_weights_are_routed_through_a_pipeline() -> None:
         scores = cross_val_score(
             pipe, numbers, y, cv=3, params={"protected": groups, "sample_weight": weight}
         )
-        inside = RepairedClassifier(LogisticRegression(), "sex").fit(X[["sex", "x", "z"]], y)
-        unasked = make_pipeline(RepairedClassifier(LogisticRegression()))
+        inside = logistic("sex").fit(X[["sex", "x", "z"]], y)
+        unasked = make_pipeline(logistic())
         with pytest.raises(ValueError, match="protected"):
             unasked.fit(numbers, y, protected=groups)
     scaled = StandardScaler().fit_transform(numbers)
-    by_hand = RepairedClassifier(LogisticRegression()).fit(scaled, y, sample_weight=weight, protected=groups)
+    by_hand = logistic().fit(scaled, y, sample_weight=weight, protected=groups)
 
     np.testing.assert_allclose(chance, by_hand.predict_proba(scaled, protected=groups), atol=1e-12)
     assert decided.tolist() == by_hand.predict(scaled, protected=groups).tolist()
@@ -509,10 +513,10 @@ def test_it_works_in_a_pipeline_and_in_cross_validation() -> None:
 
     numbers, together = X[["sex", "x"]], np.arange(600) // 3
     with sklearn.config_context(enable_metadata_routing=True):
-        model = RepairedClassifier(LogisticRegression(), "sex", cv=GroupKFold(3))
+        model = logistic("sex", cv=GroupKFold(3))
         model.fit(numbers, y, groups=together)
     splits = list(GroupKFold(3).split(X, y, together))
-    expected = RepairedClassifier(LogisticRegression(), "sex", cv=splits).fit(numbers, y)
+    expected = logistic("sex", cv=splits).fit(numbers, y)
     assert model.predict_proba(numbers).tobytes() == expected.predict_proba(numbers).tobytes()
 
 
@@ -541,9 +545,7 @@ def test_a_grid_reaches_the_method_and_the_estimator() -> None:
         "slack": [0.0, float("inf")],
         "estimator__C": [0.001, 1.0],
     }
-    search = GridSearchCV(
-        RepairedClassifier(LogisticRegression(), "sex", cv=2), grid, cv=2, error_score="raise"
-    )
+    search = GridSearchCV(logistic("sex"), grid, cv=2, error_score="raise")
     search.fit(X[["sex", "x"]], y)
 
     assert len(search.cv_results_["params"]) == 8
@@ -554,7 +556,7 @@ def test_a_grid_reaches_the_method_and_the_estimator() -> None:
 
 def test_parameters_are_cloned_and_set() -> None:
     """A clone has the same parameters and shares none, also of a learner; set_params changes one alone."""
-    model = RepairedClassifier(LogisticRegression(), "sex", gamma=0.2)
+    model = logistic("sex", gamma=0.2)
     copy = clone(model).set_params(slack=0.1, estimator__C=2.0)
 
     assert copy.get_params() == model.get_params() | {
@@ -611,7 +613,7 @@ def test_parameters_of_methods_are_no_others_of_the_estimators() -> None:
 def test_settings_that_cannot_be_are_named(settings: dict[str, Any], message: str) -> None:
     """A wrong parameter is a ValueError and an error of fairfix, which names it."""
     X, y = people(100)
-    model = RepairedClassifier(LogisticRegression(), "sex").set_params(**settings)
+    model = logistic("sex").set_params(**settings)
 
     with pytest.raises(ValueError, match=message) as caught:
         model.fit(X[["sex", "x"]], y)
@@ -630,7 +632,7 @@ def test_data_that_cannot_be_repaired_is_named() -> None:
     """One group, a missing group, one class, three classes, wrong shapes: a ValueError that says which."""
     X, y = people(100)
     numbers, gone = X[["sex", "x"]], X["sex"].where(X.index % 3 > 0)
-    plain = RepairedClassifier(LogisticRegression(), "sex")
+    plain = logistic("sex")
     inner = LogisticRegression().fit(X[["x"]], y == "yes")
     prefit = RepairedClassifier(inner, "sex", cv="prefit")
     cases: list[tuple[str, Any, Any, Any, dict[str, Any]]] = [
@@ -656,9 +658,9 @@ def test_data_that_cannot_be_repaired_is_named() -> None:
             model.fit(rows, labels, **more)
         assert isinstance(caught.value, InputError | SettingError), message
     with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[100, 99\]"):
-        RepairedClassifier(LogisticRegression()).fit(X[["x"]], y, protected=X["sex"][:99])
+        logistic().fit(X[["x"]], y, protected=X["sex"][:99])
     with pytest.raises(NotFittedError):
-        RepairedClassifier(LogisticRegression(), "sex", cv="prefit").fit(numbers, y)
+        logistic("sex", cv="prefit").fit(numbers, y)
     plain.fit(numbers, y)
     with pytest.raises(InputError):
         plain.fit(numbers.assign(sex="male"), y)
@@ -670,9 +672,9 @@ def test_rows_at_predict_must_be_those_of_the_fit() -> None:
     """Another number of columns, others by name or another order is a ValueError that lists both; groups too."""
     X, y = people(200)
     codes = X[["x"]].assign(sex=(X["sex"] == "male").astype(int))
-    array = RepairedClassifier(LogisticRegression(), 1, cv=2).fit(codes.to_numpy(), y)
-    frame = RepairedClassifier(LogisticRegression(), "sex", cv=2).fit(codes, y)
-    beside = RepairedClassifier(LogisticRegression(), cv=2).fit(X[["x"]], y, protected=X[["sex", "age"]])
+    array = logistic(1).fit(codes.to_numpy(), y)
+    frame = logistic("sex").fit(codes, y)
+    beside = logistic().fit(X[["x"]], y, protected=X[["sex", "age"]])
     other = "but the fit had sex, age, in that order"
     cases: list[tuple[str, Any, Any, Any]] = [
         *((f"X has {width} features, .* expecting 2", array, np.ones((5, width)), None) for width in (1, 3)),

@@ -478,8 +478,8 @@ def of_predictor(
     )
     out = of_each_attribute(rows, comparable, partial(compared, judge, confidence))
     if copies is not None:
-        for name, comparisons in of_counterfactuals(table, judge, copies, confidence).items():
-            out[name] += comparisons
+        where = attribute_name(table.data_spec.columns.protected)
+        out[where] += under_counterfactuals(table, copies, judge, confidence)
     return out
 
 

@@ -121,8 +121,8 @@ def require_known(copies: Counterfactuals, names: Collection[str]) -> None:
 
 def _share(changed: Bools, of: Ints, weight: Floats, alpha: float, reason: str) -> Estimate:
     """Return the share of people, (p,), some copy of whom is changed, from that of each copy and its person, (c,)."""
-    some = (np.bincount(of, changed, weight.size) > 0).astype(np.float64)
-    return mean_share(some, weight, (0.0, 1.0), alpha, reason)
+    differs = (np.bincount(of, changed, weight.size) > 0).astype(np.float64)
+    return mean_share(differs, weight, (0.0, 1.0), alpha, reason)
 
 
 def _classes(table: Table, name: str) -> npt.NDArray[np.str_]:

@@ -156,21 +156,10 @@ class FitTrace:
             objective=number(self.objective),
             gap=number(max(self.gap, 0.0)),  # below 0 by rounding only
             certificates=tuple(
-                schema.Certificate(
-                    objective=one.objective,
-                    value=number(one.value),
-                    bound=number(one.bound),
-                    gap=number(one.gap),
-                    among=one.among,
-                    rows=one.rows,
-                    says=one.sentence,
-                )
+                schema.Certificate(**_finite(one, "value", "bound"), gap=number(one.gap), says=one.sentence)
                 for one in self.certificates
             ),
-            quantities=tuple(
-                schema.Quantity(name=one.name, value=number(one.value), meaning=one.meaning, group=one.group)
-                for one in self.quantities
-            ),
+            quantities=tuple(schema.Quantity(**_finite(one, "value")) for one in self.quantities),
         )
 
     @classmethod
@@ -190,6 +179,11 @@ class FitTrace:
                 Quantity(one.name, _or_nan(one.value), one.meaning, one.group) for one in saved.quantities
             ),
         )
+
+
+def _finite(one: Certificate | Quantity, *names: str) -> dict[str, Any]:
+    """Return the fields of a thing; of these numbers null where one is not finite."""
+    return {**vars(one), **{name: number(getattr(one, name)) for name in names}}
 
 
 def _or_nan(number: float | None) -> float:
