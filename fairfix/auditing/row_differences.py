@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -90,21 +90,6 @@ def _label_codes(old: Table, new: Table, labels: int) -> Ints | int:
     return np.asarray(old.labels.astype(np.int64) * 2 + new.labels)
 
 
-@dataclass(frozen=True, eq=False)
-class PairedDifference:
-    """A quantity of each row under an earlier and a later model, shape (n,) each; ``unit`` has the rows' weights."""
-
-    before: Floats
-    after: Floats
-    unit: Table
-
-    def mean(self, confidence: float, support: Range) -> Estimate | None:
-        """Return the mean difference with its limits, where a row's is within ``support``; None if some is infinite."""
-        with np.errstate(invalid="ignore"):  # both may be infinite
-            change = self.after - self.before
-        return mean_of_rows(change, self.unit, confidence, support) if np.isfinite(change).all() else None
-
-
 def change_of(name: str, old: Table, new: Table, confidence: float, support: Range) -> Estimate | None:
     """Return the change of an overall metric on the same rows; None where a row lacks a value that it needs."""
     sums = RowSums()
@@ -156,6 +141,15 @@ class RowSums:
         """Return the weighted mean of the number, whose smallest and largest possible value are ``support``."""
         mean = Means.from_sums(self._sums, support, [self._sizes])
         return first_of(mean.value, mean.limits(1.0 - confidence))
+
+
+def mean_change(
+    before: Floats, after: Floats, table: Table, confidence: float, support: Range
+) -> Estimate | None:
+    """Return the mean change of a number of each row, as :func:`mean_of_rows` does; None if some is infinite."""
+    with np.errstate(invalid="ignore"):  # both may be infinite
+        change = after - before
+    return mean_of_rows(change, table, confidence, support) if np.isfinite(change).all() else None
 
 
 def mean_of_rows(each: Floats, table: Table, confidence: float, support: Range) -> Estimate:

@@ -18,7 +18,7 @@ from fairfix.auditing.audit import More
 from fairfix.auditing.comparisons import CLASS_GAPS, Comparison
 from fairfix.auditing.multiclass import CHANGES, audit_classes, require_measured
 from fairfix.auditing.results import Settings
-from fairfix.auditing.row_differences import SHARE, PairedDifference, between_limits
+from fairfix.auditing.row_differences import SHARE, between_limits, mean_change
 from fairfix.data.classes import classes_of_rows
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.data_spec import ColumnRoles
@@ -170,7 +170,7 @@ def evaluate_classes(
     was, now = pair(settings)
     gaps = comparison_rows(was, now, SHOWN, None if of_fit else change_by, NOT_ASKED)
     then_right, right = (_same(one, labels) for one in (before, after))
-    change = PairedDifference(then_right, right, table).mean(settings.confidence, SHARE)
+    change = mean_change(then_right, right, table, settings.confidence, SHARE)
     then, later = (one.overall.metrics["accuracy"] for one in (was, now))
     balanced = [one.balanced_accuracy for one in (was, now) if one.balanced_accuracy is not None]
     shown = Evaluation(

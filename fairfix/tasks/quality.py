@@ -80,7 +80,7 @@ class Quality:
         """
         import numpy as np
 
-        from fairfix.auditing.row_differences import ANY, SHARE, PairedDifference, change_of
+        from fairfix.auditing.row_differences import ANY, SHARE, change_of, mean_change
         from fairfix.schema.common import estimate
 
         label = old.rows.label
@@ -101,5 +101,5 @@ class Quality:
                 for chance in (old.chance, new.chance)
             )
             most = max(self.fp, self.fn)
-            return PairedDifference(before, after, old).mean(confidence, (-most, most))
+            return mean_change(before, after, old, confidence, (-most, most))
         return change_of(self.name, old, new, confidence, SHARE if self.name in OF_DECISIONS else ANY)

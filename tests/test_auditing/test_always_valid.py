@@ -16,22 +16,12 @@ from fairfix.stats.estimates import Proportions
 from fairfix.stats.gaps import difference_between_groups
 from fairfix.stats.sequences import ConfidenceSequences
 
-ABOUT: dict[str, Any] = {"protected": "group", "score": "score", "label": "label", "prediction": "decision"}
+from tests.test_auditing.test_state import ABOUT, batch
 
 
-def people(rows: int = 1500, *, gap: float = 0.1, seed: int = 0) -> pd.DataFrame:
+def people(rows: int = 1500, gap: float = 0.1) -> pd.DataFrame:
     """Return rows of two groups with scores, labels and decisions."""
-    rng = np.random.default_rng(seed)
-    group = rng.integers(0, 2, rows)
-    score = rng.random(rows)
-    return pd.DataFrame(
-        {
-            "group": np.array(["a", "b"])[group],
-            "label": (rng.random(rows) < score).astype(int),
-            "score": score,
-            "decision": (rng.random(rows) < 0.4 + gap * group).astype(int),
-        }
-    )
+    return batch(0, rows, gap).drop(columns="id")
 
 
 def audited(frame: pd.DataFrame, **more: Any) -> dict[str, Any]:
