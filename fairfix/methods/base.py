@@ -259,9 +259,7 @@ class Repairer(Constrained):
                 learned and "features" not in self.uses
             ),
         }
-        for words, holds in refused.items():
-            if holds:
-                raise UsageError(words)
+        refuse(refused)
         self._check_attribute(groups.columns)
         if not (self.membership or self.parsed_constraint.numbers):
             require_two(groups.columns, groups.names)
@@ -270,6 +268,13 @@ class Repairer(Constrained):
             raise DataError(f"{self.name} needs labels with these parameters; name the column with `label`")
         if (label := only_label(problem)) is not None:
             raise DataError(f"all labels are {label}; a repair needs both classes")
+
+
+def refuse(refused: Mapping[str, object], beginning: str = "") -> None:
+    """Raise a UsageError with the first of the sentences that hold."""
+    for words, holds in refused.items():
+        if holds:
+            raise UsageError(beginning + words)
 
 
 def warn_unconverged(name: str, predictor: RepairedPredictor) -> RepairedPredictor:

@@ -221,16 +221,6 @@ class Points(Weighted):
         """Mean of ``eta``."""
         return float(self.eta @ self.weights / self.weights.sum())
 
-    @cached_property
-    def ends(self) -> tuple[float, float]:
-        """Least and greatest score: every rule is monotone, so it is extreme there."""
-        return float(self.score.min()), float(self.score.max())
-
-    @cached_property
-    def raw_ends(self) -> tuple[float, float]:
-        """Least and greatest raw score."""
-        return float(self.raw.min()), float(self.raw.max())
-
     def curve(self, share: Floats) -> Piecewise:
         """Return the rule on the raw score that gives the points their shares."""
         if self.blocks is not None:

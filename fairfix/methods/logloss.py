@@ -162,10 +162,6 @@ class LogLoss(Learning):
         """The weight of squared coefficients, or cv."""
         return self.setting("l2")  # type: ignore[no-any-return]  # by its rule
 
-    def with_penalty(self, l2: float) -> str:
-        """Return the learner with a penalty."""
-        return f"linear(l2={l2!r},basis={self.basis},intercept={self.setting('intercept')})"
-
     @property
     def basis(self) -> str:
         """The inputs in which the score is linear."""
@@ -221,12 +217,10 @@ class LogLoss(Learning):
             quantities=tuple(self._quantities(best, l2, game.groups)),
         )
         if self.group == "unused" and not problem.many_fits:
-            trace = replace(
-                trace,
-                aware=replace(self, group="used", learner=self.with_penalty(l2))._fit(
-                    replace(problem, protected_as_feature=True), rng
-                ),
-            )
+            learner = f"linear(l2={l2!r},basis={self.basis},intercept={self.setting('intercept')})"
+            seeing = replace(self, group="used", learner=learner)
+            aware = seeing._fit(replace(problem, protected_as_feature=True), rng)
+            trace = replace(trace, aware=aware)
         if rounded:
             trace = replace(trace, randomized=replace(rule, rounded=False, trace=trace))
         return replace(rule, trace=trace)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust
-from fairfix.methods.robust.histogram import bin_edges
-from fairfix.methods.robust.table_confidence_limits import range_of
+from fairfix.methods.robust.histogram import bin_edges, range_of
 from fairfix.models.mixtures import DecisionMixture
 from fairfix.models.score_models import ScoreCurves
 from fairfix.noise.description import Noise, NoiseTable
@@ -34,9 +31,9 @@ from fairfix.noise.score_bin_bounds import (
 )
 from fairfix.noise.uncertainty_set import largest_radii
 
+from tests.conftest import Call
 from tests.results import texts_of
 
-SAMPLE = Path(__file__).parents[2] / "sample_data"
 NAMES = ("a", "b", "c")
 T = np.array([[0.85, 0.1, 0.05], [0.15, 0.8, 0.05], [0.1, 0.2, 0.7]])
 PARITIES = [name for name in COMPARISONS if name != "minimax"]
@@ -725,19 +722,7 @@ def test_bins_begin_at_quantiles_of_mass_and_at_the_threshold() -> None:
 # ---------------------------------------------------------------------- in a shell
 
 
-BASIC = ["--protected", "race_recorded", "--noise", str(SAMPLE / "race_noise.csv"), "--id", "applicant_id"]
-DATA = str(SAMPLE / "loans.parquet")
-
-
-def repair(tmp_path: Path, *more: str) -> int:
-    """Repair the sample without a configuration."""
-    out = ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "--config", "none", "-q"]
-    return run(["repair", DATA, "--method", "robust", *BASIC, *more, *out])
-
-
-def test_a_model_file_that_looks_at_the_recorded_group(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_file_that_looks_at_the_recorded_group(tmp_path: Path, call: Call) -> None:
     """What needs a score without the group is refused; a certificate is not, and no estimate under N4 is shown."""
     import joblib
     import pandas as pd
@@ -751,24 +736,20 @@ def test_a_model_file_that_looks_at_the_recorded_group(
     frame.to_parquet(tmp_path / "rows.parquet")
     noise = "true,noisy,probability\n" + "".join(f"{j},{k},{T[j, k]}\n" for j in range(3) for k in range(3))
     (tmp_path / "noise.csv").write_text(noise)
-    base = [
-        "repair",
-        str(tmp_path / "rows.parquet"),
-        *shlex.split("--method robust --protected group --config none"),
-    ]
-    base += ["--noise", str(tmp_path / "noise.csv"), "--model", str(tmp_path / "model.joblib")]
-    base += ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "-q"]
-    assert run(base) == 2
-    pin = re.search(r"sha256:\w+", capsys.readouterr().err)
+    repair = (
+        f"repair {tmp_path}/rows.parquet --method robust --protected group --noise {tmp_path}/noise.csv --model "
+        f"{tmp_path}/model.joblib -o {tmp_path}/a.fairfix --config none --format json -q"
+    )
+    pin = re.search(r"sha256:\w+", call(repair)[2])
     assert pin
-    trust = ["--trust-model", pin[0]]
-
-    assert run([*base, *trust, "--assume", "class-conditional"]) == 2
-    assert "the model uses group" in capsys.readouterr().err
-    assert run([*base, *trust]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert any("(N1)" in note for note in texts_of(told))
-    assert not any("(N4" in note for note in texts_of(told))
+    status, _, err = call(f"{repair} --trust-model {pin[0]} --assume class-conditional")
+    assert status == 2
+    assert "the model uses group" in err
+    status, out, _ = call(f"{repair} --trust-model {pin[0]}")
+    assert status == 0
+    told = texts_of(json.loads(out))
+    assert any("(N1)" in note for note in told)
+    assert not any("(N4" in note for note in told)
 
 
 @pytest.mark.slow
@@ -848,7 +829,7 @@ def test_a_comparison_shows_what_the_description_allows() -> None:
     assert len(list(Robust.contenders(table.data_spec, Noise(membership={"a": "p", "b": "q"})))) == 3
 
 
-def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_recorded_columns_make_cells(tmp_path: Path, call: Call) -> None:
     """A table of the cells repairs and proves the true cells; one of a single column is refused by name."""
     rng, data = np.random.default_rng(0), people(5, 4000)
     true = np.array(NAMES)[np.minimum(data["true"], 1)] + np.where(rng.random(4000) < 0.5, " & x", " & y")
@@ -872,24 +853,26 @@ def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.Capt
             .aggregate([([], "count_all")])
         )
         pyarrow.csv.write_csv(counts.rename_columns(["true", "noisy", "count"]), tmp_path / f"{name}.csv")
-    base = [
-        "repair",
-        str(tmp_path / "d.parquet"),
-        *shlex.split("--method robust --protected one,two --config none -q"),
-    ]
-    base += ["--format", "json", "-o", str(tmp_path / "a.fairfix"), "--id", "id"]
-    assert run([*base, "--noise", str(tmp_path / "cells.csv"), "--slack", "0.1"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    repair = (
+        f"repair {tmp_path}/d.parquet --method robust --protected one,two --id id -o {tmp_path}/a.fairfix --format "
+        "json --config none -q --noise"
+    )
+    status, out, _ = call(f"{repair} {tmp_path}/cells.csv --slack 0.1")
+    assert status == 0
+    result = json.loads(out)
     claim = next(note for note in texts_of(result) if "on held-out rows, the worst" in note)
     assert "under N1 (up to" in claim
     names = {row["name"] for row in result["proof"]["holdout"]["table"]}
     assert "selection_rate.difference.true_groups [one x two]" in names
-    out = ["-o", str(tmp_path / "out.parquet"), "--config", "none", "-q"]
-    assert run(["predict", str(tmp_path / "a.fairfix"), str(tmp_path / "d.parquet"), *out]) == 0
+    to = f"-o {tmp_path}/out.parquet --config none -q"
+    assert call(f"predict {tmp_path}/a.fairfix {tmp_path}/d.parquet {to}")[0] == 0
     chance = pq.read_table(tmp_path / "out.parquet")["p_positive"].to_numpy()
     for cell in set(true):
         assert abs(chance[true == cell].mean() - chance.mean()) < 0.1
-    assert run([*base, "--noise", str(tmp_path / "one.csv")]) == 2
-    assert "name the one column that it describes" in capsys.readouterr().err
-    assert run([*base, "--noise", "radius:a=0.1,b=0.1"]) == 2
-    assert "such as 'a & x'. --noise radius:... does not describe them" in capsys.readouterr().err
+    for noise, said in (
+        (f"{tmp_path}/one.csv", "name the one column that it describes"),
+        ("radius:a=0.1,b=0.1", "such as 'a & x'. --noise radius:... does not describe them"),
+    ):
+        status, _, err = call(f"{repair} {noise}")
+        assert status == 2
+        assert said in err

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fairfix.methods.robust.table_confidence_limits import range_of
+from fairfix.methods.robust.histogram import range_of
 from fairfix.noise.bounds import tv_bounds
 from fairfix.noise.dual_certificates import (
     AllowedGroups,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from fairfix.methods.robust.table_confidence_limits import range_of
+from fairfix.methods.robust.histogram import range_of
 from fairfix.noise.bounds import valid_radius
 from fairfix.noise.rates import DEMANDS, LABELS, RATIOS, cells_of
 from fairfix.noise.score_bin_bounds import (

@@ -55,7 +55,7 @@ from fairfix.data.domain import parameter
 from fairfix.data.names import attribute_name, did_you_mean
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Solver, Use, group_param
+from fairfix.methods.base import Solver, Use, group_param, refuse
 from fairfix.methods.constraint import Grammar
 from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.guarantee import RegressionGuarantee, check_labels, label_range
@@ -439,6 +439,4 @@ def require_strata(method: FairRegression, problem: RepairProblem) -> None:
         != "randomized",
         "counts cannot be used with `strata` here; repair from rows": problem.table.rows.entries is not None,
     }
-    for words, holds in refused.items():
-        if holds:
-            raise UsageError(f"fair-regression: {words}")
+    refuse(refused, "fair-regression: ")

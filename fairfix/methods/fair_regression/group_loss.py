@@ -56,11 +56,7 @@ class GroupLoss(Solver):
         "features; use `constraint=statistical_parity`, or repair from rows"
     )
     reads: ClassVar = dict.fromkeys(
-        (
-            *("group", "loss", "quantile_level", "label_range", "learner"),
-            *("search", "nu", "rounds"),
-        ),
-        anything,
+        ("group", "loss", "quantile_level", "label_range", "learner", "search", "nu", "rounds"), anything
     )
     uses_labels = True
 

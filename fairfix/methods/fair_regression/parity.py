@@ -6,7 +6,7 @@ The mathematics is in :mod:`fairfix.solvers.quantile_matching`, :mod:`~fairfix.s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -94,11 +94,13 @@ class ClosedForm(Solver):
         scores = _scores_of(problem, *recipe, self._rows_of_bins(problem)[0])
         drawn = fit = fit_tube(scores, slack)
         value = _loss_of(fit, scores, loss)
-        notes = _notes_on_tube(fit, scores)
+        notes: Iterable[Note] = ()
         if method.decisions == "deterministic":
             cost, fit = value, fit_tube(scores, slack, drawn=False)
             value = _loss_of(fit, scores, loss)
             notes = _notes_without_draws(fit, drawn, value - cost, groups, slack)
+        elif fit.tube.outputs is not None:
+            notes = (_drawn_values(scores.spread_of(fit.tube), ". `decisions=deterministic` avoids this"),)
         predictor = GroupTube(groups.columns, groups.levels, base.scorer, fit.tube)
         trace = FitTrace(True, fit.tried, value, notes=tuple(notes))  # a closed form: nothing is iterated
         return beside_base(predictor, base, trace, problem.table)
@@ -176,12 +178,6 @@ def _loss_of(fit: TubeFit, scores: Scores, loss: str) -> float:
         float(share * (mass * expected_loss(loss, old, new)).sum())
         for share, (old, new, mass) in zip(scores.shares, parts, strict=True)
     )
-
-
-def _notes_on_tube(fit: TubeFit, scores: Scores) -> Iterator[Note]:
-    """Yield a note on values that are drawn."""
-    if fit.tube.outputs is not None:
-        yield _drawn_values(scores.spread_of(fit.tube), ". `decisions=deterministic` avoids this")
 
 
 def _drawn_values(spread: float, without: str = "") -> Note:
@@ -357,17 +353,7 @@ class Reduction(Solver):
     option = "`solver=reduction`"
     needs_rows = "it learns models from individual rows; use `solver=closed-form`"
     reads: ClassVar = dict.fromkeys(
-        (
-            *(
-                "group",
-                "loss",
-                "quantile_level",
-                "oracle",
-                "mixture",
-                "learner",
-            ),
-            *("search", "nu", "rounds"),
-        ),
+        ("group", "loss", "quantile_level", "oracle", "mixture", "learner", "search", "nu", "rounds"),
         anything,
     )
     uses_labels = True

@@ -29,13 +29,15 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import alike_for_all, proven_trace
 from fairfix.models.numeric_rules import NumberRamp
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.trace import FitTrace, Note, Quantity
-from fairfix.solvers.band_ramps import Ramps, solve_ramps
+from fairfix.models.trace import Note, Quantity
+from fairfix.solvers.band_ramps import solve_ramps
 from fairfix.solvers.bands import Bands
 
 if TYPE_CHECKING:
     from fairfix.data.table import Table
     from fairfix.methods.ramp import Ramp
+
+PRICE = "amount that one standard deviation of the column adds to a row's threshold, on the scale 2 p - 1"
 
 
 def fit_numbers(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
@@ -53,7 +55,22 @@ def fit_numbers(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
         method.parsed_constraint.numbers, low, high, mean, deviation, best.multipliers, -lift, method.gamma
     )
     notes = (*alike_for_all(made.predict(table)[kept]), *_notes(scales, table))
-    return replace(made, trace=_trace(method, scales, best, made, notes))
+    held = "meet the slack in the covariance with " + " and with ".join(method.parsed_constraint.numbers)
+    trace = proven_trace(
+        method.gamma,
+        best,
+        f"{held}, per standard deviation",
+        notes,
+        (
+            quantity
+            for one, price in zip(scales, made.prices.tolist(), strict=True)
+            for quantity in (
+                Quantity("price", price, PRICE, one.column),
+                Quantity("mean", one.mean, "mean of the column, clipped to its ends", one.column),
+            )
+        ),
+    )
+    return replace(made, trace=trace)
 
 
 def _notes(scales: Sequence[Scale], table: Table) -> Iterator[Note]:
@@ -69,27 +86,3 @@ def _notes(scales: Sequence[Scale], table: Table) -> Iterator[Note]:
             f"({many:,} of {len(x):,} rows)",
             "numbers",
         )
-
-
-def _trace(
-    method: Ramp, scales: Sequence[Scale], best: Ramps, made: NumberRamp, notes: tuple[Note, ...]
-) -> FitTrace:
-    """Return how the fit went, and what it proves."""
-    meaning = (
-        "amount that one standard deviation of the column adds to a row's threshold, on the scale 2 p - 1"
-    )
-    held = "meet the slack in the covariance with " + " and with ".join(method.parsed_constraint.numbers)
-    return proven_trace(
-        method.gamma,
-        best,
-        f"{held}, per standard deviation",
-        notes,
-        (
-            quantity
-            for one, price in zip(scales, made.prices.tolist(), strict=True)
-            for quantity in (
-                Quantity("price", price, meaning, one.column),
-                Quantity("mean", one.mean, "mean of the column, clipped to its ends", one.column),
-            )
-        ),
-    )

@@ -18,7 +18,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.continuous_attribute import fit_numbers
 from fairfix.methods.ramp.soft import fit_soft
 from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum
-from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
+from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, offsets, proven_trace, uncalibrated
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.solvers.piecewise import Piecewise
@@ -34,11 +34,7 @@ class Exact(Solver):
     option = "`solver=exact`"
     needs_rows = ""
     reads: ClassVar = dict.fromkeys(
-        (
-            *("constraint", "noise", "gamma"),
-            *("rho", "shape", "calibrate", "decisions"),
-        ),
-        anything,
+        ("constraint", "noise", "gamma", "rho", "shape", "calibrate", "decisions"), anything
     )
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -227,13 +223,12 @@ def _quantities(
             if ratio:
                 what = f"largest allowed rate of a group; the smallest is {ratio:g} times it"
             yield Quantity("rho", part.rho, f"{what}{where}")
-    meaning = (
-        "group threshold offset, on the scale 2 p - 1: the probability of yes rises from 0 there to 1 one "
-        "gamma above"
-    )
-    for level, rule in zip(cells.levels, rules, strict=True):
-        if rule.curve is None:
-            yield Quantity("offset", rule.offset + rule.remainder, meaning, attribute_name(level))
+    ramps = {
+        level: rule.offset + rule.remainder
+        for level, rule in zip(cells.levels, rules, strict=True)
+        if rule.curve is None
+    }
+    yield from offsets(ramps, ramps.values())
 
 
 def _masses(events: Sequence[int | None], eta: Floats, weight: Floats) -> list[Floats]:

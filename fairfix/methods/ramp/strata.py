@@ -41,8 +41,9 @@ class CellRule:
     on_points: bool = False
 
     def shares(self, points: Points) -> tuple[float, float]:
-        """Return the shares of the least and the greatest score of a cell."""
-        low, high = points.raw_ends if self.on_points else points.ends
+        """Return the shares of the least and the greatest score of a cell; every rule is extreme there."""
+        score = points.raw if self.on_points else points.score
+        low, high = float(score.min()), float(score.max())
         if self.curve is None:
             return (low - self.offset) / self.gamma, (high - self.offset) / self.gamma
         return tuple(self.curve((low, high)).tolist())

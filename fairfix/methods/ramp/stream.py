@@ -13,15 +13,16 @@ import numpy as np
 
 from fairfix.data.counts import Floats
 from fairfix.data.data_spec import DataSpec
-from fairfix.data.names import attribute_name, group_name
+from fairfix.data.names import group_name
 from fairfix.data.numeric_groups import in_order
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
 from fairfix.methods.base import StreamSolver, anything, but, only, require_two
 from fairfix.methods.cells import cells_of
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.ramp.trace import offsets
 from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
-from fairfix.models.trace import Caution, FitTrace, Quantity
+from fairfix.models.trace import Caution, FitTrace
 from fairfix.solvers.ramp_stream import PASSES, Batch, StreamSolution, learn
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class Stream(StreamSolver):
         solution = self._solution(batches, data_spec)
         levels = in_order(numbers, columns, data_spec.bands)
         require_two(columns, [group_name(level) for level in levels])
-        offsets = solution.offsets[[numbers[level] for level in levels]]
-        return self._ramps(columns, levels, offsets, solution)
+        own = solution.offsets[[numbers[level] for level in levels]]
+        return self._ramps(columns, levels, own, solution)
 
     def _solution(self, batches: Callable[[], Iterable[Batch]], data_spec: DataSpec) -> StreamSolution:
         """Return the offsets for scores as they are."""
@@ -82,7 +83,7 @@ class Stream(StreamSolver):
         self,
         columns: tuple[str, ...],
         levels: tuple[tuple[str, ...], ...],
-        offsets: Floats,
+        thresholds: Floats,
         solution: StreamSolution,
     ) -> RepairedPredictor:
         """Return the predictor of a solution, with a caution where it has not settled."""
@@ -92,19 +93,14 @@ class Stream(StreamSolver):
             "it with `gamma`",
             "slack",
         )
-        meaning = (
-            "group threshold offset, on the scale 2 p - 1: the probability of yes rises from 0 there to 1 "
-            "one gamma above"
-        )
         trace = FitTrace(
             solution.converged,
             PASSES,
             solution.objective,
             math.nan,
             () if solution.converged else (note,),
-            quantities=tuple(
-                Quantity("offset", offset, meaning, attribute_name(level))
-                for offset, level in zip(offsets.tolist(), levels, strict=True)
-            ),
+            quantities=tuple(offsets(levels, thresholds.tolist())),
         )
-        return GroupwiseRamp(columns, levels, offsets, np.zeros(len(levels)), self.method.gamma, trace=trace)
+        return GroupwiseRamp(
+            columns, levels, thresholds, np.zeros(len(levels)), self.method.gamma, trace=trace
+        )

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from fairfix.data.counts import Floats
+from fairfix.data.names import attribute_name
 from fairfix.methods.cells import GroupScores, miscalibration
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
+
+if TYPE_CHECKING:
+    from fairfix.methods.ramp.strata import StratumFit
+    from fairfix.solvers.band_ramps import Ramps
 
 MISCALIBRATED = 0.02
 """Least mean miscalibration, beyond chance, for a caution."""
 
 
-class Solved(Protocol):
-    """End of a search."""
-
-    @property
-    def converged(self) -> bool:
-        """Whether the gap is within tolerance."""
-
-    @property
-    def iterations(self) -> int:
-        """Steps."""
-
-    @property
-    def objective(self) -> float:
-        """Value of what is minimised."""
-
-    @property
-    def gap(self) -> float:
-        """Certified distance of the value from the optimum."""
-
-
 def proven_trace(
     gamma: float,
-    best: Solved,
+    best: Ramps | StratumFit,
     held: str,
     notes: Iterable[Note],
     quantities: Iterable[Quantity],
@@ -62,6 +47,16 @@ def proven_trace(
         certificates=(proven,),
         quantities=tuple(quantities),
     )
+
+
+def offsets(levels: Iterable[tuple[str, ...]], thresholds: Iterable[float]) -> Iterator[Quantity]:
+    """Yield the multipliers of groups, which are the thresholds of their ramps."""
+    meaning = (
+        "group threshold offset, on the scale 2 p - 1: the probability of yes rises from 0 there to 1 one "
+        "gamma above"
+    )
+    for level, threshold in zip(levels, thresholds, strict=True):
+        yield Quantity("offset", threshold, meaning, attribute_name(level))
 
 
 def alike_for_all(chance: Floats) -> Iterator[Note]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fairfix.auditing.criteria import CRITERIA
 from fairfix.errors import UsageError
+from fairfix.methods.base import refuse
 from fairfix.methods.problem import RepairProblem
 
 if TYPE_CHECKING:
@@ -17,42 +18,32 @@ NARROWEST = 1e-6
 
 def check_parameters(method: Ramp) -> None:
     """Raise a UsageError where parameters contradict one another."""
-    if 0 < method.gamma < NARROWEST:
-        raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {method.gamma:g}")
-    if method.parsed_constraint.least:
-        _check_ratio(method)
-    if method.parsed_constraint.each:
-        _check_each(method)
+    each, rho, goal = method.parsed_constraint.each, method.rho, method.goal
+    asked = f"`constraint={method.constraint}`"
+    chosen = rho != "joint"
+    before = {
+        f"gamma must be 0 or at least {NARROWEST:g}, got {method.gamma:g}": 0 < method.gamma < NARROWEST,
+        f"{asked} cannot be combined with `rho={rho}`, since it finds the rates; leave out `rho`": (
+            method.parsed_constraint.least and chosen
+        ),
+        f"{asked}: [each] cannot be combined with covariance; limit the difference, or leave out [each]": (
+            each and goal == "covariance"
+        ),
+        f"{asked}: [each] cannot be combined with `rho={rho}`, since it finds the rates of each column; leave out "
+        "`rho`": each and chosen,
+    }
+    after = {
+        f"rho {rho!r} cannot be combined with {goal}, which finds its own rates": (
+            chosen and goal in ("equalized_odds", "covariance")
+        ),
+        f"rho {rho!r} is a selection rate, which {goal} does not constrain": (
+            rho in ("mean", "labels") and goal != "demographic_parity"
+        ),
+    }
+    refuse(before, "ramp: ")
     if method.instead:
         _check_ungrouped(method)
-    if method.rho != "joint" and method.goal in ("equalized_odds", "covariance"):
-        raise UsageError(
-            f"ramp: rho {method.rho!r} cannot be combined with {method.goal}, which finds its own rates"
-        )
-    if method.rho in ("mean", "labels") and method.goal != "demographic_parity":
-        raise UsageError(
-            f"ramp: rho {method.rho!r} is a selection rate, which {method.goal} does not constrain"
-        )
-
-
-def _check_ratio(method: Ramp) -> None:
-    """Raise a UsageError where something does not go with a ratio."""
-    if method.rho != "joint":
-        raise UsageError(
-            f"ramp: `constraint={method.constraint}` cannot be combined with `rho={method.rho}`, since it finds the "
-            "rates; leave out `rho`"
-        )
-
-
-def _check_each(method: Ramp) -> None:
-    """Raise a UsageError where something does not go with groups that overlap."""
-    asked = f"ramp: `constraint={method.constraint}`: [each] cannot be combined with"
-    if method.goal == "covariance":
-        raise UsageError(f"{asked} covariance; limit the difference, or leave out [each]")
-    if method.rho != "joint":
-        raise UsageError(
-            f"{asked} `rho={method.rho}`, since it finds the rates of each column; leave out `rho`"
-        )
+    refuse(after, "ramp: ")
 
 
 def _check_ungrouped(method: Ramp) -> None:

@@ -11,7 +11,7 @@ from fairfix.data.choices import Keep
 from fairfix.data.data_spec import DataSpec
 from fairfix.errors import UsageError
 from fairfix.methods.guarantee import GuaranteeAdapter
-from fairfix.methods.robust.table_confidence_limits import range_of
+from fairfix.methods.robust.histogram import range_of
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.dual_certificates import (
     AllowedGroups,

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairfix.data.choices import Keep
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.memberships import memberships
 from fairfix.data.names import attribute_name
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.learned import OutOfFoldScores, label_of
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.robust.table_confidence_limits import range_of
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.membership_audit import merged
 from fairfix.noise.rates import DEMANDS, LABELS, Parity, cells_of
@@ -28,6 +28,7 @@ from fairfix.noise.score_bin_bounds import (
 from fairfix.noise.total_variation_radii import Balls, balls_for, balls_of, recorded_in
 from fairfix.noise.training import Adversary, AnyTable, TableInterval, TotalVariationBalls
 from fairfix.noise.uncertainty_set import Range, entry_ends, largest_radii
+from fairfix.stats.quantiles import beta_quantile
 
 SAME = 1e-9
 """Difference of joint masses below which tables are one."""
@@ -377,3 +378,19 @@ def bin_edges(score: Floats, weight: Floats, asked: Bools, bins: int, cut: float
             near = 1 + int(np.argmin(np.abs(edges[1:] - cut))) if edges.size > 1 else 1
         edges = np.unique(np.append(np.delete(edges, near) if edges.size > near else edges, cut))
     return edges
+
+
+def range_of(counts: Floats, keep: Keep, confidence: float) -> Range:
+    """Return the tables that counts leave open, shape (J, K) or by label (2, J, K).
+
+    With at least the confidence, over the draw of the rows that were counted, every ``P(true | noisy)`` or every
+    ``P(noisy | true)`` lies in its limits: each misses with a chance of at most (1 - confidence) / entries, by
+    Bonferroni. A share of no rows may be anything.
+    """
+    totals = counts.sum(-2 if keep == "true-given-noisy" else -1, keepdims=True)
+    others, tail = totals - counts, (1.0 - confidence) / counts.size / 2.0
+    low, below = (
+        np.where(own > 0, beta_quantile(tail, np.where(own > 0, own, 1.0), rest + 1.0), 0.0)
+        for own, rest in ((counts, others), (others, counts))
+    )
+    return Range(low, 1.0 - below, keep)

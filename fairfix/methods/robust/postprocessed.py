@@ -160,15 +160,9 @@ class Thresholds(Postprocessed):
     """The best thresholds, mixed where that is better, by linear programs."""
 
     option = "`solver=thresholds`"
-    reads: ClassVar = {
-        **dict.fromkeys(
-            (
-                *("constraint", "assume", "z", "group", "bins", "learner"),
-                "survey_confidence",
-            ),
-            anything,
-        ),
-    }
+    reads: ClassVar = dict.fromkeys(
+        ("constraint", "assume", "z", "group", "bins", "learner", "survey_confidence"), anything
+    )
 
     def bins(self, assumed: Assumption, groups: int) -> int:
         """Return how many bins there are: few where the assumption is about each of them."""
@@ -207,11 +201,7 @@ class Ideal(Postprocessed):
     option = "`solver=ideal`"
     reads: ClassVar = {
         **dict.fromkeys(
-            (
-                *("constraint", "group", "bins", "decisions", "learner"),
-                "survey_confidence",
-            ),
-            anything,
+            ("constraint", "group", "bins", "decisions", "learner", "survey_confidence"), anything
         ),
         "assume": assuming("none", "radii"),
     }

@@ -35,7 +35,7 @@ from fairfix.solvers.transport import left_across, share_across
 from fairfix.stats.tails import stake_of, upper_by_bets
 
 SURE = 0.05
-"""Chance at which what is said of people who are not in the data may be false."""
+"""Chance at which what is said of people who are not in the data, or of a chosen weight, may be false."""
 
 MEASURED = 2000
 """Largest number of rows whose crossings are bounded for a network: four seconds, by 100 ReLUs."""

@@ -33,7 +33,7 @@ from fairfix.methods.learned import FOLDS, label_of, named
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.counterfactual_rows import FlippedRows
 from fairfix.methods.sensei.exact import beside_plain, proposed
-from fairfix.methods.sensei.radius_certificate import Moves, network_of
+from fairfix.methods.sensei.radius_certificate import SURE, Moves, network_of
 from fairfix.methods.sensei.sensitive_subspace import rows_of_pairs, span_of
 from fairfix.models.features import Features
 from fairfix.models.learners import dealt, hashed, placed
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Weights of the regularizer that are tried, from the smallest on."""
-
-SURE = 0.05
-"""Chance at which what is said of a chosen weight may be false."""
 
 MEASURED = 500
 """Rows that judge a network on which its regularizer is bounded, at most: a second, by 100 ReLUs."""
@@ -438,9 +435,8 @@ def set_aside(data: Training, seed: int) -> Bools:
 
 @dataclass(frozen=True)
 class Changing:
-    """Which share of decisions changes: as measured, and its upper limit, with what is said of it."""
+    """The upper limit of the share of decisions that change, with what is said of it."""
 
-    share: float
     most: float
     shown: str
     quantities: tuple[Quantity, ...]
@@ -449,49 +445,29 @@ class Changing:
 def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterator[Changing]:
     """Yield the shares of decisions that change under flips, and with copies, on rows that were set aside."""
     many, first = data.changed.many, data.changed.many - data.changed.copied
-    copied, flips = first < many, first > 0
-    alpha = SURE / len(GRID) / (copied + flips)
-    sure, chosen_by = (
-        f"with {1 - SURE:.0%} confidence",
-        "used to choose rho, which the model was not fitted to",
-    )
-    if flips:
-        share, most = share_that_changes(member, data, away, range(first), cut, alpha)
-        rows = f"of {_deciding(data, cut)} change with flips"
-        shown = f"at most {most:.4f} {rows}, {sure} ({share:.4f} of the {away.size:,} rows {chosen_by})"
-        yield Changing(
-            share,
-            most,
-            shown,
-            (
-                Quantity("flips at most", most, f"fraction {rows}, {sure}"),
-                Quantity("flips measured", share, f"fraction {rows}, on {away.size:,} rows not used to fit"),
-            ),
-        )
-    if copied:
+    decisions, decision = f"decisions at {cut:g}", f"decision for one of them, at {cut:g}"
+    if data.classes:
+        decisions, decision = "predicted classes", "predicted class for one of them"
+    ways: list[tuple[Ints, range, str, str, str]] = []
+    if first:
+        ways.append((away, range(first), f"of {decisions} change with flips", "flips", "rows"))
+    if first < many:
         with_copies = away[data.changed.has_copies[away]]
-        share, most = share_that_changes(member, data, with_copies, range(first, many), cut, alpha)
-        people = with_copies.size
-        rows = f"of people with copies get another decision for one of them, at {cut:g}"
-        if data.classes:
-            rows = "of people with copies get another predicted class for one of them"
-        shown = f"at most {most:.4f} {rows}, {sure} ({share:.4f} of the {people:,} {chosen_by})"
+        that = f"of people with copies get another {decision}"
+        ways.append((with_copies, range(first, many), that, "changes with copies", ""))
+    sure, alpha = f"with {1 - SURE:.0%} confidence", SURE / len(GRID) / len(ways)
+    for judges, variants, that, name, unit in ways:
+        share, most = share_that_changes(member, data, judges, variants, cut, alpha)
+        number, on = f"{judges.size:,} {unit}".rstrip(), "on" if unit else "of"
         yield Changing(
-            share,
             most,
-            shown,
+            f"at most {most:.4f} {that}, {sure} ({share:.4f} of the {number} used to choose rho, which the model was "
+            "not fitted to)",
             (
-                Quantity("changes with copies at most", most, f"fraction {rows}, {sure}"),
-                Quantity(
-                    "changes with copies measured", share, f"fraction {rows}, of {people:,} not used to fit"
-                ),
+                Quantity(f"{name} at most", most, f"fraction {that}, {sure}"),
+                Quantity(f"{name} measured", share, f"fraction {that}, {on} {number} not used to fit"),
             ),
         )
-
-
-def _deciding(data: Training, cut: float) -> str:
-    """Return what is counted, in words."""
-    return "predicted classes" if data.classes else f"decisions at {cut:g}"
 
 
 def share_that_changes(
