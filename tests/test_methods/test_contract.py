@@ -46,6 +46,7 @@ from fairfix.tasks.repaired_rows import RepairedRows
 from sklearn.tree import DecisionTreeClassifier
 
 from tests.data import scored
+from tests.test_methods.refusals import refusals
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:no evidence that the repair helped. sensei learned from the score"
@@ -521,6 +522,17 @@ def test_unseen_groups_are_not_decided(method: type[Repairer]) -> None:
     if method.name in {m.name for m in METHODS} and predictor.needs_protected:
         assert np.isnan(chance[new]).all()
     assert not np.isnan(chance[~new]).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [(name, *each) for name in available() for each in refusals(name)],
+    ids=str,
+)
+def test_parameters_that_do_not_go_together_are_named(name: str, given: dict[str, Any], told: str) -> None:
+    """Before any data is read, with the rule or the remedy."""
+    with pytest.raises(UsageError, match=re.escape(told)):
+        available()[name](**given)
 
 
 def test_parameters_out_of_range_are_named(method: type[Repairer]) -> None:

@@ -552,33 +552,6 @@ def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
 # ---- gates ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"gamma": 1e-7}, "gamma must be 0 or at least 1e-06"),
-        ({"gamma": -1.0}, "gamma must be at least 0"),
-        ({"rho": "best"}, "rho must be joint, labels, mean, or a finite number"),
-        ({"rho": 1.5}, "rho must be at most 1"),
-        ({"rho": 0.3, "constraint": "covariance"}, "finds its own rates"),
-        ({"rho": "mean", "constraint": "equal_opportunity"}, "is a selection rate"),
-        ({"constraint": "fairness"}, "write one of demographic_parity"),
-        ({"constraint": "dp.ratio>=1.2"}, "is at most 1, and the limit is 1.2"),
-        ({"constraint": "dp.ratio>=0.8", "slack": 0.1}, "has a limit, so leave out `slack=0.1`"),
-        ({"constraint": "dp.ratio>=0.8", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
-        ({"constraint": "eo.ratio>=0.8"}, "no constraint on equalized_odds.ratio"),
-        ({"constraint": "dp.ratio>=0.8", "solver": "stream"}, "it needs `solver=exact`"),
-        ({"constraint": "dp[each]", "solver": "stream"}, "it needs `solver=exact`"),
-        ({"constraint": "dp[each]", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
-        ({"constraint": "covariance[each]"}, "cannot be combined with covariance"),
-        ({"shape": "round"}, "shape must be one of"),
-    ],
-)
-def test_parameters_that_do_not_go_together_are_named(given: dict, message: str) -> None:
-    """The message names the parameter, its value and the rule."""
-    with pytest.raises(UsageError, match=message):
-        Ramp(**given)
-
-
 def test_what_needs_labels_says_so() -> None:
     """Constraints about labels, recalibration and rates by labels."""
     bare = table_of(frame(), label=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import warnings
 from dataclasses import replace
 from itertools import pairwise
@@ -17,7 +16,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -38,6 +36,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from tests.conftest import Call
 from tests.data import couples
 
 NAMES = ("age", "role")
@@ -433,9 +432,7 @@ def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:
     np.testing.assert_allclose(one[1:] - one[0], np.array(means[1:]) - means[0], atol=1e-12)
 
 
-def test_pairs_make_a_direction_that_does_not_count(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_make_a_direction_that_does_not_count(tmp_path: Path, call: Call) -> None:
     """The score is constant along the mean difference of the pairs; what is no pair is refused."""
     data = couples(many=3000).assign(person=lambda d: [f"p{i}" for i in range(len(d))])
     data.to_parquet(tmp_path / "data.parquet")
@@ -454,22 +451,16 @@ def test_pairs_make_a_direction_that_does_not_count(
     some = replace(problem, pairs=(*pairs[:3], ("p0", "nobody")))
     said = Sensei(solver="regularizer").fit(some, rng=np.random.default_rng(0)).trace.notes
     assert "3 of 4 comparable pairs have both people among the training rows" in said
-    basic = [
-        "repair",
-        str(tmp_path / "data.parquet"),
-        *shlex.split("--method sensei --protected sex --features age,role"),
-    ]
-    basic += [
-        "-o",
-        str(tmp_path / "a.fairfix"),
-        *shlex.split("--config none -q --similar"),
-        str(tmp_path / "pairs.csv"),
-    ]
-    assert run([*basic, "--id", "person", "--solver", "regularizer"]) == 0
-    assert run([*basic, "--id", "person"]) == 2
-    assert "conflicts with --solver merge; it needs --solver regularizer" in capsys.readouterr().err
-    assert run([*basic, "--solver", "regularizer"]) == 2
-    assert "--id" in capsys.readouterr().err
+    repair = (
+        f"repair {tmp_path}/data.parquet --method sensei --protected sex --features age,role "
+        f"-o {tmp_path}/a.fairfix --config none -q --similar {tmp_path}/pairs.csv"
+    )
+    asked = f"{repair} --id person --solver regularizer"
+    assert call(asked)[0] == 0
+    for words, said in (("--id person", "it needs --solver regularizer"), ("--solver regularizer", "--id")):
+        status, _, err = call(f"{repair} {words}")
+        assert status == 2
+        assert said in err
     for pairs, said in (
         (older.assign(c=1), "of pairs (two columns of IDs)"),
         (older[:0], "has no pairs"),
@@ -479,8 +470,9 @@ def test_pairs_make_a_direction_that_does_not_count(
     ):
         pairs.to_csv(tmp_path / "pairs.csv", index=False)
         before = (tmp_path / "a.fairfix").read_bytes()
-        assert run([*basic, "--id", "person", "--solver", "regularizer"]) == 2
-        assert said in capsys.readouterr().err
+        status, _, err = call(asked)
+        assert status == 2
+        assert said in err
         assert (tmp_path / "a.fairfix").read_bytes() == before
 
 
@@ -503,34 +495,6 @@ def test_a_regression_can_be_merged() -> None:
         fit(Sensei(solver="regularizer"), table)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"similar": "role=a"}, "`similar=role=a`"),
-        (
-            {"solver": "regularizer", "learner": "network", "rho": np.inf},
-            "`rho=inf` conflicts with `learner=network`",
-        ),
-        (
-            {"solver": "regularizer", "rho": np.inf, "similar": "near(radius=0.1)"},
-            "only a constant model is left",
-        ),
-        ({"similar": "learned(by=means)"}, "it needs `solver=regularizer`"),
-        ({"learner": "network(hidden=5)"}, "it needs `solver=regularizer`"),
-        ({"learner": "linear(batch=5)"}, "linear has no key 'batch'"),
-        ({"balance": "labels"}, "it needs `solver=regularizer`"),
-        ({"learner": "network(hidden=2.5)"}, "hidden must be auto, or a whole number"),
-        ({"similar": "near(radius=0.1)"}, "it needs `solver=regularizer`"),
-        ({"solver": "regularizer", "learner": "trees"}, "it needs `solver=equal-rates` or `solver=merge`"),
-        ({"rho": -1.0, "solver": "regularizer"}, "rho must be at least 0"),
-    ],
-)
-def test_parameters_that_do_not_go_together_are_named(given: dict[str, Any], message: str) -> None:
-    """The message names what does not fit."""
-    with pytest.raises(UsageError, match=message):
-        Sensei(**given)
-
-
 def test_problems_that_do_not_fit_are_named() -> None:
     """Columns and values that are not there, and protected columns where none is used."""
     table = table_of(couples())
@@ -549,140 +513,114 @@ def test_problems_that_do_not_fit_are_named() -> None:
         fit(Sensei(solver="equal-rates"), table_of(one))
 
 
-# ---------------------------------------------------------------------- saved
-
-
 # ---------------------------------------------------------------------- in a shell
 
 
-def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def model_in(folder: Path, model: Any) -> str:
+    """Return the options for a model that is saved in a folder."""
+    joblib.dump(model, folder / "m.joblib")
+    digest = hashlib.sha256((folder / "m.joblib").read_bytes()).hexdigest()
+    return f"--model {folder}/m.joblib --trust-model sha256:{digest} --config none"
+
+
+def test_in_a_shell(tmp_path: Path, call: Call) -> None:
     """Repair without the protected columns at predict time, predict rows that have none."""
     couples(many=3000).to_parquet(tmp_path / "data.parquet")
     couples(seed=1, many=50).drop(columns=["sex", "race", "label"]).to_csv(tmp_path / "new.csv", index=False)
-    out = str(tmp_path / "a.fairfix")
-    options = [
-        *shlex.split("--method sensei --protected sex,race --similar"),
-        PAIR,
-        "-o",
-        out,
-        "--config",
-        "none",
+    out, method = f"{tmp_path}/a.fairfix", f"--method sensei --protected sex,race --similar {PAIR}"
+    status, said, _ = call(f"repair {tmp_path}/data.parquet {method} -o {out} --config none --format json")
+    result = json.loads(said)
+    flips = {row["name"]: row for row in result["proof"]["holdout"]["table"]}[
+        "decision_flips.under_comparable [sex x race]"
     ]
-    assert run(["repair", str(tmp_path / "data.parquet"), *options, "--format", "json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    table = {row["name"]: row for row in result["proof"]["holdout"]["table"]}
+    assert status == 0
     assert result["does_not_count"] == "any other sex and race; role husband or wife"
-    assert (
-        run(
-            ["predict", out, str(tmp_path / "new.csv"), "-o", str(tmp_path / "o.parquet"), "--config", "none"]
-        )
-        == 0
-    )
+    assert call(f"predict {out} {tmp_path}/new.csv -o {tmp_path}/o.parquet --config none")[0] == 0
 
     assert Repaired.load(out).required == ("role", "age")
-    assert table["decision_flips.under_comparable [sex x race]"]["after"]["value"] == 0
-    assert table["decision_flips.under_comparable [sex x race]"]["before"]["value"] > 0.01
+    assert flips["after"]["value"] == 0
+    assert flips["before"]["value"] > 0.01
     assert pq.read_table(tmp_path / "o.parquet")["prediction"].null_count == 0
 
 
 @pytest.mark.slow
-def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_file_is_averaged(tmp_path: Path, call: Call) -> None:
     """Predictions of flipped rows are the same bits; before and after stand in the proof; no model, no averages."""
     data, names = couples(many=2500), ["sex", "race", "role", "age"]
     encoder = make_column_transformer((OneHotEncoder(), names[:3]), remainder="passthrough")
-    joblib.dump(
-        make_pipeline(encoder, LogisticRegression(max_iter=2000)).fit(data[names], data["label"]),
-        tmp_path / "m.joblib",
+    pipeline = make_pipeline(encoder, LogisticRegression(max_iter=2000)).fit(data[names], data["label"])
+    model = model_in(tmp_path, pipeline)
+    for name, rows in {
+        "data": data,
+        "swap": data.assign(sex=data["sex"].map({"f": "m", "m": "f"}), race="c"),
+        "bare": data.drop(columns=names[:2]),
+        "less": data.drop(columns="role"),
+    }.items():
+        rows.to_parquet(tmp_path / f"{name}.parquet")
+    out = f"{tmp_path}/a.fairfix"
+    repair = f"repair {tmp_path}/data.parquet --method sensei --solver average --protected sex,race -o {out}"
+    status, _, err = call(f"{repair} --config none")
+    assert status == 2
+    assert "give it with --model" in err
+    status, said, _ = call(f"{repair} {model} --format json")
+    assert status == 0
+    table = {row["name"]: row for row in json.loads(said)["proof"]["holdout"]["table"]}
+    predict = {
+        name: call(f"predict {out} {tmp_path}/{name}.parquet -o {tmp_path}/{name}.out.parquet {model}")
+        for name in ("data", "swap", "bare", "less")
+    }
+    assert [status for status, _, _ in predict.values()] == [0, 0, 0, 2]
+    assert "no column 'role'" in predict["less"][2]
+    assert not (tmp_path / "less.out.parquet").exists()
+    found, swapped, bare = (
+        pq.read_table(tmp_path / f"{name}.out.parquet")["prediction"].to_numpy().tobytes()
+        for name in ("data", "swap", "bare")
     )
-    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
-    model = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest]
-    data.to_parquet(tmp_path / "data.parquet")
-    swap = data.assign(sex=data["sex"].map({"f": "m", "m": "f"}), race="c")
-    swap.to_parquet(tmp_path / "swap.parquet")
-    out = str(tmp_path / "a.fairfix")
-    basic = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--solver", "average"]
-    basic += ["--protected", "sex,race", "-o", out, "--config", "none"]
-    assert run(basic) == 2
-    assert "give it with --model" in capsys.readouterr().err
-    assert run([*basic, *model, "--format", "json"]) == 0
-    table = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["holdout"]["table"]}
-    found = []
-    for name in ("data", "swap"):
-        to = str(tmp_path / f"{name}.out.parquet")
-        assert (
-            run(["predict", out, str(tmp_path / f"{name}.parquet"), "-o", to, *model, "--config", "none"])
-            == 0
-        )
-        found.append(pq.read_table(to)["prediction"].to_numpy())
 
-    data.drop(columns=names[:2]).to_parquet(tmp_path / "bare.parquet")
-    to = str(tmp_path / "bare.out.parquet")
-    assert run(["predict", out, str(tmp_path / "bare.parquet"), "-o", to, *model, "--config", "none"]) == 0
-    bare = pq.read_table(to)["prediction"].to_numpy()
-    data.drop(columns="role").to_parquet(tmp_path / "less.parquet")
-    none = str(tmp_path / "none.parquet")
-    assert run(["predict", out, str(tmp_path / "less.parquet"), "-o", none, *model, "--config", "none"]) == 2
-    assert "no column 'role'" in capsys.readouterr().err
-
-    pipeline = joblib.load(tmp_path / "m.joblib")
     levels = [data.assign(sex=a, race=b) for a in data["sex"].unique() for b in data["race"].unique()]
     decided = np.stack([pipeline.predict_proba(one[names])[:, 1] >= 0.5 for one in levels])
     flips = table["decision_flips.under_flips [sex x race]"]
+    gap = table["selection_rate.difference.between_groups [sex]"]
     assert flips["before"]["value"] == pytest.approx(np.ptp(decided * 1.0, axis=0).mean(), abs=0.05)
     assert flips["after"]["value"] == 0
-    assert found[0].tobytes() == found[1].tobytes() == bare.tobytes()
+    assert found == swapped == bare
     assert Repaired.load(out).required == ("role", "age")
-    assert not Path(none).exists()
     assert table["log_loss"]["before"]["value"] < table["log_loss"]["after"]["value"]
-    assert (
-        table["selection_rate.difference.between_groups [sex]"]["after"]["value"]
-        < (table["selection_rate.difference.between_groups [sex]"]["before"]["value"])
-    )
+    assert gap["after"]["value"] < gap["before"]["value"]
 
 
-def test_a_model_of_real_values_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_of_real_values_is_averaged(tmp_path: Path, call: Call) -> None:
     """The mean over flips is that of the groups' own predictions, by their shares; no column of the group is needed."""
     data = couples(many=1500).assign(sex=lambda d: (d["sex"] == "f").astype(int))
     data["label"] = 2.0 * data["age"] + 3.0 * data["sex"]
-    model = LinearRegression().fit(data[["sex", "age"]], data["label"])
-    joblib.dump(model, tmp_path / "m.joblib")
-    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
-    given = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest, "--config", "none"]
+    fitted = LinearRegression().fit(data[["sex", "age"]], data["label"])
+    model, out, to = model_in(tmp_path, fitted), f"{tmp_path}/a.fairfix", f"{tmp_path}/o.parquet"
     data.to_parquet(tmp_path / "data.parquet")
     data[["age"]].to_parquet(tmp_path / "new.parquet")
-    out, to = str(tmp_path / "a.fairfix"), str(tmp_path / "o.parquet")
-    options = ["--method", "sensei", "--solver", "average", "--protected", "sex", "--task", "regression"]
-    assert (
-        run(["repair", str(tmp_path / "data.parquet"), *options, *given, "-o", out, "--format", "json"]) == 0
-    )
-    proof = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["fit"]["table"]}
-    assert run(["predict", out, str(tmp_path / "new.parquet"), "-o", to, *given]) == 0
-    found = pq.read_table(to)["prediction"].to_numpy()
+    method = "--method sensei --solver average --protected sex --task regression --format json"
+    status, said, _ = call(f"repair {tmp_path}/data.parquet {method} {model} -o {out}")
+    assert status == 0
+    assert call(f"predict {out} {tmp_path}/new.parquet -o {to} {model}")[0] == 0
+    proof = {row["name"]: row for row in json.loads(said)["proof"]["fit"]["table"]}
+    change, loss = proof["score_change.under_flips [sex]"], proof["square_loss.max [sex]"]
 
-    shift = found - model.predict(data.assign(sex=0)[["sex", "age"]])
+    shift = pq.read_table(to)["prediction"].to_numpy() - fitted.predict(data.assign(sex=0)[["sex", "age"]])
     assert np.ptp(shift) < 1e-9
-    assert shift[0] == pytest.approx(
-        3.0 * data["sex"].mean(), abs=0.2
-    )  # by the shares of the rows of the fit
-    assert proof["score_change.under_flips [sex]"]["before"]["value"] == pytest.approx(3.0)
-    assert proof["score_change.under_flips [sex]"]["after"]["value"] < 1e-9
-    assert proof["square_loss.max [sex]"]["before"]["value"] < 1e-9
-    assert proof["square_loss.max [sex]"]["after"]["value"] > 0.5
+    assert shift[0] == pytest.approx(3.0 * data["sex"].mean(), abs=0.2)  # by shares of the rows of the fit
+    assert change["before"]["value"] == pytest.approx(3.0)
+    assert change["after"]["value"] < 1e-9
+    assert loss["before"]["value"] < 1e-9
+    assert loss["after"]["value"] > 0.5
 
 
-def test_a_model_that_sees_no_group_is_not_averaged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_sees_no_group_is_not_averaged(tmp_path: Path, call: Call) -> None:
     """It is constant as it is, and the message says so."""
     data = couples()
-    joblib.dump(LogisticRegression().fit(data[["age"]], data["label"]), tmp_path / "m.joblib")
-    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
+    model = model_in(tmp_path, LogisticRegression().fit(data[["age"]], data["label"]))
     data.to_parquet(tmp_path / "data.parquet")
-    model = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest]
-    options = ["--method", "sensei", "--solver", "average", "--protected", "sex", "--config", "none"]
-    to = ["-o", str(tmp_path / "a.fairfix")]
-    status = run(["repair", str(tmp_path / "data.parquet"), *options, *model, *to])
+    method = f"--method sensei --solver average --protected sex -o {tmp_path}/a.fairfix"
+    status, _, err = call(f"repair {tmp_path}/data.parquet {method} {model}")
 
     assert status == 2
-    assert "does not use sex" in capsys.readouterr().err
+    assert "does not use sex" in err
     assert not (tmp_path / "a.fairfix").exists()
