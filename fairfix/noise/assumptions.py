@@ -69,53 +69,40 @@ class Assumption(ABC):
         """Return the standard error of an estimate, shape (J,); None for bounds."""
         return None
 
-    def _over(
-        self, bounding: Callable[[Floats, Floats, Ratio], Pair], given: Floats, drawn: Floats
-    ) -> RateBounds:
-        """Return bounds over all tables (or radii) that are first in those given and drawn."""
-        data, evidence = self.evidence.data, self.evidence
-
-        def over(cells: Floats, every: Floats, ratio: Ratio) -> Pair:
-            return widest([bounding(cells, one, ratio) for one in every])
-
-        rates = {name: over(data.cells, given, ratio) for name, ratio in data.metrics.items()}
-        if not evidence.replicates:
-            return RateBounds(rates, {}, self.alpha)
-        draws = {
-            name: (
-                over(evidence.drawn_for(ratio, LOWER), drawn, ratio)[0],
-                over(evidence.drawn_for(ratio, UPPER), drawn, ratio)[1],
-            )
-            for name, ratio in data.metrics.items()
-        }
-        return RateBounds(rates, draws, self.alpha)
-
-    def _levelled(
+    def _bounded(
         self,
-        bounds: RateBounds,
-        bounding: Callable[[Floats, Floats, Floats, str], Pair],
+        of_cells: Callable[[Floats, Floats, Ratio], Pair],
+        of_levels: Callable[[Floats, Floats, Floats, str], Pair],
         given: Floats,
         drawn: Floats,
     ) -> RateBounds:
-        """Return the bounds with those of levels of the decision, where decisions are known by what is drawn later."""
-        evidence = self.evidence
-        if evidence.data.profiles is None:
-            return bounds
-        accepted = evidence.data.profiles.levels[1]
-        metrics = [name for name in evidence.data.metrics if name in LABELS]
+        """Return bounds over all tables (or radii) that are first in those given and drawn.
 
-        def of(levels: Floats, every: Floats, accepted: Floats, name: str) -> Pair:
-            return widest([bounding(levels, one, accepted, name) for one in every])
+        Of decisions that are drawn later they are those of the levels of decisions, but for the precision.
+        """
+        evidence, profiles = self.evidence, self.evidence.data.profiles
 
-        def at(name: str, end: int) -> Floats:
+        def bounds(name: str, end: int | None, table: Floats) -> Pair:
+            if profiles is None or name not in LABELS:
+                ratio = evidence.data.metrics[name]
+                cells = evidence.data.cells if end is None else evidence.drawn_for(ratio, end)
+                return of_cells(cells, table, ratio)
+            accepted = profiles.levels[1]
+            if end is None:
+                return of_levels(evidence.levels, table, accepted, name)
             levels = level_with_row(
                 evidence.levels_drawn, evidence.imagined, name, end, by_label=evidence.by_label
             )
-            return of(levels, drawn, with_ends(accepted), name)[end]
+            return of_levels(levels, table, with_ends(accepted), name)
 
-        rates = {name: of(evidence.levels, given, accepted, name) for name in metrics}
-        draws = {name: (at(name, LOWER), at(name, UPPER)) for name in metrics} if evidence.replicates else {}
-        return RateBounds({**bounds.rates, **rates}, {**bounds.draws, **draws}, self.alpha)
+        def over(name: str, end: int | None, every: Floats) -> Pair:
+            return widest([bounds(name, end, table) for table in every])
+
+        rates = {name: over(name, None, given) for name in evidence.data.metrics}
+        if not evidence.replicates:
+            return RateBounds(rates, {}, self.alpha)
+        draws = {name: (over(name, LOWER, drawn)[0], over(name, UPPER, drawn)[1]) for name in rates}
+        return RateBounds(rates, draws, self.alpha)
 
 
 def _inside(guess: Mapping[str, Floats], bounds: RateBounds) -> dict[str, Floats]:
@@ -140,10 +127,10 @@ class N0(Assumption):
         if self.evidence.balls is None:
             raise Unavailable(NO_TABLE)
         balls, drawn = self.evidence.balls
-        profiles, given = self.evidence.data.profiles, (balls.radii[None], drawn[None])
+        profiles = self.evidence.data.profiles
         accepted = None if profiles is None else profiles.accepted
         near = partial(ball_bounds, accepted=accepted, home=balls.home)
-        return self._levelled(self._over(partial(tv_bounds, home=balls.home), *given), near, *given)
+        return self._bounded(partial(tv_bounds, home=balls.home), near, balls.radii[None], drawn[None])
 
     def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
         """Return the rates of the recorded groups that true ones are near."""
@@ -179,7 +166,7 @@ class N1(Assumption):
         joints, drawn = evidence.joints, evidence.joints_drawn
         if not self.by_label:
             joints, drawn = evidence.plain(joints), evidence.plain(drawn)
-        return self._levelled(self._over(table_bounds, joints, drawn), level_bounds, joints, drawn)
+        return self._bounded(table_bounds, level_bounds, joints, drawn)
 
 
 class N2(N1):
