@@ -21,18 +21,9 @@ from fairfix.noise.score_bin_bounds import (
 from fairfix.noise.thresholds import solve_noisy
 
 from tests.test_noise.programs import Cut, Joint, least_by_cuts
+from tests.test_noise.test_thresholds import draw, seen
 
 Floats = npt.NDArray[np.float64]
-
-
-def world(seed: int, J: int = 2, K: int = 3, B: int = 4) -> tuple[Floats, Floats]:
-    """Return joint masses q (J, K, B, 2) of total 1, where higher bins have more of label 1, and those of the data."""
-    rng = np.random.default_rng(seed)
-    q = rng.random((J, K, B, 2)) ** 2
-    q[..., 1] *= np.linspace(0.2, 3.0, B)
-    q[..., 0] *= np.linspace(2.0, 0.3, B)
-    q /= q.sum()
-    return q, q.sum(0)
 
 
 def least_largest_error(n: Floats, table: Floats) -> float:
@@ -56,8 +47,7 @@ def least_largest_error(n: Floats, table: Floats) -> float:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_largest_error_is_the_least_there_is(seed: int) -> None:
     """By the table, by label or not: what is found is what a cutting plane over all joint distributions finds."""
-    q, n = world(seed)
-    by_label = np.moveaxis(q.sum(2), -1, 0)
+    n, _, by_label = seen(draw(seed, 2, 3, 4))
     cases: list[tuple[Floats, Assumption]] = [
         (by_label, KnownTableByLabel()),
         (by_label.sum(0), KnownTable()),
@@ -78,8 +68,7 @@ def test_the_largest_error_is_the_least_there_is(seed: int) -> None:
 @pytest.mark.parametrize("blind", [True, False])
 def test_what_is_found_holds_under_every_assumption(seed: int, blind: bool) -> None:
     """Worst rates of the rule are the errors that are told; weaker assumptions and fewer rules make them larger."""
-    q, n = world(seed, J=3, K=3, B=5)
-    by_label = np.moveaxis(q.sum(2), -1, 0)
+    n, _, by_label = seen(draw(seed, 3, 3, 5))
     rules = [0, 0, 0] if blind else None
     cases: list[tuple[Floats, Assumption]] = [
         (np.full(3, 0.1), TotalVariation()),
@@ -110,7 +99,7 @@ def test_what_is_found_holds_under_every_assumption(seed: int, blind: bool) -> N
 @pytest.mark.parametrize("seed", range(3))
 def test_without_noise_it_is_the_minimax_of_the_recorded_groups(seed: int) -> None:
     """Where recorded groups are true, all assumptions come to the program of known groups."""
-    _, n = world(seed, J=1, K=3, B=6)
+    n, *_ = seen(draw(seed, 1, 3, 6))
     diagonal = np.stack([np.diag(n[:, :, y].sum(1)) for y in (0, 1)])
     least = least_largest_error(n, diagonal)
     cases: list[tuple[Any, Assumption]] = [

@@ -46,9 +46,7 @@ CHANGES: dict[str, Change] = {
 @pytest.mark.parametrize("gate_on", ["interval", "point"])
 def test_what_contradicts_itself_is_refused(change: str, gate_on: Any, away: None, call: Call) -> None:
     """With status 2; the result as it was made is shown, and taken as a baseline."""
-    n = 200
-    frame = pd.DataFrame({"g": ["a", "b"] * n, "label": [0, 1, 1, 0] * (n // 2), "score": [0.9, 0.1] * n})
-    frame.to_csv("d.csv", index=False)
+    rows().to_csv("d.csv", index=False)
     limits = ["dp.difference<=0.5", "ks<=1", "accuracy.min>=0.5"]
     content = fairfix.audit("d.csv", protected="g", check=limits, gate_on=gate_on).to_dict()
     assert {check["verdict"] for check in content["checks"]} >= {"fail", "pass"}
@@ -125,11 +123,15 @@ OTHERS: dict[str, dict[str, Change]] = {
 }
 
 
+def rows() -> pd.DataFrame:
+    """Return rows of two groups, of which one is always selected."""
+    n = 200
+    return pd.DataFrame({"g": ["a", "b"] * n, "label": [0, 1, 1, 0] * (n // 2), "score": [0.9, 0.1] * n})
+
+
 def saved(kind: str) -> dict[str, Any]:
     """Return the JSON form of a result of a kind; the check of the repair fails."""
-    n = 200
-    frame = pd.DataFrame({"g": ["a", "b"] * n, "label": [0, 1, 1, 0] * (n // 2), "score": [0.9, 0.1] * n})
-    frame["other"] = (frame["score"] + 0.1) / 1.3
+    frame = rows().assign(other=lambda all_: (all_["score"] + 0.1) / 1.3)
     ways: dict[str, Any] = {"protected": "g", "label": "label", "score": "score"}
     if kind == "repair":
         made: Any = fairfix.repair(frame, **ways, method="ramp", slack=0.5, check="dp.difference<=0.1")
