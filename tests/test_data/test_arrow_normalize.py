@@ -140,6 +140,7 @@ def test_what_is_plain_stays_as_it_is() -> None:
         None,
     ]
     assert plain(array.cast(pa.string_view())).to_pylist() == ["a", None]
+    assert plain(GROUPS["views in a dictionary"]([0, 2])).to_pylist() == ["a", "c"]
 
 
 @pytest.mark.parametrize("option", ["label", "score", "weight", "prediction"])

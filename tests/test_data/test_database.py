@@ -381,12 +381,6 @@ def test_what_cannot_be_opened_is_named_without_secrets(
     assert not any(part in err for part in (SECRET, "h3", "mlig"))
 
 
-def test_a_query_is_refused_with_files(data: tuple[str, str], call: Call) -> None:
-    status, _, err = call("audit", data[0], "--protected", "race", "--sql", "SELECT 1", "--config", "none")
-    assert status == 2
-    assert "--sql" in err
-
-
 def test_without_ibis_the_extra_is_named(data: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
 

@@ -222,13 +222,13 @@ def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
     """Scored people with ages, in Parquet, CSV and two halves; the folder is the current one."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame({"age": rng.integers(18, 80, 3000), "sex": rng.choice(["f", "m"], 3000)})
-    frame["score"] = np.clip(rng.random(3000) * 0.7 + frame["age"] / 300, 0, 1).round(6)
-    frame["label"] = (rng.random(3000) < frame["score"]).astype(int)
+    frame = pd.DataFrame({"age": rng.integers(18, 80, 1200), "sex": rng.choice(["f", "m"], 1200)})
+    frame["score"] = np.clip(rng.random(1200) * 0.7 + frame["age"] / 300, 0, 1).round(6)
+    frame["label"] = (rng.random(1200) < frame["score"]).astype(int)
     frame.to_parquet("d.parquet")
     frame.to_csv("d.csv", index=False)
-    frame[:1500].to_parquet("one.parquet")
-    frame[1500:].to_parquet("two.parquet")
+    frame[:600].to_parquet("one.parquet")
+    frame[600:].to_parquet("two.parquet")
     return frame
 
 

@@ -26,7 +26,7 @@ from fairfix.data import packing, spool, storage
 from fairfix.data.files import FileSource, atomic_output, file_kinds, open_source, table_writer
 from fairfix.data.opening import open_named
 from fairfix.data.packing import PACKINGS, unpacked
-from fairfix.data.recognition import OTHERS, TEXT_ENDINGS, kinds_by_name, recognised
+from fairfix.data.recognition import OTHERS, TEXT_ENDINGS, holds_manifest, kinds_by_name, recognised
 from fairfix.data.storage import local
 from fairfix.errors import DataError, UsageError
 
@@ -268,6 +268,8 @@ def test_the_files_of_fairfix_are_no_data(tmp_path: Path) -> None:
     (tmp_path / "r.fairfix").write_bytes(zipped({"manifest.json": b"{}"}))
     with pytest.raises(DataError, match="fairfix inspect"):
         open_source(tmp_path / "r.fairfix")
+    (tmp_path / "cut.zip").write_bytes(zipped({"d.csv": CSV})[:-9])
+    assert not holds_manifest(local(tmp_path / "cut.zip"))
 
 
 # ---------------------------------------------------------------------- bombs

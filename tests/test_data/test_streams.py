@@ -109,15 +109,14 @@ def test_every_command_reads_standard_input(command: str, call: Call, tmp_path: 
     assert list(tmp.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
-def test_nothing_and_a_terminal_are_said(name: str) -> None:
+def test_nothing_and_a_terminal_are_said() -> None:
     """With status 2 and what to pipe."""
-    status, _, err = run("audit", name, "--config", "none")
+    status, _, err = run("audit", "-", "--config", "none")
     assert (status, "standard input is empty" in err, "cat data.csv |" in err) == (2, True, True)
     host, terminal = pty.openpty()
     try:
         done = subprocess.run(
-            [*COMMAND, "audit", name, "--config", "none"],
+            [*COMMAND, "audit", "/dev/stdin", "--config", "none"],
             check=False,
             stdin=terminal,
             capture_output=True,
