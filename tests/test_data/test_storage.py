@@ -211,7 +211,7 @@ def test_a_process_predicts_from_store_to_store(
 
 
 def test_counts_and_results_are_read_from_a_store(
-    store: Server, tmp_path: Path, call: Call, frames: Frames
+    store: Server, away: None, call: Call, frames: Frames
 ) -> None:
     """Counts are written and read; a baseline is a result anywhere."""
     put("d.csv", content_of(frames(), "d.csv"))
