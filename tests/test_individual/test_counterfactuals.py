@@ -158,6 +158,9 @@ def test_decisions_that_are_given_are_compared(by: str, was: Any, now: Any, lack
     assert flips.value == 0.5
     assert by == "probability" or flips.high - flips.low > 0.4, "ten people, however many copies, tell little"
     assert seen["score_change.under_counterfactuals"].value == 0.0
+    del asked["score"]
+    seen = comparisons(fairfix.audit(data.drop(columns="score"), similar=copies, **asked))
+    assert seen["decision_flips.under_counterfactuals"].value == 0.5
 
 
 def test_a_check_of_the_gap_fails(model: dict[str, Any]) -> None:

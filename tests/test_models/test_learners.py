@@ -122,6 +122,17 @@ def test_trees_learn_nothing_where_there_is_nothing(loss: str) -> None:
     )
 
 
+def test_the_learner_and_the_loss_are_those_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees are scikit-learn's, and means of counts sum to the counts, whatever else could be fitted in their place."""
+    X, y = rows(many=100)
+    monkeypatch.setattr("fairfix.models.learners.MANY_ROWS", 0)  # so that rounds are not chosen
+    trees = fit_mean(X, (y > 0) + 0.0, None, learner="trees", loss="logistic", l2=0.0, seed=0)
+    own = HistGradientBoostingClassifier(early_stopping=False).fit(X, y > 0)
+    np.testing.assert_allclose(trees.predict(X), own.predict_proba(X)[:, 1], atol=1e-9)
+    counts = fit_mean(X, np.abs(y), None, learner="linear", loss="poisson", l2=0.0, seed=0)
+    assert counts.predict(X).sum() == pytest.approx(np.abs(y).sum(), rel=1e-6)
+
+
 def test_trees_learn_what_is_there() -> None:
     """Rounds are not stopped early where all of them help: few rows with labels that hang on them alone."""
     X, y = rows(many=600)
