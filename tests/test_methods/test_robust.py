@@ -33,6 +33,7 @@ from fairfix.noise.uncertainty_set import largest_radii
 
 from tests.conftest import Call
 from tests.results import texts_of
+from tests.test_methods.refusals import refusals
 
 NAMES = ("a", "b", "c")
 T = np.array([[0.85, 0.1, 0.05], [0.15, 0.8, 0.05], [0.1, 0.2, 0.7]])
@@ -510,44 +511,14 @@ def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
 # ---------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"constraint": "minimax", "slack": 0.1}, "`slack=0.1` cannot be combined with `constraint=minimax`"),
-        ({"constraint": "minimax", "solver": "ideal"}, "`solver=ideal` cannot be combined with"),
-        (
-            {"constraint": "equal_opportunity", "label": False},
-            "Add a column label to the table, or choose `as",
-        ),
-        ({"solver": "oracle", "group": "used"}, "`group=used` conflicts with"),
-        ({"solver": "oracle", "features": None}, "`solver=oracle` trains a model, which needs more than a"),
-        ({"solver": "oracle", "assume": "class-conditional"}, "`assume=class-conditional` conflicts with"),
-        ({"solver": "oracle", "constraint": "tpr", "label": False}, "choose `assume=none`"),
-        ({"assume": "class-conditional", "seen_by_model": ("x", "group")}, "the model uses group"),
-        ({"assume": "eps=0.05", "seen_by_model": ("group",)}, "the model uses group"),
-        ({"solver": "dro", "features": None}, "which needs more than a score; name columns with `features`"),
-        ({"solver": "dro", "features": ("x", "group")}, "may use the recorded group group only with `group="),
-        ({"solver": "dro", "features": (), "group": "used"}, "needs more than a score; name columns"),
-        ({"solver": "dro", "learner": "trees"}, "`learner=trees` conflicts with `solver=dro`"),
-        ({"solver": "dro", "assume": "none"}, "`assume=none` conflicts with `solver=dro`"),
-        ({"solver": "dro", "bins": 50}, "it needs `solver=ideal` or `solver=oracle` or `solver=thresholds`"),
-        ({"solver": "soft", "assume": "eps=0.05"}, "it needs `solver=thresholds`"),
-        ({"solver": "soft", "z": 2.0}, "`z=2` conflicts with `solver=soft`"),
-        ({"solver": "soft", "assume": "radii"}, "`assume=radii` conflicts with `solver=soft`"),
-        ({"solver": "soft", "assume": "none", "radii": 0.1}, "`solver=soft` needs a noise table"),
-        (
-            {"solver": "ideal", "bins": 100},
-            "100 bins in 3 recorded groups make 1,030,301; it searches 200,000",
-        ),
-        ({"decisions": "deterministic"}, "it needs `solver=ideal`"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("given", "message"), refusals("recorded"), ids=str)
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:
     """Before anything is solved, by its name, with the remedy."""
     data = people(many=300)
     noisy = recorded(data, "uniform")
     given = {"features": ("x",), **given}
+    for name in {"features", "seen_by_model"} & given.keys():
+        given[name] = given[name] and tuple(given[name])
     noise: Any = known(data, noisy, label=given.pop("label", True))
     if "radii" in given:
         noise = Noise(radii=dict.fromkeys(NAMES, given.pop("radii")))
