@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fairfix
 import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 from fairfix.auditing.report_templates import NO_LAW, TITLES, mantel_haenszel, shortfall, two_rates
-from fairfix.cli import run
+from fairfix.errors import UsageError
 from scipy import stats
 
 from tests.results import rendered
@@ -23,24 +21,14 @@ from tests.test_auditing.test_gates import SCHEMA
 ROOT = Path(__file__).parents[2]
 LOANS = ROOT / "sample_data" / "loans.parquet"
 
-Audit = Callable[..., dict[str, Any]]
+DECIDED: dict[str, Any] = {"protected": "race", "prediction": "prediction"}
 
 
-@pytest.fixture
-def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Audit:
-    """Run an audit; return its JSON, which holds to its schema."""
-    monkeypatch.chdir(tmp_path)
-
-    def run_it(data: Any, *arguments: str) -> dict[str, Any]:
-        if isinstance(data, pd.DataFrame):
-            data.to_parquet("data.parquet", index=False)
-            data = "data.parquet"
-        assert run(["audit", str(data), "--quiet", "--format", "json", "--config", "none", *arguments]) == 0
-        result: dict[str, Any] = json.loads(capsys.readouterr().out)
-        jsonschema.validate(result, SCHEMA, jsonschema.Draft202012Validator)
-        return result
-
-    return run_it
+def audit(data: Any, profile: str, **given: Any) -> dict[str, Any]:
+    """Return the result of an audit with a profile, which holds to its schema."""
+    result = fairfix.audit(data, profile=profile, **given).to_dict()
+    jsonschema.validate(result, SCHEMA, jsonschema.Draft202012Validator)
+    return result
 
 
 def table(result: dict[str, Any], title: str) -> pd.DataFrame:
@@ -79,10 +67,10 @@ def assert_ll144(
     assert "highest rate" in found.loc[hand.rate.idxmax(), "note"]
 
 
-def test_ll144_tables_of_the_sample_data(audit: Audit) -> None:
+def test_ll144_tables_of_the_sample_data() -> None:
     """Sex, race and their intersection; selection rates at the threshold, scoring rates at the median."""
     frame = pd.read_parquet(LOANS)
-    result = audit(LOANS, "--protected", "race,sex", "--profile", "ll144")
+    result = audit(LOANS, "ll144", protected=["race", "sex"])
 
     assert len(result["profile"]["tables"]) == 6
     for columns in (["race"], ["sex"], ["race", "sex"]):
@@ -97,12 +85,12 @@ def people(**rates: tuple[int, int]) -> pd.DataFrame:
     return frame.assign(race=frame.race.where(frame.race != "unknown"))
 
 
-def test_unknown_and_small_categories(audit: Audit) -> None:
+def test_unknown_and_small_categories() -> None:
     """Unknown is a row without ratio; small ones are left out of ratios where that is asked, and keep rows and rate."""
     frame = people(a=(300, 300), b=(200, 300), tiny=(9, 1), unknown=(20, 10))
-    common = ("--protected", "race", "--prediction", "prediction", "--profile")
-    kept = table(audit(frame, *common, "ll144(exclude_small=0.005)"), "race: selection rates")
-    result = audit(frame, *common, 'll144(exclude_small=0.02,reason="ten people, too few to compare")')
+    kept = table(audit(frame, "ll144(exclude_small=0.005)", **DECIDED), "race: selection rates")
+    why = 'll144(exclude_small=0.02,reason="ten people, too few to compare")'
+    result = audit(frame, why, **DECIDED)
     left = table(result, "race: selection rates")
 
     assert kept.loc["tiny", "impact_ratio"] == 1
@@ -118,13 +106,10 @@ def test_unknown_and_small_categories(audit: Audit) -> None:
     assert any("ten people, too few to compare" in line for line in result["profile"]["lines"])
 
 
-def test_ugesp_by_hand(audit: Audit) -> None:
+def test_ugesp_by_hand() -> None:
     """Ratio, z, Fisher's exact test and the shortfall, against scipy and arithmetic."""
     frame = people(high=(60, 40), low=(15, 35), same=(30, 20))
-    found = table(
-        audit(frame, "--protected", "race", "--prediction", "prediction", "--profile", "ugesp"),
-        "race: selections",
-    )
+    found = table(audit(frame, "ugesp", **DECIDED), "race: selections")
     low = found.loc["low"]
 
     assert low["impact_ratio"] == pytest.approx(0.5)
@@ -137,9 +122,9 @@ def test_ugesp_by_hand(audit: Audit) -> None:
     assert found.loc["high", "note"] == "highest rate"
 
 
-def test_mantel_haenszel_against_statsmodels_formula(audit: Audit) -> None:
+def test_mantel_haenszel_against_statsmodels_formula() -> None:
     """The pooled comparison of the sample data, by the formulas of the textbook."""
-    result = audit(LOANS, "--protected", "race", "--strata", "product", "--profile", "ugesp")
+    result = audit(LOANS, "ugesp", protected="race", strata="product")
     found = table(result, "race: against Asian within strata (Mantel-Haenszel)").loc["Black"]
     frame = pd.read_parquet(LOANS).query("race in ['Asian', 'Black']")
     frame = frame.assign(s=frame.score >= 0.5, g=frame.race == "Black")
@@ -157,25 +142,24 @@ def test_mantel_haenszel_against_statsmodels_formula(audit: Audit) -> None:
     assert mantel_haenszel([]) == (None, None, None)
 
 
-def test_lending_by_hand(audit: Audit) -> None:
+def test_lending_by_hand() -> None:
     """Approvals and denials against the control group, which has to be named."""
     frame = people(control=(80, 20), other=(30, 30))
-    common = ("--protected", "race", "--prediction", "prediction", "--profile", "lending")
-    found = table(audit(frame, *common, "--reference", "race=control"), "race: approvals")
+    found = table(audit(frame, "lending", **DECIDED, reference="race=control"), "race: approvals")
 
     assert found.loc["other", "adverse_impact_ratio"] == pytest.approx(0.5 / 0.8)
     assert found.loc["other", "denial_ratio"] == pytest.approx(0.5 / 0.2)
     assert found.loc["control", "note"] == "control group"
-    assert run(["audit", "data.parquet", "--config", "none", *common]) == 2
+    with pytest.raises(UsageError, match="control group"):
+        audit(frame, "lending", **DECIDED)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_scores_are_compared_in_standard_deviations(weighted: bool, audit: Audit) -> None:
+def test_scores_are_compared_in_standard_deviations(weighted: bool) -> None:
     """By numpy: the difference of the means over the deviation of everybody's score."""
     frame = pd.read_parquet(LOANS).assign(w=lambda d: 1.0 + d["score"])
-    options = ["--weight", "w"] if weighted else []
-    common = ("--protected", "sex", "--profile", "lending", "--reference", "sex=male")
-    result = audit(frame, *common, *options)
+    more = {"weight": "w"} if weighted else {}
+    result = audit(frame, "lending", protected="sex", reference="sex=male", **more)
     weight = frame["w"] if weighted else np.ones(len(frame))
     mean = {s: np.average(d["score"], weights=weight[d.index]) for s, d in frame.groupby("sex")}
     center = np.average(frame["score"], weights=weight)
@@ -187,25 +171,24 @@ def test_scores_are_compared_in_standard_deviations(weighted: bool, audit: Audit
     assert found["male"] == 0
 
 
-def test_a_deviation_lost_in_rounding_is_not_told(audit: Audit) -> None:
+def test_a_deviation_lost_in_rounding_is_not_told() -> None:
     frame = pd.read_parquet(LOANS).assign(score=lambda d: 1e9 + d["score"])
-    common = ("--protected", "sex", "--score-scale", "raw", "--threshold", "1e9", "--profile", "lending")
-    result = audit(frame, *common, "--reference", "sex=male")
+    given = {"protected": "sex", "score_scale": "raw", "threshold": 1e9, "reference": "sex=male"}
+    result = audit(frame, "lending", **given)
     assert "score_deviation" not in result["overall"]
 
 
-def test_a_tiny_p_is_no_zero(audit: Audit) -> None:
+def test_a_tiny_p_is_no_zero() -> None:
     """A probability below what is worth telling is told as smaller."""
     frame = people(control=(900, 100), other=(100, 900))
-    common = ("--protected", "race", "--prediction", "prediction", "--profile", "ugesp")
-    told = rendered("markdown", audit(frame, *common))
+    told = rendered("markdown", audit(frame, "ugesp", **DECIDED))
 
     assert told.count("<1e-12") == 2
 
 
-def test_eu_has_intervals_and_the_data(audit: Audit) -> None:
+def test_eu_has_intervals_and_the_data() -> None:
     """Rows read and left out, and the same performance numbers as the audit."""
-    result = audit(LOANS, "--protected", "sex", "--profile", "eu")
+    result = audit(LOANS, "eu", protected="sex")
     sheet = result["profile"]["tables"][0]
     rows = {row["group"]: row for row in result["profile"]["tables"][1]["rows"]}
 
@@ -215,12 +198,10 @@ def test_eu_has_intervals_and_the_data(audit: Audit) -> None:
     assert rows["overall"]["share"] == 1
 
 
-def test_weighted_rows_have_no_tests_of_counts(audit: Audit) -> None:
+def test_weighted_rows_have_no_tests_of_counts() -> None:
     """A sum of weights is no number of people: z and Fisher's test are left out, and it is said."""
     frame = people(a=(60, 40), b=(30, 50)).assign(w=1.5)
-    result = audit(
-        frame, "--protected", "race", "--prediction", "prediction", "--weight", "w", "--profile", "ugesp"
-    )
+    result = audit(frame, "ugesp", **DECIDED, weight="w")
     found = table(result, "race: selections")
 
     assert not {"z", "fisher_p"} & set(found.columns)
@@ -229,10 +210,9 @@ def test_weighted_rows_have_no_tests_of_counts(audit: Audit) -> None:
 
 
 @pytest.mark.parametrize("name", TITLES)
-def test_profiles_are_rendered_and_judge_nothing(name: str, audit: Audit) -> None:
+def test_profiles_are_rendered_and_judge_nothing(name: str) -> None:
     """Every table is in every format for people, what fairfix does not do is said, and nothing is gated."""
-    given = f"--protected race --prediction prediction --profile {name} --reference race=a"
-    result = audit(people(a=(60, 40), b=(30, 50)), *shlex.split(given))
+    result = audit(people(a=(60, 40), b=(30, 50)), name, **DECIDED, reference="race=a")
     for kind in ("text", "markdown", "html", "json"):
         text = " ".join(rendered(kind, result).split())
 
@@ -240,34 +220,30 @@ def test_profiles_are_rendered_and_judge_nothing(name: str, audit: Audit) -> Non
         assert not [word for word in ("compliant", "PASS", "FAIL") if word in text]
 
 
-def test_the_options_of_profiles(
-    audit: Audit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They work from the environment, and are refused where they mean nothing."""
-    people(a=(60, 40), b=(30, 50)).to_parquet("d.parquet")
-    common = ["audit", "d.parquet", "--config", "none", "--protected", "race", "--prediction", "prediction"]
-    for wrong in (
-        "ll145",
-        "ugesp(exclude_small=0.02)",
-        "ll144(exclude_small=0.03)",
-        "ll144(reason=few)",
-        "ll144(",
-    ):
-        assert run([*common, "--profile", wrong]) == 2, wrong
-    assert "exclude_small" in capsys.readouterr().err
-    line = "audit d.parquet --config none --protected race --score prediction --score-scale raw"
-    assert run(shlex.split(f"{line} --profile ugesp")) == 2
-    assert "needs decisions" in capsys.readouterr().err
-    monkeypatch.setenv("FAIRFIX_PROFILE", "ugesp")
-    assert audit("d.parquet", *common[4:])["profile"]["name"] == "ugesp"
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        ("ll145", "ll144"),
+        ("ugesp(exclude_small=0.02)", "exclude_small"),
+        ("ll144(exclude_small=0.03)", "exclude_small"),
+        ("ll144(reason=few)", "exclude_small"),
+        ("ll144(", "ll144"),
+        ("ugesp", "needs decisions"),
+    ],
+)
+def test_profiles_are_refused_where_they_mean_nothing(profile: str, said: str) -> None:
+    """So is one of decisions where there are none."""
+    frame = people(a=(60, 40), b=(30, 50)).rename(columns={"prediction": "s"})
+    with pytest.raises(UsageError, match=said):
+        audit(frame, profile, protected="race", score="s", score_scale="raw")
 
 
-def test_hidden_groups_are_in_no_profile(audit: Audit) -> None:
+def test_hidden_groups_are_in_no_profile() -> None:
     """A profile is made of what the report shows."""
     frame = people(a=(60, 40), b=(30, 50), few=(3, 2), more=(20, 5))
-    given = "--protected race --prediction prediction --profile ugesp --suppress-below 10"
+    result = audit(frame, "ugesp", **DECIDED, suppress_below=10)
 
-    assert set(table(audit(frame, *shlex.split(given)), "race: selections").index) == {"a", "b", "more"}
+    assert set(table(result, "race: selections").index) == {"a", "b", "more"}
 
 
 def test_small_arithmetic() -> None:
