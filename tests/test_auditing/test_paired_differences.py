@@ -10,6 +10,7 @@ from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
+import fairfix
 import jsonschema
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ from fairfix.auditing.paired_differences import (
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.errors import DataError
+from fairfix.errors import DataError, UsageError
 from fairfix.schema import json_schema, to_dict
 from fairfix.stats.estimates import Proportions
 
@@ -257,27 +258,27 @@ def test_ids_that_match_nothing_are_refused(ids: list[int | None], said: str) ->
         matched_of(good, pa.table({"id": pa.array(ids), **base}))
 
 
-def write_pair(worse: float = 0.3, rows: int = 2000) -> None:
-    old, new = two_models(np.random.default_rng(8), {"a": rows, "b": rows}, [0.5, 0.4], [0.5, worse], 0.99)
-    pq.write_table(old, "old.parquet")
-    pq.write_table(new, "new.parquet")
+def decided_pair(worse: float = 0.3, rows: int = 2000) -> tuple[pa.Table, pa.Table]:
+    """Return decisions of an old model and of a new one, by which group b is selected at another rate."""
+    return two_models(np.random.default_rng(8), {"a": rows, "b": rows}, [0.5, 0.4], [0.5, worse], 0.99)
+
+
+def gated(new: pa.Table, old: Any, **more: Any) -> dict[str, Any]:
+    """Return the result of an audit against other decisions on the same rows, which holds to its schema."""
+    given = {"protected": "race", "prediction": "prediction", "id": "id", "baseline": old, **more}
+    result = fairfix.audit(new, **{"check": "dp.difference.change<=0.05", **given}).to_dict()
+    jsonschema.validate(result, SCHEMA, jsonschema.Draft202012Validator)
+    return result
+
+
+@pytest.mark.parametrize(("worse", "verdict"), [(0.3, "fail"), (0.4, "pass"), (0.35, "undecided")])
+def test_a_gate_on_the_same_rows(worse: float, verdict: str) -> None:
+    """Fails, passes and cannot tell; the same from CSV."""
+    old, new = decided_pair(worse)
+    result = gated(new, old)
     pc.write_csv(old, "old.csv")
 
-
-ARGUMENTS = tuple(shlex.split("audit new.parquet --protected race --prediction prediction --quiet --id id"))
-GATE = ("--baseline", "old.parquet", "--check", "dp.difference.change<=0.05")
-
-
-@pytest.mark.parametrize(("worse", "status"), [(0.3, 1), (0.4, 0), (0.35, 3)])
-def test_a_gate_on_the_same_rows(call: Call, worse: float, status: int) -> None:
-    """Fails, passes and cannot tell; the same bytes each time, and from CSV."""
-    write_pair(worse)
-    found, out, err = call(*ARGUMENTS, *GATE, "--format", "json")
-    assert out, err
-    result = json.loads(out)
-    jsonschema.validate(result, SCHEMA, jsonschema.Draft202012Validator)
-
-    assert found == status
+    assert result["checks"][0]["verdict"] == verdict
     assert result["baseline"]["paired"] == {
         "id": "id",
         "rows": 4000,
@@ -285,55 +286,44 @@ def test_a_gate_on_the_same_rows(call: Call, worse: float, status: int) -> None:
         "only_now": 0,
         "other_group": 0,
     }
-    assert call(*ARGUMENTS, *GATE, "--format", "json")[1] == out
-    text = json.loads(call(*ARGUMENTS, "--baseline", "old.csv", *GATE[2:], "--format", "json")[1])
-    assert text["baseline"]["changes"] == result["baseline"]["changes"]
+    assert gated(new, "old.csv")["baseline"]["changes"] == result["baseline"]["changes"]
 
 
-def test_what_is_not_paired_is_said(call: Call) -> None:
+def test_what_is_not_paired_is_said() -> None:
     """KS has the interval of independent samples."""
     rng = np.random.default_rng(9)
     base = people(rng, {"a": 300, "b": 300})
     score = 0.1 + 0.8 * rng.random(600)  # near 0 and 1 a few rows would make up the change of the log loss
-    pq.write_table(pa.table({**base, "score": score}), "old.parquet")
-    pq.write_table(pa.table({**base, "score": score * 0.98 + 0.01}), "new.parquet")
-    arguments = tuple(
-        shlex.split("audit new.parquet --protected race --quiet --id id --baseline old.parquet")
-    )
-    gate = ("--check", "change<=0.1", "--undecided", "pass")
-    result = json.loads(call(*arguments, *gate, "--format", "json")[1])
+    old, new = (pa.table({**base, "score": one}) for one in (score, score * 0.98 + 0.01))
+    result = gated(new, old, prediction=None, check="change<=0.1")
     apart = {one["id"].partition(".")[0] for one in result["baseline"]["changes"] if "not_paired" in one}
 
     assert {"ks", "auc", "scoring_rate"} <= apart
     assert not apart & {"selection_rate", "true_positive_rate", "mean_score", "square_loss", "log_loss"}
-    assert "not paired" in call(*arguments, *gate)[1]
 
 
-def test_few_rows_in_both_decide_nothing(call: Call) -> None:
+def test_few_rows_in_both_decide_nothing() -> None:
     """With less than half of the new rows in the baseline, every check of a change is undecided."""
-    write_pair(0.2)
-    old = pq.read_table("old.parquet")
-    pq.write_table(old.filter(pa.array(np.arange(old.num_rows) % 3 == 0)), "old.parquet")
-    status, out, _ = call(*ARGUMENTS, *GATE, "--format", "json")
-    result = json.loads(out)
+    old, new = decided_pair(0.2)
+    result = gated(new, old.filter(pa.array(np.arange(old.num_rows) % 3 == 0)))
 
-    assert status == 3
+    assert (result["checks"][0]["verdict"], result["checks"][0]["code"]) == ("undecided", "few_common_rows")
     assert "only 33% of the rows are in the baseline too" in result["checks"][0]["reason"]
     assert result["baseline"]["paired"]["only_now"] > 2000
 
 
 def test_an_id_alone_changes_nothing(call: Call) -> None:
     """A shared id, meant for repairs, has no effect on an audit, which says so where it is asked for by name."""
-    write_pair(rows=50)
-    with_id, without = (
-        json.loads(call(*arguments, "--format", "json")[1]) for arguments in (ARGUMENTS, ARGUMENTS[:-2])
-    )
+    old, new = decided_pair(rows=50)
+    pq.write_table(new, "new.parquet")
+    line = shlex.split("audit new.parquet --protected race --prediction prediction --quiet --format json")
+    with_id, without = (json.loads(call(*line, *more)[1]) for more in (("--id", "id"), ()))
 
     assert [one["code"] for one in with_id.pop("messages")] == ["unused"]
     assert with_id.pop("next_step")["command"].replace(" --id id", "") == without.pop("next_step")["command"]
     assert with_id == without
-    status, _, err = call(*ARGUMENTS, "--baseline", "old.parquet", "--suppress-below", "10")
-    assert (status, "small groups might be shown" in err) == (2, True)
+    with pytest.raises(UsageError, match="small groups might be shown"):
+        gated(new, old, suppress_below=10)
 
 
 def test_the_largest_may_be_another_group_than_before() -> None:
