@@ -55,6 +55,7 @@ def test_every_dialect_holds_the_same_rows(
         shown = "a tab" if delimiter == "\t" else repr(delimiter)
         assert f"{shown} between columns" in source.remark
         assert ("',' as decimal sign" in source.remark) == (decimal == ",")
+        assert (", in UTF-16" in source.remark) == (encoding == "utf-16")
 
 
 TEXTS = st.text(st.sampled_from(list(';,|\t"\n ab.10é')), max_size=6)
