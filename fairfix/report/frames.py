@@ -326,18 +326,21 @@ def _people(result: Compare) -> Iterator[Row]:
 _BLOCK = ("class", "attribute", "stratum")
 _ENDS = (*NUMBERS, "bound", "reason")
 
-_OF_SLICES = (
-    (
-        *("where", "rows", *NUMBERS, "error", "shown", "proposed_rows", "proposed_value"),
-        "command",
-    ),
-    _slices,
-)
 
-_CHANGED = tuple(f"{when}{part}" for when in ("baseline_", "now_", "change_") for part in _ENDS)
+def _of_each(*whens: str) -> tuple[str, ...]:
+    """Return the columns of several numbers."""
+    return tuple(f"{when}_{part}" for when in whens for part in _ENDS)
 
+
+_CHANGED = _of_each("baseline", "now", "change")
+_PROPOSED = ("error", "shown", "proposed_rows", "proposed_value", "command")
+_JUDGED = ("class", "verdict", *NUMBERS, "bound", "operator", "limit", "groups", "reason")
+_OF_POINT = ("selection_rate_before", "selection_rate_after", "randomized", "warnings", "failure")
+_OF_LINE = ("comparison", "attribute", "group", "check", "file", "date", *_ENDS, "groups", "verdict", "rows")
+_OF_PERSON = ("attribute", "group", "rows", "up", "down", "metric", *_of_each("before", "after"))
+
+_SLICES: Table = (("where", "rows", *NUMBERS, *_PROPOSED), _slices)
 _CHANGES: Table = (("number", "attribute", "group", *_CHANGED), _changes)
-_WAIVERS: Table = (("check", "state", "reason", "expires", "limit"), _waivers)
 _MESSAGES: Table = (("severity", "code", "text"), _messages)
 
 TABLES: Mapping[str, Mapping[str, Table]] = {
@@ -345,67 +348,34 @@ TABLES: Mapping[str, Mapping[str, Table]] = {
         "groups": ((*_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _groups),
         "comparisons": ((*_BLOCK, "comparison", *_ENDS, "groups"), _comparisons),
         "per_group": ((*_BLOCK, "comparison", "group", *_ENDS), _per_group),
-        "checks": (
-            (
-                *("check", "attribute", "group", "class", "verdict"),
-                *(*NUMBERS, "bound", "operator", "limit", "groups", "reason"),
-            ),
-            _checks,
-        ),
+        "checks": (("check", "attribute", "group", *_JUDGED), _checks),
         "true_groups": (
             ("attribute", "group", "number", "assumption", "low", "high", "reason"),
             _true_groups,
         ),
-        "slices": _OF_SLICES,
+        "slices": _SLICES,
         "gap_parts": (("attribute", "metric", "groups", "columns", *_ENDS), _gap_parts),
         "changes": _CHANGES,
-        "waivers": _WAIVERS,
+        "waivers": (("check", "state", "reason", "expires", "limit"), _waivers),
         "messages": _MESSAGES,
     },
-    "slices": {"slices": _OF_SLICES, "messages": _MESSAGES},
-    "trend": {
-        "trend": (
-            (
-                *("comparison", "attribute", "group", "check", "file", "date", *_ENDS),
-                *("groups", "verdict", "rows"),
-            ),
-            _trend,
-        ),
-        "not_comparable": (("file", "number", "reason"), _unjoined),
-    },
+    "slices": {"slices": _SLICES, "messages": _MESSAGES},
+    "trend": {"trend": (_OF_LINE, _trend), "not_comparable": (("file", "number", "reason"), _unjoined)},
     "models": {
         "changes": _CHANGES,
-        "groups": (
-            ("attribute", "group", "metric", *(name for name in _CHANGED if "change" not in name), "rows"),
-            _groups_of_models,
-        ),
+        "groups": (("attribute", "group", "metric", *_of_each("baseline", "now"), "rows"), _groups_of_models),
         "messages": _MESSAGES,
     },
     "repair": {
-        "proof": (
-            (
-                *("rows", "number", "attribute"),
-                *(f"{when}_{part}" for when in ("before", "after", "change") for part in _ENDS),
-            ),
-            _proof,
-        ),
+        "proof": (("rows", "number", "attribute", *_of_each("before", "after", "change")), _proof),
         "messages": _MESSAGES,
     },
     "compare": {
         "points": (
-            (
-                *("point", "method", "slack", "kind", "number", "attribute", *_ENDS),
-                *("selection_rate_before", "selection_rate_after", "randomized", "warnings", "failure"),
-            ),
+            ("point", "method", "slack", "kind", "number", "attribute", *_ENDS, *_OF_POINT),
             _points,
         ),
-        "people": (
-            (
-                *("point", "method", "slack", "attribute", "group", "rows", "up", "down", "metric"),
-                *(f"{when}_{part}" for when in ("before", "after") for part in _ENDS),
-            ),
-            _people,
-        ),
+        "people": (("point", "method", "slack", *_OF_PERSON), _people),
         "messages": _MESSAGES,
     },
 }

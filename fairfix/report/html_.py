@@ -205,12 +205,10 @@ def _breakable(text: str) -> Markup:
 
 def _linked(text: str, anchors: Mapping[str, str]) -> Markup:
     """Return a text with links to the definitions: of what it is as a whole, else of the terms in it."""
-    if isinstance(text, (Verdict, Interval)) or text in anchors:
-        return (
-            Markup('<a href="#{}">{}</a>').format(anchors[text], _breakable(text))
-            if text in anchors
-            else escape(text)
-        )
+    if text in anchors:
+        return Markup('<a href="#{}">{}</a>').format(anchors[text], _breakable(text))
+    if isinstance(text, (Verdict, Interval)):
+        return escape(text)
     if not any(term in anchors for term in TERMS):
         return _breakable(text)
     return Markup(  # noqa: S704  a term has nothing to escape, and the rest is escaped first
@@ -252,14 +250,9 @@ def _css(text: str) -> Markup:
 def _anchors(result: SavedResult, *, detail: bool) -> dict[str, str]:
     """Return what is defined on the page, as shown, with the identifier of its definition."""
     names = {title: f"d-{name}" for title, name, _ in _named(result, detail=detail)}
-    return {
-        **names,
-        **(
-            {term: f"d-{term}" for term in TERMS}
-            if isinstance(result, Audit) and result.noise is not None
-            else {}
-        ),
-    }
+    if isinstance(result, Audit) and result.noise is not None:
+        names |= {term: f"d-{term}" for term in TERMS}
+    return names
 
 
 def _falls_apart(grid: Grid) -> bool:
