@@ -100,6 +100,7 @@ def test_what_is_behind_stdout_is_kept(name: str, option: str, way: str, folder:
         assert (done.returncode, log.read_text()) == (2, "kept\n")
         assert f"{said_of(option, way)[1]}: " in done.stderr
         assert "stdout" in done.stderr
+        assert ("by --format" in done.stderr) == (option == "out" and way == "/dev/stdout")
     elif name != "predict":  # it knows kinds of file by their endings only
         assert done.returncode == 0
         assert log.stat().st_size > 100
