@@ -2,8 +2,8 @@
 
 ``python benchmarks/frames.py [--rows 1000000] [--without spark ...]`` writes Markdown: processor time and memory of an
 audit with exact distances, beside those of the engine's own plain group-by of the same columns, and whether the report
-is that of the Parquet file. Every run is a process of its own. Figures begin when the data is open, and include all
-processes that the run started, such as Spark's.
+is that of the Parquet file; then those of predictions that are written to a Parquet file. Every run is a process of its
+own. Figures begin when the data is open, and include all processes that the run started, such as Spark's.
 """
 
 from __future__ import annotations
@@ -98,6 +98,23 @@ def grouped(engine: str, data: Any) -> int:
     return len(loans.query("loans", f"{chosen} FROM loans GROUP BY ALL").fetchall())
 
 
+def decide(engine: str, data: Any, folder: Path) -> None:
+    """Write the rows with drawn decisions to a Parquet file, as a user of the engine would."""
+    import fairfix
+    import pyarrow.parquet as pq
+
+    target = str(folder / f"{engine}-decided.parquet")
+    out = fairfix.load(str(folder / "repaired.fairfix")).predict(data, duplicates="share")
+    if engine == "polars":
+        getattr(out, "sink_parquet" if hasattr(out, "sink_parquet") else "write_parquet")(target)
+    elif engine == "spark":
+        out.write.parquet(target)
+    elif engine == "parquet":
+        pq.write_table(out, target)
+    else:
+        getattr(out, "write_parquet" if engine == "duckdb" else "to_parquet")(target)
+
+
 def work(engine: str, what: str, folder: str, url: str) -> None:
     """Audit or group the rows, and print the report, the processor time and the peak of the memory."""
     import fairfix
@@ -108,8 +125,10 @@ def work(engine: str, what: str, folder: str, url: str) -> None:
     report: Any = None
     if what == "audit":
         report = fairfix.audit(data, protected=("race", "sex", "age"), intersect=True).to_dict()
-    else:
+    elif what == "group":
         grouped(engine, data)
+    else:
+        decide(engine, data.collect() if what == "collected" else data, Path(folder))
     status = [Path(f"/proc/{one}/status").read_text() for one in below(os.getpid())]
     peaks = [int(text.partition("VmHWM:")[2].split()[0]) / 1024 for text in status if "VmHWM" in text]
     print(json.dumps({"cpu": spent() - before, "memory": sum(peaks), "report": report}), flush=True)
@@ -164,6 +183,25 @@ def main(rows: int, without: set[str]) -> Iterator[str]:
                     for one in (audit, group)
                 ]
                 yield f"| {title} | {' | '.join(cells)} | {said} |"
+            yield ""
+            yield from predictions(folder, without)
+
+
+def predictions(folder: str, without: set[str]) -> Iterator[str]:
+    """Yield the lines of the table of predictions."""
+    import fairfix
+    import pyarrow.dataset as ds
+
+    some = ds.dataset(f"{folder}/parts").head(20_000)
+    asked: Any = {"protected": "race", "method": "ramp", "gamma": 0.2, "id": "x0", "duplicates": "share"}
+    fairfix.repair(some, **asked, output=f"{folder}/repaired.fairfix")
+    yield "| rows in | predict and write Parquet, CPU s | MB |"
+    yield "|---|---:|---:|"
+    runs = [(engine, title, "predict") for engine, title in ENGINES.items() if engine != "postgresql"]
+    for engine, title, what in [*runs, ("polars", "Polars, collected first", "collected")]:
+        if engine not in without:
+            one = measured(engine, what, folder, "", None)
+            yield f"| {title} | {one['cpu']:.1f} | {one['memory']:.0f} |"
 
 
 if __name__ == "__main__":

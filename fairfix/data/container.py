@@ -71,7 +71,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) ->
 
     ``kind`` is what its format is called; a reader of another kind refuses it.
     """
-    content = _packed(artifact, kind)
+    content = packed(artifact, kind)
     if len(content) > MAX_TOTAL:
         raise ArtifactError(
             f"{name_of(os.fspath(path))} would be larger than {MAX_TOTAL >> 20} MiB, which cannot be read back"
@@ -86,7 +86,7 @@ def write_over(path: Path, artifact: Artifact, kind: str, held: str | None) -> N
 
     A DataError where another process has written the file since it was read: then nothing is.
     """
-    content = _packed(artifact, kind)
+    content = packed(artifact, kind)
     if held is None:
         alone = created(path, io.BytesIO(content))
     else:
@@ -100,7 +100,8 @@ def write_over(path: Path, artifact: Artifact, kind: str, held: str | None) -> N
         )
 
 
-def _packed(artifact: Artifact, kind: str) -> bytes:
+def packed(artifact: Artifact, kind: str = NAME) -> bytes:
+    """Return the bytes of an artifact."""
     if reserved := {"format", "arrays"} & set(artifact.manifest):
         raise ArtifactError(
             f"the manifest must not hold the container's own keys {', '.join(sorted(reserved))}"
@@ -154,7 +155,11 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
 
     An ArtifactError names the file and the first thing that is wrong; nothing else is ever raised for any content.
     """
-    name, content = name_of(os.fspath(path)), _content(path)
+    return unpacked(_content(path), name_of(os.fspath(path)), kind)
+
+
+def unpacked(content: bytes, name: str, kind: str = NAME) -> Artifact:
+    """Return the artifact of these bytes, as :func:`read` does that of a file with this name."""
     try:
         return _Reader(name, content, kind).artifact()
     except ArtifactError:

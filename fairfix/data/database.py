@@ -33,7 +33,7 @@ from fairfix.data.embedded import (
     open_sqlite,
     sqlite_tables,
 )
-from fairfix.data.engines import EngineSource
+from fairfix.data.engines import EngineSource, reader_of
 from fairfix.data.names import did_you_mean, listed
 from fairfix.data.urls import BACKENDS, QUERY, close_later, is_dry, scheme_of, shown_url
 from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
@@ -90,7 +90,7 @@ class DatabaseSource(EngineSource):
                 for column, kind in kinds.items()
                 if not _is_known(kind)
             }
-            printed = [column for column, kind in kinds.items() if _is_printed(kind)]
+            printed = [column for column, kind in kinds.items() if is_printed(kind)]
             plain = table.mutate(**{column: table[column].cast("string") for column in printed})
             own = {column: kind for column, kind in kinds.items() if column not in self.unreadable}
             schema = pa.schema({column: _streamed_type(kind) for column, kind in own.items()})
@@ -143,8 +143,7 @@ class DatabaseSource(EngineSource):
         # Ibis calls what reads answers by names that DuckDB 2 no longer has
         self._database._run_pre_execute_hooks(question)
         answer = self._database.con.sql(self._database.compile(question))
-        read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
-        return iter(read(files.BATCH_ROWS))
+        return iter(reader_of(answer))
 
     def _asking(self) -> AbstractContextManager[None]:
         return asking(self.name, self._secrets)
@@ -174,7 +173,7 @@ def _is_known(kind: Any) -> bool:
     return True
 
 
-def _is_printed(kind: Any) -> bool:
+def is_printed(kind: Any) -> bool:
     """Tell whether values of a type of Ibis come as objects of their own, which files have as text."""
     return bool(kind.is_uuid() or kind.is_json() or kind.is_inet() or kind.is_macaddr())
 
@@ -186,7 +185,7 @@ def _is_unscaled(kind: Any) -> bool:
 
 def _streamed_type(kind: Any) -> pa.DataType:
     """Return the type that values come in: decimals of no fixed scale as doubles."""
-    if _is_printed(kind):
+    if is_printed(kind):
         return pa.string()
     return pa.float64() if _is_unscaled(kind) else kind.to_pyarrow()
 

@@ -171,10 +171,14 @@ class LazySource(EngineSource):
 def answer_of(statement: Frame, *, empty: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield the answer of an engine that is none of Ibis; with ``empty``, a batch without rows where there is none."""
     if statement.implementation.is_duckdb():
-        relation: Any = statement.to_native()
-        reader = (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(BATCH_ROWS)
+        reader = reader_of(statement.to_native())
         yield from [pa.RecordBatch.from_pylist([], schema=reader.schema)] if empty else reader
         return
     more = {"engine": "streaming"} if statement.implementation.is_polars() else {}
     made: pa.Table = statement.collect("pyarrow", **more).to_native()
     yield from made.to_batches() or [pa.RecordBatch.from_pylist([], schema=made.schema)]
+
+
+def reader_of(relation: Any) -> pa.RecordBatchReader:
+    """Return the rows of a DuckDB relation as batches, by either of the names that the function has had."""
+    return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(BATCH_ROWS)

@@ -90,35 +90,49 @@ def frame_source(data: Any) -> Source:
     raise DataError(f"cannot read data from a {type(data).__name__}{shaped}; give {KINDS}")
 
 
+ENGINES = {
+    ("polars", "collect"): "Polars frame",
+    ("duckdb", "project"): "DuckDB relation",
+    ("pyspark", "groupBy"): "Spark frame",
+    ("sqlframe", "groupBy"): "SQLFrame",
+    ("dask", "to_delayed", "dtypes"): "Dask frame",
+    ("ibis", "aggregate", "schema"): "Ibis table",
+}
+"""Package, and what its frames have -> what messages call a frame of an engine."""
+
+
+def engine_of(data: Any) -> str:
+    """Return what messages call a frame of an engine, which reads the rows when it is asked; empty for other rows."""
+    library = type(data).__module__.partition(".")[0].lstrip("_")
+    kinds = (
+        kind
+        for (package, *signs), kind in ENGINES.items()
+        if package == library and all(hasattr(data, sign) for sign in signs)
+    )
+    return next(kinds, "")
+
+
 def _lazy(data: Any) -> Source | None:
     """Return a source that reads only the columns that are used, or none; None for data without such a way."""
-    library = type(data).__module__.partition(".")[0].lstrip("_")
-    if library == "polars" and hasattr(data, "collect_schema"):
-        if hasattr(data, "collect"):
-            return _engine(data, "Polars frame")
-        with fetched("Polars frame"):
-            return FrameSource(streamed(data))
-    if library == "duckdb" and hasattr(data, "project"):
-        return _engine(data, "DuckDB relation")
-    if library in ("pyspark", "sqlframe") and hasattr(data, "schema") and hasattr(data, "groupBy"):
-        return _engine(data, "Spark frame")
-    if library == "dask" and hasattr(data, "to_delayed") and hasattr(data, "dtypes"):
+    kind = engine_of(data)
+    if kind == "Dask frame":
         from fairfix.data.dask_frames import DaskSource
 
         return DaskSource(data)
+    if kind:
+        from fairfix.data.engines import LazySource
+
+        return LazySource(data, kind)
+    library = type(data).__module__.partition(".")[0]
+    if library == "polars" and hasattr(data, "collect_schema"):
+        with fetched("Polars frame"):
+            return FrameSource(streamed(data))
     if library == "pyarrow" and hasattr(data, "count_rows") and hasattr(data, "to_batches"):
         if hasattr(data, "get_fragments"):
             return DatasetSource(data)
         with fetched("scanner"):
             return FrameSource(data.to_table())
     return None
-
-
-def _engine(data: Any, kind: str) -> Source:
-    """Return a source of rows that their own engine counts."""
-    from fairfix.data.engines import LazySource
-
-    return LazySource(data, kind)
 
 
 def columns_of(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:

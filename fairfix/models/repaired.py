@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, get_args
@@ -122,6 +122,10 @@ class Repaired:
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write the artifact; return its ``sha256:...``."""
+        return str(write(path, self.artifact()))
+
+    def artifact(self) -> Artifact:
+        """Return the artifact."""
         settings, arrays = self.predictor.state()
         columns, data_spec = self.data_spec.columns, self.data_spec
         manifest = {
@@ -144,7 +148,7 @@ class Repaired:
             "versions": {"fairfix": __version__, "numpy": np.__version__},
             "seed": self.seed,
         }
-        return str(write(path, Artifact(plain(manifest), arrays)))
+        return Artifact(plain(manifest), arrays)
 
     def requires(self) -> dict[str, Any]:
         """Return what prediction needs, as the manifest says it."""
@@ -165,7 +169,7 @@ class Repaired:
             held = converted(artifact.manifest, Manifest)
             if held.predictor.kind not in RepairedPredictor.kinds:
                 more_kinds()
-            made = _made_of(held, artifact)
+            made = made_of(held, artifact)
             need(made.requires() == held.requires, "its requirements contradict its content")
         except ArtifactError as error:
             raise ArtifactError(f"{name}: {shortened(str(error), LONGEST_FAULT)}; {SPOILT}") from error
@@ -247,11 +251,7 @@ class Repaired:
         rows.
         """
         source.require(self.required)
-        for name in self.output.names:
-            if name in source.columns:
-                raise DataError(
-                    f"{source.name} already has a column {name!r}; rename it, since predicting adds one"
-                )
+        self.check_free(source.columns, source.name)
         schema = self.output_schema(source)
         ids: list[pa.Array] = []
         seen: Seen | None = None if self.data_spec.columns.id else {}
@@ -274,6 +274,14 @@ class Repaired:
                     ids.append(batch.column(named))
         if ids:
             check_unique(ids, str(named))
+
+    def check_free(self, columns: Sequence[str], where: str) -> None:
+        """Raise a DataError where a column has the name of one that prediction adds."""
+        for name in self.output.names:
+            if name in columns:
+                raise DataError(
+                    f"{where} already has a column {name!r}; rename it, since predicting adds one"
+                )
 
     def output_schema(self, source: Source) -> pa.Schema:
         """Return the schema of what :meth:`predict_source` yields."""
@@ -410,7 +418,7 @@ def _types_of(repaired: Repaired, schema: pa.Schema) -> dict[str, pa.DataType]:
     return types
 
 
-def _made_of(held: Manifest, artifact: Artifact) -> Repaired:
+def made_of(held: Manifest, artifact: Artifact) -> Repaired:
     """Return the repair that a manifest and its arrays hold."""
     kind, drawn, policies, base = (
         held.predictor.kind,

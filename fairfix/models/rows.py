@@ -6,12 +6,13 @@ rows                                                  come back as
 dict of one row, list of dicts, dict of columns       the same, with the keys added
 series of pandas: one row                             series of pandas
 data frame of pandas                                  data frame with the same index
-data frame of Polars, eager or lazy                   the same
+data frame of Polars                                  the same
+lazy frame of an engine                               the same (:mod:`fairfix.models.lazy_rows`)
 structured array of numpy                             the same, with the fields added
-Arrow table, dataset, reader; DuckDB relation; path   Arrow table
+Arrow table, dataset, reader; database; path          Arrow table
 ====================================================  =======================================================
 
-Whatever the kind, rows become one :class:`~fairfix.data.files.Source` and meet the rules of every other data.
+Whatever the kind, rows become a :class:`~fairfix.data.files.Source` and meet the rules of every other data.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import pyarrow as pa
 
 from fairfix.data.choices import MissingScore, Unseen
 from fairfix.data.files import Source, open_source
-from fairfix.data.frames import columns_of
+from fairfix.data.frames import columns_of, engine_of
 from fairfix.data.names import group_name
 from fairfix.data.row_hash import SharedDraws
 from fairfix.errors import DataError, FairfixWarning, ModelError, UsageError
@@ -67,8 +68,14 @@ def predict_rows(
         repaired = replace(repaired, unseen=unseen)
     if isinstance(data, Sequence) and not isinstance(data, str) and not data:
         return []
+    repaired = with_model(repaired, model, trust_model)
+    if engine_of(data):
+        from fairfix.models.lazy_rows import predict_lazily
+
+        if (lazy := predict_lazily(data, repaired, missing, share_ids=share_ids)) is not None:
+            return lazy
     source, back = _opened(data, repaired, opening)
-    source = scored(source, repaired, model, trust_model)
+    source = scored(source, repaired)
     strange = Counter[str]()
     asked: dict[str, Any] = {"missing_score": missing, "duplicates": share_ids, "tally": tally}
     batches = repaired.predict_source(source, **asked, unseen=strange)
@@ -121,23 +128,28 @@ def of_unseen(repaired: Repaired, unseen: Mapping[str, int], rows: int) -> Itera
         yield Note(text, "unseen_groups")
 
 
-def scored(source: Source, repaired: Repaired, given: Any, trust: str | None) -> Source:
-    """Return the source with the scores of the model that the artifact was fitted on, in a file or in memory."""
+def with_model(repaired: Repaired, given: Any, trust: str | None) -> Repaired:
+    """Return a repair with the model that it was fitted on as its ``scorer``, in a file or in memory."""
     base = repaired.base
     if base["kind"] != "file":
         if given is not None:
             where = "features" if base["kind"] == "features" else f"the column {base['name']!r}"
             raise UsageError(f"this artifact takes its scores from {where}; leave out `model`")
-        return source
-    if given is None and repaired.scorer is not None:
-        model = repaired.scorer
-    elif given is None:
+        return repaired
+    if given is not None:
+        return replace(repaired, scorer=_model_again(base, given, trust))
+    if repaired.scorer is None:
         here = base["sha256"].startswith(CONTENT)
         how = "that model, fitted and in memory, or its file," if here else "that file"
         raise UsageError(f"this artifact needs the scores of {base['name']}; give {how} with `model`")
-    else:
-        model = _model_again(base, given, trust)
-    average = base.get("average")
+    return repaired
+
+
+def scored(source: Source, repaired: Repaired) -> Source:
+    """Return the source with the scores of the model that the artifact was fitted on, if any."""
+    if repaired.base["kind"] != "file":
+        return source
+    model, average = repaired.scorer, repaired.base.get("average")
     return ScoredSource(source, model if average is None else Averaged(model, read_changes(average)))
 
 
@@ -181,16 +193,10 @@ def _opened(data: Any, repaired: Repaired, opening: Callable[[Any], Source]) -> 
         ]
     if isinstance(data, np.ndarray) and data.dtype.names:
         return open_source(data), partial(_with_fields, np.atleast_1d(data))
-    if hasattr(data, "collect_schema"):
+    if hasattr(data, "hstack"):
         import polars as pl
 
-        rows = data.lazy().collect()
-
-        def joined(added: pa.Table) -> Any:
-            whole = rows.hstack(pl.from_arrow(added))
-            return whole.lazy() if hasattr(data, "collect") else whole
-
-        return open_source(_narrowed(rows, repaired)), joined
+        return open_source(_narrowed(data, repaired)), lambda added: data.hstack(pl.from_arrow(added))
     if hasattr(data, "iloc") and hasattr(data, "assign"):
 
         def framed(added: pa.Table) -> Any:

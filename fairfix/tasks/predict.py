@@ -20,7 +20,7 @@ from fairfix.data.urls import inside, name_of, scheme_of
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
-from fairfix.models.rows import of_unseen, predict_rows, scored
+from fairfix.models.rows import of_unseen, predict_rows, scored, with_model
 from fairfix.models.trace import Note
 from fairfix.tasks.dataset import log, opened
 from fairfix.tasks.messages import of_shared_ids
@@ -108,7 +108,8 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
     repaired = repaired_of(request.artifact)
     if request.unseen:
         repaired = replace(repaired, unseen=request.unseen)
-    source = scored(opened(request, request.data), repaired, request.model, request.trust_model)
+    repaired = with_model(repaired, request.model, request.trust_model)
+    source = scored(opened(request, request.data), repaired)
     if repaired.predictor.needs_beside(repaired.data_spec.columns.strata):
         rule = repaired.predictor
         names = (
@@ -184,7 +185,8 @@ def _predict(request: PredictRequest) -> Any:
     -------
     The rows in order and in the kind they came in, with the columns ``p_positive`` (``prediction`` for a method that
     repairs values), ``decision`` and ``randomized``: a data frame of pandas or Polars for one, a dict for a dict. A
-    path, an Arrow table and a DuckDB relation give an Arrow table; its ``.to_pandas()`` makes a data frame.
+    path and an Arrow table give an Arrow table; its ``.to_pandas()`` makes a data frame. A lazy frame of an engine is
+    predicted when it is read.
 
     Raises
     ------

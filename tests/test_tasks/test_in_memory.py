@@ -151,9 +151,9 @@ def test_predictions_come_back_in_the_kind_of_the_rows(kind: str) -> None:
     for predict in (made.repaired.predict, lambda rows: fairfix.predict(made, rows)):
         rows = KINDS[kind](frame)
         out = predict(rows)
-        table = {"batches": pa.Table, "dataset": pa.Table, "duckdb": pa.Table, "structured": np.ndarray}
+        table = {"batches": pa.Table, "dataset": pa.Table, "structured": np.ndarray}
         assert isinstance(out, table.get(kind, type(rows)))
-        decided = out.collect() if hasattr(out, "collect") else out
+        decided = out.collect() if hasattr(out, "collect") else out.df() if hasattr(out, "df") else out
         decided = pd.DataFrame(decided) if isinstance(decided, list) else decided
         decided = decided.to_pandas() if hasattr(decided, "to_pandas") else decided
         assert list(decided["p_positive"]) == list(expected["p_positive"])
