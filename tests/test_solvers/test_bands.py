@@ -311,5 +311,7 @@ def test_what_is_no_problem_is_refused(change: dict[str, Any], words: str) -> No
             solve_ramps(scores, bands, 0.1)
         with pytest.raises(ValueError, match=r"score"):
             solve_thresholds(scores, bands, [0, 1, 1])
+    with pytest.raises(ValueError, match="one cell per point"):
+        solve_thresholds([0.1, 0.2, 0.3], bands, [0, 1])
     with pytest.raises(ValueError, match="gamma"):
         solve_ramps([0.1, 0.2, 0.3], bands, 0.0)
