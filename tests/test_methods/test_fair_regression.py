@@ -22,7 +22,7 @@ from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
-from fairfix.methods.fair_regression import FairRegression
+from fairfix.methods.fair_regression import FairRegression, loss_notes
 from fairfix.methods.fair_regression.parity import plug_in_problem
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.mixtures import ModelMixture, PluginScore
@@ -559,6 +559,10 @@ def test_the_shares_below_a_quantile_are_those_of_the_values(aware: bool) -> Non
     shares = ", ".join(f"{name} {(error <= 0)[codes == k].mean():.1%}" for k, name in enumerate("fm"))
     assert f"their value: {(error <= 0).mean():.1%} ({shares}), where 80.0% is the level" in told
     assert np.mean(error <= 0) == pytest.approx(0.8, abs=0.08)
+    scored = replace(held, rows=replace(held.rows, score=values))
+    (other,) = loss_notes(row_loss("absolute"), None, scored, scored)
+    assert f"is {np.abs(error).mean():.6g}, and" in other
+    assert "labels at or below" not in other
 
 
 @pytest.mark.slow
