@@ -80,9 +80,11 @@ def opened() -> Iterator[Callable[[str], Open]]:
         yield start
 
 
-@pytest.fixture(
-    params=[pytest.param(name, marks=[pytest.mark.slow] if name == "spark" else []) for name in ENGINES]
-)
+OF_SPARK = (pytest.mark.slow, pytest.mark.filterwarnings("ignore:unclosed", "ignore:Exception ignored in"))
+"""A session of Spark leaves sockets to the end of the process."""
+
+
+@pytest.fixture(params=[pytest.param(name, marks=OF_SPARK if name == "spark" else ()) for name in ENGINES])
 def engine(request: pytest.FixtureRequest, opened: Callable[[str], Open]) -> tuple[str, Open]:
     return request.param, opened(request.param)
 
