@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from fairfix.auditing.audit import audit
-from fairfix.auditing.distances import View, candidate_bins, distances
+from fairfix.auditing.distances import Partition, candidate_bins, distances
 from fairfix.auditing.ks_candidates import slice_of
 from fairfix.auditing.results import Settings
 from fairfix.data.data_spec import ColumnRoles, DataSpec
@@ -262,7 +262,7 @@ def exact_ks(path: Path, how: DataSpec) -> None:
     found = scan(source, how, losses=False)
     counts, grid = found.counts, found.counts.grid
     assert grid is not None
-    view = View(np.arange(len(counts.cells)), len(counts.cells))
+    view = Partition(np.arange(len(counts.cells)), len(counts.cells))
     bins = candidate_bins(counts, view)
     if found.kept is None:
         rows = collect(source, how, counts, [slice_of(counts, bins)])

@@ -30,7 +30,7 @@ from fairfix.methods.sensei.regularized import FlippedRows
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scored_source import Averaged
-from fairfix.solvers.network import Candidates
+from fairfix.solvers.network import RowVariants
 from fairfix.solvers.network_fit import Adam, Trainer
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -416,7 +416,7 @@ def our_seconds(X: Floats, y: Floats, changed: FlippedRows) -> float:
                 X,
                 y.astype(np.int64),
                 share,
-                Candidates.of(X, changed),
+                RowVariants.of(X, changed),
                 None,
                 rho=RHO,
                 l2=0.0,

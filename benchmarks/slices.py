@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from fairfix.auditing.metrics import METRICS
-from fairfix.auditing.slicing.quantity import Quantity
+from fairfix.auditing.slicing.quantity import SliceMetric
 from fairfix.auditing.slicing.search import Cells, cubes
 from fairfix.auditing.slicing.selection import confirmed, searched
 from fairfix.data.row_filter import Condition, comparisons
@@ -47,7 +47,7 @@ def cells_of(x: Any, error: Any, least: int) -> Cells:
     """Return the cells of the accuracy."""
     table = pa.table({f"x{i}": column for i, column in enumerate(x.T)})
     levels, _ = levels_of(table, table.column_names, {}, least)
-    quantity = Quantity(
+    quantity = SliceMetric(
         METRICS["accuracy"], "counted", -1, (), 2 * error + (1 - error), 3, np.zeros((0, len(x)))
     )
     return Cells(tuple(levels), quantity)

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -173,6 +174,14 @@ def test_names_say_their_object() -> None:
     vague = {str(path.relative_to(HOUSE)): own & VAGUE for path, own in names.items() if own & VAGUE}
 
     assert vague == STILL_VAGUE
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """Whoever reads the name of a class, in a message or an annotation, knows which one it is."""
+    named = Counter(
+        node.name for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, times in named.items() if times > 1] == []
 
 
 def test_every_way_to_define_a_name_is_seen() -> None:

@@ -20,10 +20,10 @@ from msgspec.structs import replace as fields_replaced
 from fairfix import __version__
 from fairfix.auditing.checks import Check, Ruling, worst
 from fairfix.auditing.comparisons import CLASS_SCOPES, NOISE_SCOPES, Comparison
-from fairfix.auditing.distances import View, scoring_counts
+from fairfix.auditing.distances import Partition, scoring_counts
 from fairfix.auditing.given_scores import GivenScores
 from fairfix.auditing.group_estimates import OF_SCORES, Evidence, GroupView, Measured
-from fairfix.auditing.ks_candidates import Candidates, candidates
+from fairfix.auditing.ks_candidates import KsCandidates, candidates
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import (
     Settings,
@@ -46,7 +46,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.schema import common
 from fairfix.schema.audit import Audit, AuditData, AuditSettings
 from fairfix.schema.common import Block, Estimate, no_number, numbers
-from fairfix.schema.common import Comparison as Compared
+from fairfix.schema.common import SavedComparison as Compared
 
 # ---------------------------------------------------------------------- entry
 
@@ -257,9 +257,9 @@ def _evidence(
     everything = None
     if rows is not None and rows.score.size <= SORT_ROWS:
         everything = rows.by_score()
-        there = Candidates(everything)
+        there = KsCandidates(everything)
     else:
-        by_columns = dict[tuple[str, ...], list[View]]()
+        by_columns = dict[tuple[str, ...], list[Partition]]()
         for view in views:
             by_columns.setdefault(view.looks_at(data_spec), []).append(view)
         there = candidates(place, data_spec, counts, by_columns)
@@ -358,7 +358,7 @@ def check_results(
     not_computed: Mapping[str, str],
     left_out: Mapping[str, tuple[str, ...]],
     true_groups: OfTrueGroups,
-) -> Iterator[common.Check]:
+) -> Iterator[common.SavedCheck]:
     """Yield every check of the settings, judged of each attribute that it is about."""
     few = FEW.format(settings.suppress_below)
     for check in settings.checks:
@@ -388,7 +388,7 @@ def _check_result(
     settings: Settings,
     not_computed: Mapping[str, str],
     true_groups: Mapping[str, Mapping[str, Estimate]],
-) -> common.Check:
+) -> common.SavedCheck:
     metric, asked = check.comparison.metric, check.comparison.group
     where = (block.attribute, block.columns)
     if metric in not_computed:
@@ -410,7 +410,7 @@ def _check_result(
 
 def _unknown(
     check: Check, where: tuple[str, tuple[str, ...]], settings: Settings, code: Code, reason: str
-) -> common.Check:
+) -> common.SavedCheck:
     """Return the result of a check whose value there is not: it cannot pass."""
     nothing, ruling = no_number(reason), Ruling("undecided", code, reason)
     return judged(check, where, nothing, (), ruling, complete=False, gate_on=settings.gate_on)

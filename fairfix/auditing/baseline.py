@@ -182,7 +182,7 @@ def compare(
     paired: Limits | None = None,
     *,
     same: bool | None = None,
-) -> tuple[common.Baseline, tuple[common.Check, ...]]:
+) -> tuple[common.Baseline, tuple[common.SavedCheck, ...]]:
     """Return the changes since a baseline, and the judged checks of changes.
 
     An allowance for one comparison goes before one for all; ``usual`` are identifiers of the short report's
@@ -194,7 +194,11 @@ def compare(
     columns = {block.attribute: block.columns for block in new.attributes}
     if same is None:  # the same numbers, and hardly by chance
         same = paired is None and is_alike(old, new) and coincidence(new) <= COINCIDENCE
-    changes, incomparable, checks = list[common.Change](), list[common.NotComparable](), list[common.Check]()
+    changes, incomparable, checks = (
+        list[common.Change](),
+        list[common.NotComparable](),
+        list[common.SavedCheck](),
+    )
     for of in _wanted(new, allowances, usual, limited):
         named, amount = _allowed(allowances, of)
         reason, was, now = _entries(old, new, of)
@@ -321,7 +325,7 @@ def _wanted(
     new: Audit,
     allowances: Sequence[Allowance],
     usual: Sequence[str],
-    limited: Mapping[Comparison, common.Check],
+    limited: Mapping[Comparison, common.SavedCheck],
 ) -> Iterator[Comparison]:
     """Yield what is to be compared: the usual comparisons, those limited, those named."""
     asked = [one.check.comparison for one in allowances if one.check is not None]
@@ -419,7 +423,9 @@ def _plain(one: Estimate) -> Estimate:
     return Estimate(**{**one.numbers, "given_scores": None})
 
 
-def _larger_is_worse(of: Comparison, limited: common.Check | None, named: Allowance | None) -> bool | None:
+def _larger_is_worse(
+    of: Comparison, limited: common.SavedCheck | None, named: Allowance | None
+) -> bool | None:
     """Return whether larger is worse: by the catalogue, or as a check of the change or of the value says; else None."""
     if of.worse:
         return of.worse == "larger"

@@ -156,7 +156,7 @@ class Ruling:
     reason: str
 
 
-def ruled(judged: common.Check, ruling: Ruling) -> common.Check:
+def ruled(judged: common.SavedCheck, ruling: Ruling) -> common.SavedCheck:
     """Return a judged check with another verdict."""
     import msgspec
 

@@ -14,7 +14,7 @@ from fairfix.auditing.metrics import CLASS_METRICS, METRICS, Better, Metric
 from fairfix.data.names import quoted_name
 
 if TYPE_CHECKING:
-    from fairfix.schema.common import Change, Check
+    from fairfix.schema.common import Change, SavedCheck
 
 KINDS = ("difference", "ratio", "covariance", "min", "max")
 
@@ -109,7 +109,7 @@ class Comparison:
         return cls(metric, kind, ".".join(parts), attribute, group or None)
 
     @classmethod
-    def of(cls, one: Check | Change) -> Comparison:
+    def of(cls, one: SavedCheck | Change) -> Comparison:
         """Return what a check or a change of a result is about."""
         return cls.parse(one.comparison, one.attribute, one.group)
 

@@ -24,7 +24,7 @@ from fairfix.data.memberships import numbers_of
 from fairfix.data.numeric_groups import Edges, band_names, bands_of, quantile_edges, shortened
 from fairfix.data.scales import Scale
 from fairfix.data.table import Table
-from fairfix.schema.common import Comparison, Estimate, comparison, estimate
+from fairfix.schema.common import Estimate, SavedComparison, comparison, estimate
 from fairfix.stats.estimates import Means, powers
 
 
@@ -62,7 +62,7 @@ def trends(table: Table, scales: Iterable[Scale], confidence: float) -> Iterator
         yield AttributeCovariance(scale, value, float(correlation))
 
 
-def reports(by_column: Iterable[AttributeCovariance]) -> dict[str, list[Comparison]]:
+def reports(by_column: Iterable[AttributeCovariance]) -> dict[str, list[SavedComparison]]:
     """Return the comparisons by column, for an audit of the same rows."""
     return {one.scale.column: [comparison(WITH_NUMBER, one.size)] for one in by_column}
 

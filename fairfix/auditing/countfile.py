@@ -28,8 +28,8 @@ from fairfix import __version__
 from fairfix.data import codec
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
-from fairfix.data.codec import Array, Arrays, Json, State, need, plain
-from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
+from fairfix.data.codec import Array, Arrays, CodecState, Json, need, plain
+from fairfix.data.container import COUNTS, PROTOCOL, Archive, read, write
 from fairfix.data.counts import Counts, Grid, SavedCounts, check_cells, groups_of_cells
 from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.data_spec import SCORE_RANGE, ColumnRoles, DataSpec
@@ -457,7 +457,7 @@ def _spec_state(data_spec: DataSpec) -> dict[str, Any]:
     return dict(plain(columns | {key: getattr(data_spec, key) for key in SPEC_PARTS} | by_group))
 
 
-def packed(content: CountFile) -> Artifact:
+def packed(content: CountFile) -> Archive:
     """Return the file of counts."""
     pieces = content.pieces
     cells = sorted({cell for piece in pieces for cell in piece.cells})
@@ -491,10 +491,10 @@ def packed(content: CountFile) -> Artifact:
         manifest["private"] = str(content.private)
     if content.batches:
         manifest["batches"] = list(map(asdict, content.batches))
-    return Artifact(plain(manifest), arrays)
+    return Archive(plain(manifest), arrays)
 
 
-def _unpacked(content: Artifact) -> CountFile:
+def _unpacked(content: Archive) -> CountFile:
     """Return what a file holds, all of it checked before counts are built of it; else a ValueError or UsageError."""
     held = MANIFEST(
         {"share": None, "private": None, "batches": [], **content.manifest}
@@ -513,7 +513,7 @@ def _unpacked(content: Artifact) -> CountFile:
     need(len(held["batches"]) in (0, len(pieces)), "its batches do not match its counts")
     need(sum(piece["read"] for piece in pieces) <= MAX_ROWS, "it has more rows than can be counted exactly")
     ends = {axis: np.cumsum([0, *(piece[axis] for piece in pieces)]) for axis in ("cells", "entries")}
-    state = State({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})
+    state = CodecState({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})
     private = held["private"]
     need(
         private is None or (columns.prediction and not (columns.score or columns.weight)),

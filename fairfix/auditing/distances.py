@@ -48,7 +48,7 @@ CELLS = 256
 
 
 @dataclass(frozen=True)
-class View:
+class Partition:
     """A partition of the cells into groups: ``group_of_cell`` (C,), -1 where the cell is left out."""
 
     group_of_cell: Ints
@@ -119,7 +119,7 @@ def _raise(best: Floats, best_at: Floats, distances: Floats, score: Floats) -> N
     best_at[better] = score[where][better]
 
 
-def _weights(counts: Counts, view: View, labels: slice = EVERY) -> Floats:
+def _weights(counts: Counts, view: Partition, labels: slice = EVERY) -> Floats:
     """Return the weight of each group in each bin, shape (k, B), without a second table of the cells."""
     cells = counts.held_weights
     out, group = np.zeros((view.size, cells.shape[-1])), view.group_of_cell
@@ -139,14 +139,14 @@ def _weight_of_bins(counts: Counts) -> Floats:
     return np.asarray(counts.held_weights.sum(axis=(0, 1)), dtype=np.float64)
 
 
-def _cumulated(counts: Counts, view: View) -> tuple[Floats, Floats]:
+def _cumulated(counts: Counts, view: Partition) -> tuple[Floats, Floats]:
     """Return group weights up to each bin edge, shape (k, B + 1), and their totals, shape (k,)."""
     weights = _weights(counts, view)
     edges = np.concatenate([np.zeros((view.size, 1)), np.cumsum(weights, axis=1)], axis=1)
     return edges, edges[:, -1]
 
 
-def _functions(counts: Counts, view: View) -> tuple[Floats, Floats]:
+def _functions(counts: Counts, view: Partition) -> tuple[Floats, Floats]:
     """Return the distribution functions on the bin edges: groups (k, B + 1) and overall (B + 1,)."""
     edges, totals = _cumulated(counts, view)
     return edges / totals[:, None], edges.sum(axis=0) / totals.sum()
@@ -179,7 +179,7 @@ def _can_hold(best: Distances, groups: tuple[Floats, Floats], overall: tuple[Flo
     return chosen
 
 
-def candidate_bins(counts: Counts, view: View) -> Bools:
+def candidate_bins(counts: Counts, view: Partition) -> Bools:
     """Return the bins that can hold a supremum of the view, shape (B,)."""
     groups, overall = _functions(counts, view)
     best = Distances.zero(view.size)
@@ -188,7 +188,7 @@ def candidate_bins(counts: Counts, view: View) -> Bools:
     return np.asarray(_can_hold(best, *both) & (_weight_of_bins(counts) > 0))
 
 
-def candidate_rows(counts: Counts, view: View, kept: KeptRows) -> Bools:
+def candidate_rows(counts: Counts, view: Partition, kept: KeptRows) -> Bools:
     """Return which rows are to be known by themselves, where each stands for those above the next score below it.
 
     ``kept``, sorted by score, must have all rows of the candidate bins; what is returned has its shape (n,).
@@ -201,7 +201,7 @@ def candidate_rows(counts: Counts, view: View, kept: KeptRows) -> Bools:
     return chosen
 
 
-def distances(counts: Counts, view: View, kept: KeptRows | None) -> Distances:
+def distances(counts: Counts, view: Partition, kept: KeptRows | None) -> Distances:
     """Return the distances of a view: exact with the rows of its candidate bins, else from bins with slack.
 
     ``kept`` must be sorted by score.
@@ -242,7 +242,7 @@ Functions = tuple[Floats, Floats]
 """Distribution functions at n scores: of the groups, (k, n), and overall, (n,)."""
 
 
-def _fill_exactly(out: Distances, counts: Counts, view: View, kept: KeptRows) -> None:
+def _fill_exactly(out: Distances, counts: Counts, view: Partition, kept: KeptRows) -> None:
     """Evaluate the distribution functions at every distinct score of the candidate bins."""
     if view.size > ALL_PAIRS:
         _fill_by_steps(out, counts, view, kept)
@@ -251,7 +251,7 @@ def _fill_exactly(out: Distances, counts: Counts, view: View, kept: KeptRows) ->
         out.raised(*upto, score)
 
 
-def _fill_by_steps(out: Distances, counts: Counts, view: View, kept: KeptRows) -> None:
+def _fill_by_steps(out: Distances, counts: Counts, view: Partition, kept: KeptRows) -> None:
     """Do so for many groups: in time and memory that grow with rows and groups, and not with their product.
 
     Between two steps of a group its function stays and the overall one rises, so their distance is largest at an end of
@@ -320,7 +320,7 @@ def _fill_by_steps(out: Distances, counts: Counts, view: View, kept: KeptRows) -
 
 
 def _at_scores(
-    counts: Counts, view: View, kept: KeptRows
+    counts: Counts, view: Partition, kept: KeptRows
 ) -> Iterator[tuple[Ints, Ints, Floats, Functions, Functions]]:
     """Yield rows by number, the place of each among distinct scores, these scores, functions below and up to them."""
     weights, chosen = _weights(counts, view), candidate_bins(counts, view)
@@ -362,7 +362,7 @@ def _blocks_of_ties(score: Floats, step: int) -> Iterator[tuple[int, int]]:
 
 
 def score_shares(
-    counts: Counts, view: View, names: Sequence[str], far: Distances, kept: KeptRows | None, points: int
+    counts: Counts, view: Partition, names: Sequence[str], far: Distances, kept: KeptRows | None, points: int
 ) -> Distribution:
     """Return the distribution functions at no more than ``points`` edges near quantiles of all scores.
 
@@ -400,7 +400,7 @@ def score_shares(
 
 
 def _shares_up_to(
-    counts: Counts, view: View, kept: KeptRows, pair: tuple[int, int], score: float
+    counts: Counts, view: Partition, kept: KeptRows, pair: tuple[int, int], score: float
 ) -> tuple[float, float]:
     """Return the shares of two groups with at most this score, whose bin's rows are all kept."""
     grid = counts.bins
@@ -415,7 +415,7 @@ def _shares_up_to(
 # ---------------------------------------------------------------------- areas
 
 
-def areas(counts: Counts, view: View, kept: KeptRows | None) -> tuple[Floats, Floats]:
+def areas(counts: Counts, view: Partition, kept: KeptRows | None) -> tuple[Floats, Floats]:
     """Return (AUC, slack) per group, shape (k,): exact with all rows sorted by score; NaN without both labels."""
     if kept is not None and kept.label is not None:
         return _exact_areas(view, kept), np.zeros(view.size)
@@ -428,7 +428,7 @@ def areas(counts: Counts, view: View, kept: KeptRows | None) -> tuple[Floats, Fl
     return np.where(total > 0, value, np.nan), np.where(total > 0, slack, 0.0)
 
 
-def _exact_areas(view: View, kept: KeptRows) -> Floats:
+def _exact_areas(view: Partition, kept: KeptRows) -> Floats:
     """Sort by group (the scores stay in order), merge ties, and count the negatives below each positive."""
     kept = kept.take(view.group_of_cell[kept.cell] >= 0)
     group = view.group_of_cell[kept.cell]

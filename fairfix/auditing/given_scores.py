@@ -76,13 +76,13 @@ class GivenScores:
             for one, own in zip(reports, ends, strict=True)
         )
 
-    def comparisons(self, reports: Iterable[common.Comparison]) -> Iterator[common.Comparison]:
+    def comparisons(self, reports: Iterable[common.SavedComparison]) -> Iterator[common.SavedComparison]:
         """Yield the comparisons, those of log losses with such an interval where they have no limit."""
         for report in reports:
             of = Comparison.parse(report.id)
             yield self._compared(of, report) if of.metric == LOG_LOSS and self.needed else report
 
-    def _compared(self, of: Comparison, report: common.Comparison) -> common.Comparison:
+    def _compared(self, of: Comparison, report: common.SavedComparison) -> common.SavedComparison:
         losses, measured, ratio = self.losses, self.measured, of.kind == "ratio"
         if of.kind in ("min", "max"):
             gap = worst(losses, measured.alpha, smallest=of.kind == "min")

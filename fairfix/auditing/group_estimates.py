@@ -16,8 +16,8 @@ from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.calibration import Calibration
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
-from fairfix.auditing.ks_candidates import Candidates
+from fairfix.auditing.distances import ALL_PAIRS, Distances, Partition, areas, distances, score_shares
+from fairfix.auditing.ks_candidates import KsCandidates
 from fairfix.auditing.metrics import (
     ENTRIES,
     EQUALIZED_ODDS,
@@ -93,7 +93,7 @@ CURVE_POINTS = 101
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupView(View):
+class GroupView(Partition):
     """An attribute overall or in one stratum, as a partition of the cells."""
 
     attribute: str = ""
@@ -129,7 +129,7 @@ class Evidence:
     settings: Settings
     all_rows: KeptRows | None = None
     labelled: KeptRows | None = None
-    candidates: Candidates | None = None
+    candidates: KsCandidates | None = None
     median: float | None = None
     above_median: Floats | None = None
 
@@ -374,7 +374,7 @@ class Measured:
 
     # -------------------------------------------------------------- comparisons
 
-    def comparisons(self) -> Iterator[common.Comparison]:
+    def comparisons(self) -> Iterator[common.SavedComparison]:
         """Yield the comparisons of the view that are asked for."""
         for name, (estimates, why) in self.estimates.items():
             for of, gap in self._gaps(name, name, self.alpha):
@@ -432,7 +432,7 @@ class Measured:
         with np.errstate(invalid="ignore", divide="ignore"):
             return self._kind(rest), np.nan_to_num(size / size.sum())
 
-    def _equalized_odds(self) -> Iterator[common.Comparison]:
+    def _equalized_odds(self) -> Iterator[common.SavedComparison]:
         """Yield the worse of the two rates' gaps, each at half the miscoverage."""
         both = (self._gaps(name, "equalized_odds", self.alpha / 2) for name in EQUALIZED_ODDS)
         for pair in zip(*both, strict=True):
@@ -454,7 +454,7 @@ class Measured:
         exact = self._distances, self.evidence.rows_of(self.view)
         return score_shares(self.evidence.counts, self.view, self.view.names, *exact, CURVE_POINTS)
 
-    def _ks(self) -> Iterator[common.Comparison]:
+    def _ks(self) -> Iterator[common.SavedComparison]:
         """Yield the largest distance to all rows, and between two groups."""
         far, (weight, weight2), k = self._distances, self.sizes, self.view.size
         margins = ALWAYS if self.evidence.settings.always_valid else FIXED
@@ -500,7 +500,7 @@ class Measured:
         *,
         at: float = math.nan,
         bound: float = 0.0,
-    ) -> common.Comparison:
+    ) -> common.SavedComparison:
         names = self.view.names
         gap = result if isinstance(result, Gap) else result.gap
         why = f"{why}, or 0/0" if of.kind == "ratio" else why
@@ -522,7 +522,7 @@ class Measured:
             bounds = np.broadcast_to(result.bound, result.value.shape)
             own = _values(result.value, result.low, result.high, why, bounds)
             per_group = dict(zip(names, own, strict=True))
-        return common.Comparison(
+        return common.SavedComparison(
             id=of.id,
             **numbers(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
             groups=tuple(names[g] for g in gap.groups),

@@ -30,8 +30,8 @@ from fairfix.auditing.sufficient_statistics import entry_sums, mean_sums, means,
 from fairfix.data.counts import Counts, Floats, groups_of_cells
 from fairfix.data.scan import Scan
 from fairfix.data.workers import added
-from fairfix.schema.audit import Drift, State, StateBatch, Trace
-from fairfix.schema.common import Check, Number, number
+from fairfix.schema.audit import Drift, StateBatch, StateBatches, Trace
+from fairfix.schema.common import Number, SavedCheck, number
 from fairfix.stats.estimates import Estimates
 from fairfix.stats.gaps import attained
 from fairfix.stats.sequences import ConfidenceSequences
@@ -70,7 +70,7 @@ class _Sums:
         return made
 
 
-def history(content: CountFile, settings: Settings) -> State:
+def history(content: CountFile, settings: Settings) -> StateBatches:
     """Return the history of a state."""
     pieces = [piece.counts(content.data_spec) for piece in content.pieces]
     counts = added(pieces)
@@ -99,7 +99,7 @@ def history(content: CountFile, settings: Settings) -> State:
         StateBatch(source=one.source, added=one.added, rows=many)
         for one, many in zip(content.batches, rows, strict=True)
     )
-    return State(batches=batches, traces=tuple(traces), drifts=tuple(drifts))
+    return StateBatches(batches=batches, traces=tuple(traces), drifts=tuple(drifts))
 
 
 def _sums(metric: Rate | Mean, view: GroupView, pieces: Sequence[Counts], content: CountFile) -> Floats:
@@ -195,7 +195,7 @@ def level_since(since: int, alpha: float) -> float:
     return alpha / (since * (since - 1))
 
 
-def beyond_since(content: CountFile, settings: Settings) -> Iterator[Check]:
+def beyond_since(content: CountFile, settings: Settings) -> Iterator[SavedCheck]:
     """Yield the checks of settings that fail in the rows since a batch of a state, for each of some of the batches."""
     last, rest = len(content.batches), None
     starts = starts_of(last)

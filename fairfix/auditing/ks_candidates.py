@@ -17,8 +17,8 @@ from functools import partial
 
 import numpy as np
 
-from fairfix.auditing.distances import View, candidate_bins, candidate_rows, median_bins
-from fairfix.data.counts import Bools, Counts, Grid, Slice, groups_of_cells
+from fairfix.auditing.distances import Partition, candidate_bins, candidate_rows, median_bins
+from fairfix.data.counts import BinSlice, Bools, Counts, Grid, groups_of_cells
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
 from fairfix.data.scan import KEEP_ROWS, SORT_ROWS, KeptRows
@@ -35,7 +35,7 @@ TIED = 4
 
 
 @dataclass(frozen=True)
-class Candidates:
+class KsCandidates:
     """Rows sorted by score, and by columns those in which the others of their bins are merged."""
 
     rows: KeptRows
@@ -50,8 +50,8 @@ def candidates(
     source: Source | KeptRows,
     data_spec: DataSpec,
     counts: Counts,
-    views: Mapping[tuple[str, ...], Sequence[View]],
-) -> Candidates:
+    views: Mapping[tuple[str, ...], Sequence[Partition]],
+) -> KsCandidates:
     """Return the rows that distances of the views and the pooled median need.
 
     They come from a source, or are among rows that are there; views are by the columns they look at.
@@ -63,11 +63,11 @@ def candidates(
     bins = median_bins(counts)
     whole = np.any([bins, *every.values()], axis=0)
     if isinstance(source, KeptRows):
-        return Candidates(source.take(source.in_bins(counts.bins, whole)).by_score())
+        return KsCandidates(source.take(source.in_bins(counts.bins, whole)).by_score())
     if not source.answers and (last := slice_of(counts, whole)).rows <= MOST_SCORES:
-        return Candidates(collect(source, data_spec, counts, [last]).by_score())
+        return KsCandidates(collect(source, data_spec, counts, [last]).by_score())
     ask = source.collected if source.answers else partial(collect, source)
-    merged, narrowed = dict[tuple[str, ...], KeptRows](), list[tuple[tuple[str, ...], Slice]]()
+    merged, narrowed = dict[tuple[str, ...], KeptRows](), list[tuple[tuple[str, ...], BinSlice]]()
     for columns, chosen in every.items():
         room = KEEP_ROWS // len(views)
         rows, last = _narrowed(
@@ -83,7 +83,7 @@ def candidates(
     for columns, last in narrowed:
         own = kept.take(last.holds(kept.score))
         merged[columns] = KeptRows.joined([merged[columns], own]).by_score()
-    return Candidates(kept, merged)
+    return KsCandidates(kept, merged)
 
 
 def _narrowed(
@@ -91,10 +91,10 @@ def _narrowed(
     data_spec: DataSpec,
     counts: Counts,
     columns: tuple[str, ...],
-    views: Sequence[View],
-    last: Slice,
+    views: Sequence[Partition],
+    last: BinSlice,
     room: int,
-) -> tuple[KeptRows | None, Slice]:
+) -> tuple[KeptRows | None, BinSlice]:
     """Return the merged rows, None where no question was worth it, and the bins whose rows are still to be known.
 
     These have about ``room`` rows at the most, unless many are tied.
@@ -114,7 +114,7 @@ def _narrowed(
         chosen = np.any([candidate_rows(counts, view, rows) for view in views], axis=0)
         place = finer.index(rows.score[fresh])
         asked, bins = last, np.unique(place[chosen[fresh]])
-        last = Slice(finer, bins, int(rows.rows[fresh][np.isin(place, bins)].sum()))
+        last = BinSlice(finer, bins, int(rows.rows[fresh][np.isin(place, bins)].sum()))
         rows = _thinned(counts, rows, last)
         if 2 * last.rows <= before.rows:
             before = last
@@ -123,7 +123,7 @@ def _narrowed(
     return rows, last
 
 
-def _thinned(counts: Counts, rows: KeptRows, last: Slice) -> KeptRows:
+def _thinned(counts: Counts, rows: KeptRows, last: BinSlice) -> KeptRows:
     """Return sorted rows without those of a slice, merged as far as none of it, and no end of a bin, lies between.
 
     Each then stands for the rows of its group from the slice, or from the begin of the bin, up to its score.
@@ -138,7 +138,7 @@ def _thinned(counts: Counts, rows: KeptRows, last: Slice) -> KeptRows:
     return replace(rows, score=top).merged()
 
 
-def _finer(last: Slice, groups: int) -> Grid:
+def _finer(last: BinSlice, groups: int) -> Grid:
     """Return a grid that is worth a question, which is finer where bins can be.
 
     With 2^s finer bins in a bin the answer has ``groups * bins * 2^s`` entries and leaves ``rows / 4^s`` rows: their
@@ -149,6 +149,6 @@ def _finer(last: Slice, groups: int) -> Grid:
     return last.grid.finer(max(steps, 1))
 
 
-def slice_of(counts: Counts, bins: Bools) -> Slice:
+def slice_of(counts: Counts, bins: Bools) -> BinSlice:
     """Return the chosen bins of the counts' grid, with their rows."""
-    return Slice(counts.bins, np.flatnonzero(bins), int(counts.rows[:, :, bins].sum()))
+    return BinSlice(counts.bins, np.flatnonzero(bins), int(counts.rows[:, :, bins].sum()))

@@ -36,7 +36,7 @@ from fairfix.errors import UsageError
 from fairfix.schema import common
 from fairfix.schema.audit import Audit, OneClass
 from fairfix.schema.common import Block, Estimate, Group, estimate, numbers
-from fairfix.schema.common import Comparison as Compared
+from fairfix.schema.common import SavedComparison as Compared
 
 OF_CLASSES = frozenset(("label", "decision"))
 """Most that metrics of classes need from the data."""
@@ -226,7 +226,7 @@ def compare_classes(
     allowances: Sequence[Allowance],
     usual: Sequence[str],
     gate_on: GateOn,
-) -> tuple[common.Baseline, tuple[common.Check, ...]]:
+) -> tuple[common.Baseline, tuple[common.SavedCheck, ...]]:
     """Return the changes since a baseline, and the judged checks of changes, each with its class.
 
     Each class is compared as two audits of two classes are, by limits that hold for all classes at once in both; so do
@@ -242,7 +242,11 @@ def compare_classes(
     alike = not apart and all(is_alike(before[one], piece) for one, piece in pieces)
     # a sample that gives the same counts of all classes gives those of the class where that is least likely
     unchanged = alike and min(coincidence(piece) for one, piece in pieces if one) <= COINCIDENCE
-    changes, incomparable, checks = list[common.Change](), list[common.NotComparable](), list[common.Check]()
+    changes, incomparable, checks = (
+        list[common.Change](),
+        list[common.NotComparable](),
+        list[common.SavedCheck](),
+    )
     section: common.Baseline | None = None
     for name, piece in pieces:
         mine = [a for a in allowances if a.check is None or bool(name) != of_all(a.check)]

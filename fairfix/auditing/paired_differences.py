@@ -41,7 +41,7 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import null_mask, primitive
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.schema.common import Check, Paired
+from fairfix.schema.common import Paired, SavedCheck
 from fairfix.stats.estimates import Estimates, Limits, Means, Proportions, carrying_rows, powers, sidak
 
 MEMBERS = 400
@@ -136,7 +136,7 @@ def _ids(table: Table, name: str, which: str) -> pa.Array:
     return ids
 
 
-def doubted(checks: Sequence[Check], matched: Matched) -> tuple[Check, ...]:
+def doubted(checks: Sequence[SavedCheck], matched: Matched) -> tuple[SavedCheck, ...]:
     """Return checks, undecided where few of the new rows could be compared."""
     if matched.share >= LEAST_SHARE:
         return tuple(checks)

@@ -76,7 +76,7 @@ def judged(
     complete: bool,
     gate_on: GateOn,
     of: Literal["value", "change"] = "value",
-) -> common.Check:
+) -> common.SavedCheck:
     """Return a judged check of a number, or of its change since a baseline.
 
     Parameters
@@ -90,7 +90,7 @@ def judged(
     """
     attribute, columns = block
     own = replace(check.comparison, attribute=attribute)
-    return common.Check(
+    return common.SavedCheck(
         check=check.text,
         id=own.text("change") if of == "change" else str(own),
         of=of,
@@ -122,7 +122,7 @@ def first_of(value: Floats, limits: tuple[Floats, Floats], reason: str = "") -> 
 
 
 SomeChecked = TypeVar("SomeChecked", bound=common.CheckedResult)
-Entry = TypeVar("Entry", common.Check, common.Change, common.NotComparable)
+Entry = TypeVar("Entry", common.SavedCheck, common.Change, common.NotComparable)
 
 
 def with_data(result: Audit, **fields: Any) -> Audit:
@@ -130,7 +130,7 @@ def with_data(result: Audit, **fields: Any) -> Audit:
     return fields_replaced(result, data=fields_replaced(result.data, **fields))
 
 
-def with_checks(result: SomeChecked, checks: Iterable[common.Check]) -> SomeChecked:
+def with_checks(result: SomeChecked, checks: Iterable[common.SavedCheck]) -> SomeChecked:
     """Return a result with other checks, and their worst verdict."""
     listed = tuple(checks)
     return fields_replaced(result, checks=listed, verdict=worst(one.verdict for one in listed))
@@ -141,11 +141,11 @@ def in_class(entry: Entry, name: str) -> Entry:
     return entry if not name else fields_replaced(entry, of_class=name, id=f"{entry.id}, class {name}")
 
 
-def rows_struct(read: int, used: int, excluded: Mapping[str, int], filtered: int = 0) -> common.Rows:
+def rows_struct(read: int, used: int, excluded: Mapping[str, int], filtered: int = 0) -> common.RowNumbers:
     """Return how many rows came in, how many are used, and why the others are not; ``filtered`` have not come in."""
     every = {LEFT_OUT: filtered, **excluded} if filtered else excluded
     left_out = tuple(common.Excluded(reason=why, rows=many) for why, many in every.items())
-    return common.Rows(read=read + filtered, used=used, excluded=left_out)
+    return common.RowNumbers(read=read + filtered, used=used, excluded=left_out)
 
 
 def columns_struct(data_spec: DataSpec, id_: str | None = None) -> common.Columns:
@@ -156,7 +156,7 @@ def columns_struct(data_spec: DataSpec, id_: str | None = None) -> common.Column
     return common.Columns(protected=columns.protected, strata=columns.strata, id=id_ or "", **named)
 
 
-def cut_words(settings: common.Settings) -> str:
+def cut_words(settings: common.SavedSettings) -> str:
     """Return the decision threshold, or that of each group; empty where decisions do not follow from a score."""
     if settings.threshold is not None:
         return f"{settings.threshold:g}"

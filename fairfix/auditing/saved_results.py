@@ -10,7 +10,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.schema import checked
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import ROUNDED, Check, Estimate, SavedResult
+from fairfix.schema.common import ROUNDED, Estimate, SavedCheck, SavedResult
 from fairfix.schema.repair import Repair
 
 SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
@@ -56,7 +56,7 @@ def _require_range(name: str, estimate: Estimate) -> None:
             raise ValueError(f"{name} is {end}, which is not from {least:g} to 1")
 
 
-def _require_ruling(check: Check) -> None:
+def _require_ruling(check: SavedCheck) -> None:
     """Raise a ValueError where the verdict of a check is not that of its code, or the code not that of its interval."""
     if check.verdict == "waived":
         return

@@ -24,7 +24,7 @@ import pyarrow as pa
 from fairfix.data.counts import Bools, Ints, groups_of_cells
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder, arrow_array
-from fairfix.data.files import BATCH_ROWS, DerivedSource, Part, Source
+from fairfix.data.files import BATCH_ROWS, DerivedSource, Source, SourcePart
 from fairfix.data.scan import column_types, scan
 from fairfix.data.table import Table
 from fairfix.data.typed import rebatched
@@ -83,7 +83,9 @@ class ShownRows(DerivedSource):
         self._data_spec, self._cells, self.most_hidden = data_spec, tuple(cells), most_hidden
         self.rows = self.about_rows = rows
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the rows to be shown as one part, in batches of one size.
 
         The batches of the source end where rows that are left out make them end. A sum over them would differ in its
@@ -93,12 +95,12 @@ class ShownRows(DerivedSource):
         names = list(dict.fromkeys((*columns, *own)))
         of_own = column_types(self._data_spec, self.source)
         parts = self.source.parts(names, {**of_own, **(types or {})})
-        return [Part(self.name, partial(self._batches, parts, list(columns)))]
+        return [SourcePart(self.name, partial(self._batches, parts, list(columns)))]
 
-    def _batches(self, parts: Sequence[Part], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, parts: Sequence[SourcePart], columns: list[str]) -> Iterator[pa.RecordBatch]:
         return rebatched((batch for part in parts for batch in self._inside(part, columns)), BATCH_ROWS)
 
-    def _inside(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _inside(self, part: SourcePart, columns: list[str]) -> Iterator[pa.RecordBatch]:
         encoder, keys = (
             Encoder(self._data_spec, part.where, part.first_row),
             self._data_spec.columns.cell_keys,

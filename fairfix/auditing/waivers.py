@@ -92,7 +92,7 @@ class Waiver:
             None if limit is None else float(limit),
         )
 
-    def covers(self, judged: common.Check) -> bool:
+    def covers(self, judged: common.SavedCheck) -> bool:
         """Return whether a judged check is the one that is meant."""
         of = Comparison.of(judged)
         if of.attribute == SLICES != self.check.comparison.attribute:
@@ -116,14 +116,14 @@ def _day(value: Any, text: str, where: str) -> date:
 
 
 def apply(
-    checks: Sequence[common.Check], waivers: Sequence[Waiver], today: date
-) -> tuple[tuple[common.Check, ...], tuple[common.Waiver, ...]]:
+    checks: Sequence[common.SavedCheck], waivers: Sequence[Waiver], today: date
+) -> tuple[tuple[common.SavedCheck, ...], tuple[common.SavedWaiver, ...]]:
     """Return the checks with what is waived, and every waiver with what it did.
 
     A check under several waivers has the mildest of their verdicts. ``ConfigError`` where the limit of a waiver is
     stricter than that of the check.
     """
-    out, used = list(checks), list[common.Waiver]()
+    out, used = list(checks), list[common.SavedWaiver]()
     for waiver in waivers:
         states = dict[int, State]()
         for i, one in enumerate(checks):
@@ -135,7 +135,7 @@ def apply(
             state = "expired"
         left = (waiver.expires - today).days
         used.append(
-            common.Waiver(
+            common.SavedWaiver(
                 check=waiver.text,
                 reason=waiver.reason,
                 expires=waiver.expires.isoformat(),
@@ -149,8 +149,8 @@ def apply(
 
 
 def _waived(
-    check: common.Check, unwaived: common.Check, waiver: Waiver, today: date
-) -> tuple[common.Check, State]:
+    check: common.SavedCheck, unwaived: common.SavedCheck, waiver: Waiver, today: date
+) -> tuple[common.SavedCheck, State]:
     """Return a check that a waiver covers with its verdict, and a state; without waivers it is ``unwaived``."""
     own = Check(check.check, Comparison.of(check), check.operator, check.limit)
     if waiver.limit is not None and not own.violated_by(waiver.limit) and waiver.limit != own.limit:

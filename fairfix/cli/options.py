@@ -64,7 +64,7 @@ class Once(click.Option):
         return super().consume_value(ctx, opts)
 
 
-class Data(click.Argument):
+class DataArgument(click.Argument):
     """DATA: one file or the like; or several files of ``counts``, where a command takes them."""
 
     def __init__(self, *args: Any, counts: bool, **settings: Any) -> None:
@@ -174,7 +174,7 @@ def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
         if domain.positional:
             more: dict[str, Any] = {}
             if name == "data":
-                more = {"cls": Data, "counts": several, "metavar": "DATA..." if several else "DATA"}
+                more = {"cls": DataArgument, "counts": several, "metavar": "DATA..." if several else "DATA"}
                 more |= {"default": _standard_input, "envvar": "FAIRFIX_DATA"}
             made.append(click.argument(name, required=True, type=click.Path(), **more))
             continue
@@ -206,7 +206,7 @@ def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
     return stacked(*made)
 
 
-class Number(click.FloatRange):
+class NumberOption(click.FloatRange):
     """A number, as the parameter of the request reads it; the help shows its range, if it has a least number."""
 
     def __init__(self, domain: Domain) -> None:
@@ -261,7 +261,7 @@ def _type(domain: Domain) -> Any:
         if domain.many:
             return Specification()
         return click.Path() if domain.metavar != "FRACTION|DATA" else FractionOrPath()
-    return Number(domain) if domain.kind in (int, float) and not domain.many else None
+    return NumberOption(domain) if domain.kind in (int, float) and not domain.many else None
 
 
 def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:

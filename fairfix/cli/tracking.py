@@ -26,7 +26,7 @@ from fairfix.data.urls import hidden, shown_argument, shown_url
 from fairfix.errors import DataError, FairfixError, UsageError, first_line
 
 if TYPE_CHECKING:
-    from fairfix.schema.common import Check, Number, SavedResult
+    from fairfix.schema.common import Number, SavedCheck, SavedResult
 
 QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",  # fairfix sends nothing to places that nobody named
@@ -198,7 +198,7 @@ def _tags(result: SavedResult) -> Iterator[tuple[str, str]]:
         yield _safe(key), check.verdict
 
 
-def _key_of(check: Check) -> str:
+def _key_of(check: SavedCheck) -> str:
     change = "change" if check.of == "change" else ""
     of_class = f"class {check.of_class}" if check.of_class else ""
     key = _key(check.comparison, check.attribute, check.group, of_class)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.choices import ROLES, SEVERAL, VALUED
-from fairfix.data.files import DerivedSource, Part, Source, open_source
+from fairfix.data.files import DerivedSource, Source, SourcePart, open_source
 from fairfix.data.frames import fetched
 from fairfix.data.names import ValuedColumn
 from fairfix.data.urls import is_database
@@ -45,7 +45,9 @@ class BesideSource(DerivedSource):
         if source.rows is not None and source.rows != self.rows:
             raise self._unequal(f"{source.rows:,}")
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the rows as one part."""
         own = [name for name in columns if name in self.source.schema.names]
         names = [name for name in columns if name in self._added.schema.names]
@@ -71,7 +73,7 @@ class BesideSource(DerivedSource):
             if row != self.rows:
                 raise self._unequal(f"{row:,}")
 
-        return [Part(self.name, batches)]
+        return [SourcePart(self.name, batches)]
 
     def _unequal(self, rows: str) -> DataError:
         names = ", ".join(map(repr, self._added.schema.names))

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from fairfix.data.counts import Counts, Floats, Ints, Slice
+from fairfix.data.counts import BinSlice, Counts, Floats, Ints
 from fairfix.data.cutoffs import Capacity
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
@@ -63,7 +63,7 @@ def capacity_cut(source: Source, data_spec: DataSpec, capacity: Capacity) -> Cap
         above = float(sizes[last + 2 :].sum())
         rows = int(counts.rows[..., bins[last : last + 2]].sum())
         ask = source.collected if source.answers else partial(collect, source)
-        kept = ask(scanned.data_spec, counts, [Slice(counts.bins, bins[last : last + 2], rows)])
+        kept = ask(scanned.data_spec, counts, [BinSlice(counts.bins, bins[last : last + 2], rows)])
     cut = _cut(kept.score, kept.mass, above, counts, capacity)
     if math.isinf(cut.threshold):
         raise DataError(

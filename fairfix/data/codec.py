@@ -1,8 +1,8 @@
 """Codec: what a thing holds, declared once, from which it is saved, checked and made again.
 
 A thing is saved as settings (JSON values) and named arrays. A class that is saved derives from :class:`Saved`, and its
-fields are annotated with a :class:`Part`, which says how the value is kept and what it must be to be taken back. Parts
-take what they read out of a :class:`State`; what is left at the end does not belong there.
+fields are annotated with a :class:`FieldForm`, which says how the value is kept and what it must be to be taken back.
+Forms take what they read out of a :class:`CodecState`; what is left at the end does not belong there.
 
 Shapes are numbers, names or None. A name stands for a number that is settled where it is met first, by an array or by
 the length of a list, and held against everywhere else; None is any number.
@@ -223,7 +223,7 @@ def plain(value: Any) -> Any:
 
 
 @dataclass
-class State:
+class CodecState:
     """Saved content while it is built or read; ``sizes`` has the numbers of the shapes' names."""
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -253,30 +253,30 @@ class State:
         )
 
 
-class Part(ABC):
+class FieldForm(ABC):
     """Form of one saved value: written into a state, and read from it with a ValueError where it is invalid."""
 
     @abstractmethod
-    def save(self, name: str, value: Any, state: State) -> None:
+    def save(self, name: str, value: Any, state: CodecState) -> None:
         """Put the value into the state."""
 
     @abstractmethod
-    def load(self, name: str, state: State) -> Any:
+    def load(self, name: str, state: CodecState) -> Any:
         """Take the value out of the state."""
 
 
 @dataclass(frozen=True)
-class Setting(Part):
+class Setting(FieldForm):
     """A JSON value; ``length`` is what shapes call the length of a list."""
 
     json: Json
     length: str = ""
 
-    def save(self, name: str, value: Any, state: State) -> None:
+    def save(self, name: str, value: Any, state: CodecState) -> None:
         """Put the value into the settings."""
         state.settings[name] = plain(value)
 
-    def load(self, name: str, state: State) -> Any:
+    def load(self, name: str, state: CodecState) -> Any:
         """Take the value out of the settings."""
         value = _inside(name, self.json, state.setting(name))
         fits = not self.length or state.fits((len(value),), (self.length,))
@@ -285,7 +285,7 @@ class Setting(Part):
 
 
 @dataclass(frozen=True)
-class Array(Part):
+class Array(FieldForm):
     """An array of a type, a shape and a range, ends included; NaN lies in no range, and a ``low`` of None is none."""
 
     dtype: str
@@ -294,7 +294,7 @@ class Array(Part):
     high: float = LARGEST
     optional: bool = False
 
-    def save(self, name: str, value: Any, state: State) -> None:
+    def save(self, name: str, value: Any, state: CodecState) -> None:
         """Put the value into the arrays; None of what is optional leaves no trace.
 
         Numbers of a smaller type, such as codes of groups that memory was saved for, get the type of the file.
@@ -303,7 +303,7 @@ class Array(Part):
             widened = value.dtype.str != self.dtype and np.can_cast(value.dtype, self.dtype, "safe")
             state.arrays[name] = value.astype(self.dtype) if widened else value
 
-    def load(self, name: str, state: State) -> Any:
+    def load(self, name: str, state: CodecState) -> Any:
         """Take the value out of the arrays."""
         if self.optional and name not in state.arrays:
             return None
@@ -317,7 +317,7 @@ class Array(Part):
 
 
 @dataclass(frozen=True)
-class EndToEnd(Part):
+class EndToEnd(FieldForm):
     """Several things of equal parts: their lengths as a setting, each part of all of them end to end as an array."""
 
     make: Callable[..., Any]
@@ -329,14 +329,14 @@ class EndToEnd(Part):
     """Name that shapes have for the number of things."""
     sound: Callable[[Any], bool]
 
-    def save(self, name: str, value: Any, state: State) -> None:
+    def save(self, name: str, value: Any, state: CodecState) -> None:
         """Put lengths into the settings, and parts into the arrays."""
         first = next(iter(self.arrays))
         state.settings[self.lengths] = [int(getattr(one, first).size) for one in value]
         for part in self.arrays:
             state.arrays[part] = np.concatenate([getattr(one, part) for one in value])
 
-    def load(self, name: str, state: State) -> Any:
+    def load(self, name: str, state: CodecState) -> Any:
         """Take lengths and parts out, and cut the parts."""
         sizes = Setting(list_of(whole(1)), self.many).load(self.lengths, state)
         cuts = np.cumsum(sizes)[:-1]
@@ -348,19 +348,19 @@ class EndToEnd(Part):
 
 
 @dataclass(frozen=True)
-class Inner(Part):
+class Inner(FieldForm):
     """A thing or a mapping that has parts of its own, which are kept next to those of its owner."""
 
     make: Callable[..., Any]
     """Makes it of its parts, by their names."""
-    parts: Mapping[str, Part]
+    parts: Mapping[str, FieldForm]
 
-    def save(self, name: str, value: Any, state: State) -> None:
+    def save(self, name: str, value: Any, state: CodecState) -> None:
         """Put the parts into the state."""
         for own, part in self.parts.items():
             part.save(own, value[own] if isinstance(value, Mapping) else getattr(value, own), state)
 
-    def load(self, name: str, state: State) -> Any:
+    def load(self, name: str, state: CodecState) -> Any:
         """Take the parts out of the state."""
         return self.make(**{own: part.load(own, state) for own, part in self.parts.items()})
 
@@ -381,11 +381,11 @@ class Saved(ABC):
 
     @classmethod
     @cache
-    def parts(cls) -> Mapping[str, Part]:
+    def parts(cls) -> Mapping[str, FieldForm]:
         """Return the form of every field that has one."""
         hints = get_type_hints(cls, include_extras=True).items()
         annotated = ((name, getattr(hint, "__metadata__", ())) for name, hint in hints)
-        return {name: part for name, notes in annotated for part in notes if isinstance(part, Part)}
+        return {name: part for name, notes in annotated for part in notes if isinstance(part, FieldForm)}
 
     @property
     def sound(self) -> bool:
@@ -394,7 +394,7 @@ class Saved(ABC):
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return JSON settings and named arrays, from which :meth:`from_state` makes an equal one."""
-        state = State()
+        state = CodecState()
         for name, part in self.parts().items():
             part.save(name, getattr(self, name), state)
         return state.settings, state.arrays
@@ -404,7 +404,7 @@ class Saved(ABC):
         """Return what a saved state holds; an ArtifactError says which part is missing, too many or not as declared."""
         try:
             need(isinstance(settings, Mapping), f"{shown(settings)} are no settings")
-            state = State(dict(settings), dict(arrays))
+            state = CodecState(dict(settings), dict(arrays))
             held = {name: part.load(name, state) for name, part in cls.parts().items()}
             extra = [*state.settings, *state.arrays]
             need(not extra, f"nothing is known of {', '.join(map(shown, extra[:LISTED]))}")

@@ -59,14 +59,14 @@ _ENCRYPTED = 0x1
 
 
 @dataclass(frozen=True)
-class Artifact:
+class Archive:
     """A manifest of JSON values and named read-only arrays."""
 
     manifest: Mapping[str, Any]
     arrays: Mapping[str, npt.NDArray[Any]]
 
 
-def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) -> str:
+def write(path: str | os.PathLike[str], artifact: Archive, kind: str = NAME) -> str:
     """Write an artifact, whole or not at all, and return ``sha256:...`` of it; the same content gives the same bytes.
 
     ``kind`` is what its format is called; a reader of another kind refuses it.
@@ -81,7 +81,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) ->
     return digest(content)
 
 
-def write_over(path: Path, artifact: Artifact, kind: str, held: str | None) -> None:
+def write_over(path: Path, artifact: Archive, kind: str, held: str | None) -> None:
     """Write an artifact in place of a file that has the hash ``held``, or of none where that is None.
 
     A DataError where another process has written the file since it was read: then nothing is.
@@ -100,7 +100,7 @@ def write_over(path: Path, artifact: Artifact, kind: str, held: str | None) -> N
         )
 
 
-def packed(artifact: Artifact, kind: str = NAME) -> bytes:
+def packed(artifact: Archive, kind: str = NAME) -> bytes:
     """Return the bytes of an artifact."""
     if reserved := {"format", "arrays"} & set(artifact.manifest):
         raise ArtifactError(
@@ -150,7 +150,7 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
     return digest(_content(path))
 
 
-def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
+def read(path: str | os.PathLike[str], kind: str = NAME) -> Archive:
     """Read an artifact of a kind after checking all of it.
 
     An ArtifactError names the file and the first thing that is wrong; nothing else is ever raised for any content.
@@ -158,7 +158,7 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
     return unpacked(_content(path), name_of(os.fspath(path)), kind)
 
 
-def unpacked(content: bytes, name: str, kind: str = NAME) -> Artifact:
+def unpacked(content: bytes, name: str, kind: str = NAME) -> Archive:
     """Return the artifact of these bytes, as :func:`read` does that of a file with this name."""
     try:
         return _Reader(name, content, kind).artifact()
@@ -200,7 +200,7 @@ class _Reader:
         self.archive = zipfile.ZipFile(io.BytesIO(content))
         self.size = len(content)
 
-    def artifact(self) -> Artifact:
+    def artifact(self) -> Archive:
         """Return the artifact: directory, manifest, table of arrays, arrays."""
         members = self.members()
         manifest = self.manifest(members)
@@ -211,7 +211,7 @@ class _Reader:
         odd = min(stored ^ {f"arrays/{name}.npy" for name in table}, default="")
         what = "not listed in the manifest" if odd in stored else "listed but not there"
         need(not odd, f"{odd!r} is {what}")
-        return Artifact(manifest, {name: self._array(name, table[name], members) for name in sorted(table)})
+        return Archive(manifest, {name: self._array(name, table[name], members) for name in sorted(table)})
 
     def members(self) -> dict[str, zipfile.ZipInfo]:
         """Return the directory of the ZIP, checked before anything is inflated."""

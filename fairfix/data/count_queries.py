@@ -28,7 +28,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.counts import Floats, Grid, Ints, Slice
+from fairfix.data.counts import BinSlice, Floats, Grid, Ints
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import arrow_array, group_codes, numbers, primitive
 from fairfix.data.names import threshold_sign
@@ -406,7 +406,7 @@ class CountQueries:
         rows, weights = self._weights(self._stage(self._sound(), bin=bin_of(nw.col("score"), grid)))
         return self._counted(rows, [*self.keys, "bin"], weights)
 
-    def scores(self, slices: Sequence[Slice], finer: Grid | None = None) -> Frame:
+    def scores(self, slices: Sequence[BinSlice], finer: Grid | None = None) -> Frame:
         """Return the third statement: a row per cell, label, decision and score in some bins, or finer bin there."""
         rows = self._sound()
         by_grid = dict[Grid, list[Ints]]()
@@ -474,7 +474,7 @@ def planned(queries: CountQueries, rows: Frame, *, exact: bool) -> dict[str, Fra
     follows = "bins are finer or coarser, depending on rows, groups and scores in the first result"
     out[f"rows per score bin too; {follows}"] = queries.binned(grid)
     if exact:
-        few = [Slice(grid, np.arange(3), 0)]
+        few = [BinSlice(grid, np.arange(3), 0)]
         finer = "rows in finer bins of those that can hold an exact distance, for each attribute, while they are many"
         out[finer] = queries.scores(few, grid.finer(1))
         out["scores of the bins that are left"] = queries.scores(few)

@@ -155,7 +155,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Slice:
+class BinSlice:
     """Some bins of a grid, which rise, and how many rows they hold."""
 
     grid: Grid

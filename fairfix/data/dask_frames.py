@@ -14,7 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from fairfix.data.arrow_normalize import plain_batch, plain_schema
-from fairfix.data.files import BATCH_ROWS, Part, Source
+from fairfix.data.files import BATCH_ROWS, Source, SourcePart
 from fairfix.data.frame_columns import arrow_table
 from fairfix.data.frames import fetched
 from fairfix.data.workers import LOADED, Cluster
@@ -48,16 +48,18 @@ class DaskSource(Source):
         """Number of rows."""
         return self.rows
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return one part per partition."""
         wanted = list(columns) or self.schema.names[:1]
         with fetched("Dask frame"):
             named = {str(name): name for name in self._frame.columns}
             partitions = self._frame[[named[name] for name in wanted]].to_delayed()
-        parts = list[Part]()
+        parts = list[SourcePart]()
         for number, partition in enumerate(partitions, 1):
             batches = _Batches(uuid4().hex, partition)
-            parts.append(Part(f"partition {number} of {self.name}", batches, loaded_by=batches))
+            parts.append(SourcePart(f"partition {number} of {self.name}", batches, loaded_by=batches))
         return parts
 
 

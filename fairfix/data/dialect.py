@@ -116,7 +116,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Record:
+class HeadRecord:
     """A record of a head, and the number of lines before it."""
 
     before: int
@@ -280,16 +280,16 @@ def footers_of(text: str, dialect: Dialect, columns: int) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4)
-def _records(head: Head, dialect: Dialect) -> list[Record]:
+def _records(head: Head, dialect: Dialect) -> list[HeadRecord]:
     """Return the records of a head that are there as a whole, without empty lines and Excel's line of a separator."""
     before = EXCEL.fullmatch(head.text.split("\n", 1)[0]) is not None
     text = dialect.plain(head.text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=dialect.read_delimiter)
-    out, line = list[Record](), 0
+    out, line = list[HeadRecord](), 0
     try:
         for cells in reader:
             if (len(cells) > 1 or "".join(cells).strip()) and not (before and line == 0):
-                out.append(Record(line, cells))
+                out.append(HeadRecord(line, cells))
             line = reader.line_num
     except csv.Error:  # a field without end
         pass

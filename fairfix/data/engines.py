@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from fairfix.data.arrow_normalize import plain_batch, plain_schema
 from fairfix.data.count_queries import CountQueries, Frame, as_level, framed
-from fairfix.data.counts import Counts, Grid, Slice
+from fairfix.data.counts import BinSlice, Counts, Grid
 from fairfix.data.data_spec import DataSpec
-from fairfix.data.files import BATCH_ROWS, FrameSource, Part, Source
+from fairfix.data.files import BATCH_ROWS, FrameSource, Source, SourcePart
 from fairfix.data.frames import fetched
 from fairfix.data.query_results import counts_of, rows_of_bins, summarised
 from fairfix.data.scan import SORT_ROWS, KeptRows
@@ -72,9 +72,11 @@ class EngineSource(Source):
             )
         return super().read_by(workers)
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the table as one part."""
-        return [Part(self.name, lambda: self.ask(self.selected(columns, types)))]
+        return [SourcePart(self.name, lambda: self.ask(self.selected(columns, types)))]
 
     def selected(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> Frame:
         """Return the statement for all rows, with these columns."""
@@ -100,7 +102,7 @@ class EngineSource(Source):
         self,
         data_spec: DataSpec,
         counts: Counts,
-        slices: Sequence[Slice],
+        slices: Sequence[BinSlice],
         columns: tuple[str, ...] | None = None,
         finer: Grid | None = None,
     ) -> KeptRows:
@@ -151,7 +153,9 @@ class LazySource(EngineSource):
         super().__init__(frame, plain_schema(schema), "data")
         self._kind = kind
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the rows as one part; a DataError where their number has changed since they were read last."""
         kept, names = self._kept, list(columns) or self.schema.names[:1]
         if kept is None or not set(names) <= set(kept.column_names):

@@ -37,7 +37,7 @@ from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UnreadableError, UsageError, first_line
 
 if TYPE_CHECKING:
-    from fairfix.data.counts import Counts, Grid, Slice
+    from fairfix.data.counts import BinSlice, Counts, Grid
     from fairfix.data.data_spec import DataSpec
     from fairfix.data.scan import KeptRows
 
@@ -52,7 +52,7 @@ Write = Callable[[pa.RecordBatch], None]
 
 
 @dataclass(frozen=True)
-class Part:
+class SourcePart:
     """A piece of a source that can be read on its own, again and again."""
 
     where: str
@@ -105,7 +105,9 @@ class Source(ABC):
         return tuple(name for name in self.columns if times[name] == 1)
 
     @abstractmethod
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return parts that yield these columns.
 
         ``types`` asks for types where the format leaves a choice (CSV text, Parquet dictionaries).
@@ -138,7 +140,7 @@ class Source(ABC):
         self,
         data_spec: DataSpec,
         counts: Counts,
-        slices: Sequence[Slice],
+        slices: Sequence[BinSlice],
         columns: tuple[str, ...] | None = None,
         finer: Grid | None = None,
     ) -> KeptRows:
@@ -255,7 +257,9 @@ class PiecedFile(FileSource):
     ) -> Iterator[pa.RecordBatch]:
         """Yield the columns of a run of pieces; of ``coded`` ones, texts may come as dictionaries."""
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return runs of pieces."""
         coded = [
             name
@@ -272,7 +276,7 @@ class PiecedFile(FileSource):
                 run.append(i)
                 if before[i + 1] - before[run[0]] >= PART_ROWS or i == len(rows) - 1:
                     batches = partial(self.read, place, about, run, list(columns), coded)
-                    out.append(Part(place.name, batches, before[run[0]]))
+                    out.append(SourcePart(place.name, batches, before[run[0]]))
                     run = []
         return out
 
@@ -290,12 +294,14 @@ class FrameSource(Source):
         self.schema = table.schema
         self.rows = self.about_rows = int(table.num_rows)
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the table as one part."""
         chosen = self._table if tuple(columns) == self.columns else self._table.select(list(columns))
         if any(column.num_chunks > 1 for column in chosen.columns):  # sums depend on where batches end
             chosen = chosen.combine_chunks()
-        return [Part(self.name, lambda: iter(chosen.to_batches(max_chunksize=BATCH_ROWS)))]
+        return [SourcePart(self.name, lambda: iter(chosen.to_batches(max_chunksize=BATCH_ROWS)))]
 
 
 class DerivedSource(Source):
@@ -315,7 +321,9 @@ class PlainSource(DerivedSource):
         self.rows, self.about_rows = source.rows, source.about_rows
         self.schema = plain_schema(source.schema)
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the parts of the source, with plain columns; types are asked for where a column is plain already."""
         odd = {one.name for one in self.source.schema if plain_field(one).type != one.type}
         asked = {name: kind for name, kind in (types or {}).items() if name not in odd}
@@ -327,7 +335,7 @@ class PlainSource(DerivedSource):
         return [(path, PlainSource(source)) for path, source in self.source.files()]
 
 
-def _plain_batches(part: Part) -> Iterator[pa.RecordBatch]:
+def _plain_batches(part: SourcePart) -> Iterator[pa.RecordBatch]:
     yield from map(plain_batch, part.batches())
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.files import BATCH_ROWS, FrameSource, Part, Source
+from fairfix.data.files import BATCH_ROWS, FrameSource, Source, SourcePart
 from fairfix.data.frame_columns import arrow_table
 from fairfix.data.typed import rebatched
 from fairfix.data.urls import hidden
@@ -46,7 +46,9 @@ class DatasetSource(Source):
             self.rows = self.about_rows = int(dataset.count_rows())
         self._dataset = dataset
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the rows as one part."""
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -55,7 +57,7 @@ class DatasetSource(Source):
                     self._dataset.to_batches(columns=list(columns), batch_size=BATCH_ROWS), BATCH_ROWS
                 )
 
-        return [Part(self.name, batches)]
+        return [SourcePart(self.name, batches)]
 
 
 def frame_source(data: Any) -> Source:

@@ -61,14 +61,14 @@ CALL = re.compile(r"(.+)\((.*=.*)\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Assumption:
+class StatedAssumption:
     """Assumption about noise beyond what is known of it; ``word`` is empty where nothing was stated."""
 
     word: str = ""
     epsilon: float | None = None
 
     @classmethod
-    def parse(cls, text: str | None) -> Assumption:
+    def parse(cls, text: str | None) -> StatedAssumption:
         """Read ``none``, ``eps=0.05`` and so on."""
         word, sign, number = (text or "").strip().partition("=")
         if not word:
@@ -100,7 +100,7 @@ class Assumption:
         raise UsageError(error.replace("=eps`", "=eps=0.05`"))
 
 
-UNSTATED = Assumption()
+UNSTATED = StatedAssumption()
 """Nothing was said."""
 
 
@@ -118,7 +118,7 @@ class NoiseSpec:
     """Group -> radius."""
     membership: Mapping[str, str] | None = None
     """True group -> column of each row's probability to be of it."""
-    assume: Assumption = UNSTATED
+    assume: StatedAssumption = UNSTATED
 
     @classmethod
     def parse(cls, entries: Sequence[Any], assume: str | None = None) -> NoiseSpec:
@@ -145,7 +145,7 @@ class NoiseSpec:
             keep,
             parse_radii(parts["radius"]) if "radius" in parts else None,
             parse_membership(parts["membership"]) if "membership" in parts else None,
-            Assumption.parse(assume),
+            StatedAssumption.parse(assume),
         )
         if entries:
             spec.check()

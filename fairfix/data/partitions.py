@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from fairfix.data.files import DerivedSource, FileSource, Part, Source
+from fairfix.data.files import DerivedSource, FileSource, Source, SourcePart
 from fairfix.data.storage import FileLocation
 
 MISSING = "__HIVE_DEFAULT_PARTITION__"
@@ -58,7 +58,9 @@ class PartitionedSource(DerivedSource):
         self._added = {field.name: field.type for field in fields}
         self.schema = pa.schema([*source.schema, *fields])
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the parts of each file, with the columns of its folders."""
         inner = [name for name in columns if name not in self._added]
         asked = {name: kind for name, kind in (types or {}).items() if name not in self._added}
@@ -101,7 +103,9 @@ def _constant(text: str | None, kind: pa.DataType) -> pa.Array:
     return array.dictionary_encode() if pa.types.is_dictionary(kind) else array
 
 
-def _extended(part: Part, columns: list[str], constants: Mapping[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+def _extended(
+    part: SourcePart, columns: list[str], constants: Mapping[str, pa.Array]
+) -> Iterator[pa.RecordBatch]:
     for batch in part.batches():
         index = pa.repeat(pa.scalar(0, pa.int32()), batch.num_rows)
         arrays: list[Any] = [

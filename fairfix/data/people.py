@@ -17,7 +17,7 @@ import pyarrow as pa
 from fairfix.data.counts import Ints
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, arrow_array, numbers, row_name
-from fairfix.data.files import BATCH_ROWS, DerivedSource, Part, Source
+from fairfix.data.files import BATCH_ROWS, DerivedSource, Source, SourcePart
 from fairfix.data.scan import column_types
 from fairfix.data.urls import is_dry
 from fairfix.errors import DataError
@@ -62,7 +62,9 @@ class PeopleSource(DerivedSource):
             raise DataError(f"count column {count!r} {what}")
         self.rows = self.about_rows = people
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the parts of the source, with a row for each person; messages count people."""
         return [
             replace(
@@ -74,11 +76,13 @@ class PeopleSource(DerivedSource):
             for part in self._parts(columns, types)
         ]
 
-    def _parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def _parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         own = {self.count: pa.float64()} if self.source.text else {}
         return self.source.parts([*columns, self.count], {**(types or {}), **own})
 
-    def _repeated(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _repeated(self, part: SourcePart, columns: list[str]) -> Iterator[pa.RecordBatch]:
         row = part.first_row
         for batch in part.batches():
             last = np.cumsum(self._times(batch, part.where, row))

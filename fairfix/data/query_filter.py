@@ -26,7 +26,7 @@ from fairfix.data.engines import EngineSource
 from fairfix.data.files import Source
 from fairfix.data.row_filter import (
     VALUED,
-    Comparison,
+    ColumnTest,
     Condition,
     Observed,
     check_observed,
@@ -69,7 +69,7 @@ def filtered_table(source: Any, condition: Condition) -> Source:
     return out
 
 
-def observe(source: Any, observed: Mapping[Comparison, Observed]) -> None:
+def observe(source: Any, observed: Mapping[ColumnTest, Observed]) -> None:
     """Note what entries comparisons meet, by statements."""
     _Filter(source, observed).observe()
 
@@ -79,10 +79,10 @@ class _Filter:
     """Expressions of comparisons with the columns of a table."""
 
     source: EngineSource
-    observed: Mapping[Comparison, Observed]
+    observed: Mapping[ColumnTest, Observed]
     _entries: dict[str, pa.Array] = field(default_factory=dict)
 
-    def expression(self, comparison: Comparison) -> Any:
+    def expression(self, comparison: ColumnTest) -> Any:
         """Return the expression of a comparison: true or false for every row."""
         name = comparison.column
         kind = self.source.schema.field(name).type
@@ -99,7 +99,7 @@ class _Filter:
             return self._of_entries(comparison)
         return true_of(own.is_in(list(comparison.operands)))
 
-    def _of_entries(self, comparison: Comparison) -> nw.Expr:
+    def _of_entries(self, comparison: ColumnTest) -> nw.Expr:
         """Return whether an entry is one of those that meet a comparison."""
         entries, column = self.entries(comparison.column), as_level(comparison.column, self.source.texts)
         codes, levels, missing = group_codes(entries, comparison.column)
@@ -153,7 +153,7 @@ def _never(column: nw.Expr) -> nw.Expr:
     return column.is_null() & ~column.is_null()
 
 
-def _compares(kind: pa.DataType, comparison: Comparison) -> bool:
+def _compares(kind: pa.DataType, comparison: ColumnTest) -> bool:
     """Tell whether an engine compares a column of texts as fairfix does: with words that have one spelling."""
     plain = all(
         kind_of(value) == "text" and not re.match(r"\d{4}-\d{2}-\d{2}", value)

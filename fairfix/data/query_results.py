@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fairfix.data.binned import decided_by_bins
 from fairfix.data.count_queries import CountQueries, Frame, real_of, whole_of
-from fairfix.data.counts import Counts, Floats, Grid, Ints, Slice, code_of, groups_of_cells
+from fairfix.data.counts import BinSlice, Counts, Floats, Grid, Ints, code_of, groups_of_cells
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, Rows, check_excluded
 from fairfix.data.quantities import summed
@@ -163,7 +163,7 @@ def rows_of_bins(
     ask: Batches,
     queries: CountQueries,
     counts: Counts,
-    slices: Sequence[Slice],
+    slices: Sequence[BinSlice],
     where: str,
     columns: tuple[str, ...] | None = None,
     finer: Grid | None = None,

@@ -28,7 +28,7 @@ from fairfix.data.canonical import canonical, canonical_text
 from fairfix.data.counts import Bools
 from fairfix.data.data_spec import ORDERS
 from fairfix.data.encoder import arrow_array, group_codes, null_mask, primitive
-from fairfix.data.files import DerivedSource, Part, Source
+from fairfix.data.files import DerivedSource, Source, SourcePart
 from fairfix.data.names import did_you_mean, in_quotes
 from fairfix.data.numeric_groups import as_number
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -63,7 +63,7 @@ OPPOSITES = {"!=": "==", "not in": "in", "is not missing": "is missing"}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ColumnTest:
     """A comparison of a column with values, which are texts of :func:`~fairfix.data.canonical.canonical`."""
 
     column: str
@@ -100,7 +100,7 @@ class Negation:
 
     def __str__(self) -> str:
         """Return the condition as it is parsed."""
-        return f"not {self.part}" if isinstance(self.part, (Comparison, Negation)) else f"not ({self.part})"
+        return f"not {self.part}" if isinstance(self.part, (ColumnTest, Negation)) else f"not ({self.part})"
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,12 @@ class Junction:
         return f" {self.word} ".join(texts)
 
 
-Condition = Comparison | Negation | Junction
+Condition = ColumnTest | Negation | Junction
 
 
-def comparisons(condition: Condition) -> Iterator[Comparison]:
+def comparisons(condition: Condition) -> Iterator[ColumnTest]:
     """Yield the comparisons of a condition."""
-    if isinstance(condition, Comparison):
+    if isinstance(condition, ColumnTest):
         yield condition
     elif isinstance(condition, Negation):
         yield from comparisons(condition.part)
@@ -135,7 +135,7 @@ def columns_of(condition: Condition) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.column for one in comparisons(condition)))
 
 
-def combined(condition: Condition, each: Callable[[Comparison], Any]) -> Any:
+def combined(condition: Condition, each: Callable[[ColumnTest], Any]) -> Any:
     """Return masks, or expressions of a database, put together as the condition says.
 
     ``each`` returns that of a comparison with one of ``==``, ``in``, ``is missing`` and the orders.
@@ -262,7 +262,7 @@ class _Parser:
             raise self._error(f"{kind} after {first!r}")
         return out[0] if len(out) == 1 else Junction("and", tuple(out))
 
-    def _pair(self, left: tuple[str, bool], sign: str, right: tuple[str, bool]) -> Comparison:
+    def _pair(self, left: tuple[str, bool], sign: str, right: tuple[str, bool]) -> ColumnTest:
         if left[1] and right[1]:
             text = in_quotes(right[0], "'")
             raise self._error(
@@ -275,13 +275,13 @@ class _Parser:
                 "is not a plain word in backquotes"
             )
         name, value = (left[0], right[0]) if left[1] else (right[0], left[0])
-        return Comparison(name, sign if left[1] else TURNED.get(sign, sign), (value,))
+        return ColumnTest(name, sign if left[1] else TURNED.get(sign, sign), (value,))
 
-    def _membership(self, name: str) -> Comparison:
+    def _membership(self, name: str) -> ColumnTest:
         if self._accept("is"):
             word = "not missing" if self._accept("not") else "missing"
             self._take("missing", "null")
-            return Comparison(name, f"is {word}")
+            return ColumnTest(name, f"is {word}")
         word = "not in" if self._accept("not") else "in"
         self._take("in")
         self._take("(")
@@ -289,7 +289,7 @@ class _Parser:
         while self._accept(","):
             operands.append(self._value())
         self._take(")")
-        return Comparison(name, word, tuple(dict.fromkeys(operands)))
+        return ColumnTest(name, word, tuple(dict.fromkeys(operands)))
 
     def _value(self) -> str:
         value, is_name = self._operand()
@@ -336,7 +336,7 @@ class Observed:
     others: dict[str, None] = field(default_factory=dict)
     """Entries, up to a few hundred, for messages."""
 
-    def add(self, comparison: Comparison, levels: Sequence[str]) -> None:
+    def add(self, comparison: ColumnTest, levels: Sequence[str]) -> None:
         """Note entries, given by their texts, each once."""
         self.kinds.update(map(kind_of, levels))
         if comparison.operator in VALUED:
@@ -354,11 +354,11 @@ def kind_of(text: str) -> str:
 
 
 def mask_of(
-    batch: pa.RecordBatch, condition: Condition, observed: Mapping[Comparison, Observed] | None = None
+    batch: pa.RecordBatch, condition: Condition, observed: Mapping[ColumnTest, Observed] | None = None
 ) -> Bools:
     """Return which rows of a batch meet a condition, shape (n,); what its columns hold is added to ``observed``."""
 
-    def each(comparison: Comparison) -> Bools:
+    def each(comparison: ColumnTest) -> Bools:
         array = batch.column(comparison.column)
         if comparison.operator == "is missing":
             return missing_in(array)
@@ -387,7 +387,7 @@ def missing_in(array: pa.Array) -> Bools:
     return none | nan
 
 
-def _of_numbers(array: pa.Array, comparison: Comparison, seen: Observed | None) -> Bools:
+def _of_numbers(array: pa.Array, comparison: ColumnTest, seen: Observed | None) -> Bools:
     """Return which entries of a column of whole numbers or doubles meet a comparison."""
     column, whole = primitive(array, array.type.to_pandas_dtype()), pa.types.is_integer(array.type)
     there = ~missing_in(array)
@@ -406,7 +406,7 @@ def _of_numbers(array: pa.Array, comparison: Comparison, seen: Observed | None) 
     return out
 
 
-def limits_of(comparison: Comparison, *, whole: bool) -> list[int | float]:
+def limits_of(comparison: ColumnTest, *, whole: bool) -> list[int | float]:
     """Return the numbers of a comparison; of a column of ``whole`` numbers the exact ones."""
     limits = (_limit(one, whole=whole) for one in comparison.operands)
     return [limit for limit in limits if limit is not None]
@@ -419,7 +419,7 @@ def _limit(value: str, *, whole: bool) -> int | float | None:
     return as_number(value)
 
 
-def check_observed(observed: Mapping[Comparison, Observed], where: str) -> Iterator[str]:
+def check_observed(observed: Mapping[ColumnTest, Observed], where: str) -> Iterator[str]:
     """Yield notes on values that no row has.
 
     A UsageError where a comparison can meet no row, since all entries are of another kind than its values.
@@ -484,7 +484,9 @@ class FilteredSource(DerivedSource):
         spelt = (name for name in self._names if self.source.spells(name) and name not in self.doubtful)
         return {**dict.fromkeys(self._names, coded), **dict.fromkeys(spelt, pa.float64())}
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the parts of the source with the rows that meet the condition."""
         inner, own = list(dict.fromkeys((*columns, *self._names))), self._types()
         held = {name: kind for name, kind in own.items() if pa.types.is_floating(kind)}
@@ -500,7 +502,7 @@ class FilteredSource(DerivedSource):
         ]
 
 
-def _kept(part: Part, columns: list[str], condition: Condition) -> Iterator[pa.RecordBatch]:
+def _kept(part: SourcePart, columns: list[str], condition: Condition) -> Iterator[pa.RecordBatch]:
     for batch in part.batches():
         met = mask_of(batch, condition)
         rows = batch.select(columns)
@@ -518,7 +520,7 @@ def filtered(source: Source, condition: Condition) -> Source:
 
 def absent_values(source: Source, column: str, levels: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each value that no row has in a column, and a hint at what it has; one pass over the column."""
-    comparison = Comparison(column, "in", tuple(levels))
+    comparison = ColumnTest(column, "in", tuple(levels))
     observed = {comparison: Observed()}
     if source.answers:
         from fairfix.data.query_filter import observe
@@ -534,7 +536,7 @@ def absent_values(source: Source, column: str, levels: Sequence[str]) -> Iterato
             yield value, _hint(value, seen)
 
 
-def observing(condition: Condition) -> dict[Comparison, Observed]:
+def observing(condition: Condition) -> dict[ColumnTest, Observed]:
     """Return what is to be filled in while the entries of a condition's columns are looked at."""
     made = [
         replace(one, operator=OPPOSITES.get(one.operator, one.operator)) for one in comparisons(condition)

@@ -44,7 +44,7 @@ from fairfix.data.encoder import (
     group_numbers,
     row_name,
 )
-from fairfix.data.files import Part, Source, open_source
+from fairfix.data.files import Source, SourcePart, open_source
 from fairfix.data.numeric_groups import (
     PARTS,
     Edges,
@@ -415,7 +415,7 @@ def scan(
     bins, room = fineness(source.about_rows, exact=exact)
     keep = exact and data_spec.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
 
-    def count(part: Part) -> Scan:
+    def count(part: SourcePart) -> Scan:
         tally = Tally(data_spec, bins, losses=losses, keep=keep, room=room)
         encoder = Encoder(data_spec, part.where, part.first_row)
         for batch in part.batches():
@@ -503,7 +503,7 @@ def stream_batches(
     data_spec: DataSpec,
     more: Mapping[str, pa.DataType] | None = None,
     columns: Iterable[str] = (),
-) -> Iterator[tuple[int, Part, pa.RecordBatch]]:
+) -> Iterator[tuple[int, SourcePart, pa.RecordBatch]]:
     """Yield (rows before, part, batch) of the counted columns and others, one batch in memory at a time.
 
     ``more`` names columns with the types that text files are read as, ``columns`` those of any type.

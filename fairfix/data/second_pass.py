@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.data.counts import Bools, Counts, Floats, Grid, Slice, groups_of_cells
+from fairfix.data.counts import BinSlice, Bools, Counts, Floats, Grid, groups_of_cells
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, arrow_array, numbers
-from fairfix.data.files import Part, Source
+from fairfix.data.files import Source, SourcePart
 from fairfix.data.scan import KEEP_ROWS, KeptRows, column_types
 from fairfix.errors import DataError
 
@@ -23,7 +23,7 @@ def collect(
     source: Source,
     data_spec: DataSpec,
     counts: Counts,
-    slices: Sequence[Slice],
+    slices: Sequence[BinSlice],
     columns: tuple[str, ...] | None = None,
     finer: Grid | None = None,
 ) -> KeptRows:
@@ -45,7 +45,7 @@ def collect(
         inside: Bools = np.logical_or.reduce([one.holds(score) for one in slices])
         return inside
 
-    def chosen(part: Part) -> Iterator[KeptRows]:
+    def chosen(part: SourcePart) -> Iterator[KeptRows]:
         encoder = Encoder(data_spec, part.where, part.first_row)
         for whole in part.batches():
             batch = whole
@@ -64,7 +64,7 @@ def collect(
                 kept = replace(kept, score=top, rows=each)
             yield kept
 
-    def gather(part: Part) -> KeptRows:
+    def gather(part: SourcePart) -> KeptRows:
         return _gathered(chosen(part), source.name)
 
     parts = source.parts(data_spec.columns.counted, column_types(data_spec, source))

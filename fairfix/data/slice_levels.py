@@ -28,7 +28,7 @@ from fairfix.data.numeric_groups import (
     shortened,
     written,
 )
-from fairfix.data.row_filter import Comparison, Condition, Junction
+from fairfix.data.row_filter import ColumnTest, Condition, Junction
 from fairfix.errors import ColumnError
 
 WORD = "quintiles"
@@ -39,7 +39,7 @@ HALF = "holds numbers of 16 bits, which row filters compare as texts; convert th
 
 
 @dataclass(frozen=True)
-class Levels:
+class SliceLevels:
     """A column as codes: row ``i`` meets ``conditions[codes[i]]``, or none where its code is their number."""
 
     column: str
@@ -51,16 +51,16 @@ class Levels:
     pooled: int = 0
     """Levels of too few rows, which share a code."""
 
-    def take(self, rows: Ints) -> Levels:
+    def take(self, rows: Ints) -> SliceLevels:
         """Return the levels of the given row numbers."""
         codes = self.codes[rows]
         sizes = np.bincount(codes, minlength=len(self.conditions))[: len(self.conditions)]
-        return Levels(self.column, codes, self.conditions, tuple(sizes.tolist()), self.pooled)
+        return SliceLevels(self.column, codes, self.conditions, tuple(sizes.tolist()), self.pooled)
 
 
 def levels_of(
     columns: pa.Table, names: Iterable[str], bands: Mapping[str, Edges | str], least: int
-) -> tuple[list[Levels], dict[str, str]]:
+) -> tuple[list[SliceLevels], dict[str, str]]:
     """Return the levels of columns, and column -> reason of those that cannot make a slice.
 
     Parameters
@@ -70,7 +70,7 @@ def levels_of(
     least
         Rows that a level needs.
     """
-    out, left_out = list[Levels](), dict[str, str]()
+    out, left_out = list[SliceLevels](), dict[str, str]()
     for name in names:
         try:
             own = _levels(columns.select([name]), name, bands.get(name, ""), least)
@@ -86,7 +86,7 @@ def levels_of(
     return out, left_out
 
 
-def _unusable(own: Levels, least: int) -> str:
+def _unusable(own: SliceLevels, least: int) -> str:
     if not own.conditions:
         many = "its only value has" if own.pooled == 1 else f"each of its {own.pooled:,} values has"
         return f"{many} fewer than {least:,} rows"
@@ -95,7 +95,7 @@ def _unusable(own: Levels, least: int) -> str:
     return ""
 
 
-def _levels(column: pa.Table, name: str, rule: Edges | str, least: int) -> Levels:
+def _levels(column: pa.Table, name: str, rule: Edges | str, least: int) -> SliceLevels:
     array = column.combine_chunks().to_batches()[0].column(0)
     kind = array.type
     if pa.types.is_dictionary(kind):
@@ -119,14 +119,14 @@ def _levels(column: pa.Table, name: str, rule: Edges | str, least: int) -> Level
     return _of_bands(name, entries, kind, rule or WORD, least)
 
 
-def _of_values(name: str, codes: Ints, levels: list[str], least: int, *, missing: bool) -> Levels:
-    conditions: list[Condition] = [Comparison(name, "==", (level,)) for level in levels]
+def _of_values(name: str, codes: Ints, levels: list[str], least: int, *, missing: bool) -> SliceLevels:
+    conditions: list[Condition] = [ColumnTest(name, "==", (level,)) for level in levels]
     if missing:
-        conditions[-1] = Comparison(name, "is missing")
+        conditions[-1] = ColumnTest(name, "is missing")
     return _pooled(name, codes, conditions, least)
 
 
-def _of_bands(name: str, entries: Floats, kind: pa.DataType, rule: Edges | str, least: int) -> Levels:
+def _of_bands(name: str, entries: Floats, kind: pa.DataType, rule: Edges | str, least: int) -> SliceLevels:
     """Return the levels of numbers: bands of half-open intervals, and missing entries."""
     missing = np.isnan(entries)
     infinite = np.isinf(entries) & (not pa.types.is_float64(kind))  # a filter compares their texts
@@ -138,10 +138,10 @@ def _of_bands(name: str, entries: Floats, kind: pa.DataType, rule: Edges | str, 
     codes[missing] = len(edges) + 1
     codes[infinite] = len(edges) + 2
     texts = [written(edge) for edge in edges]
-    conditions: list[Condition] = [Comparison(name, "<", (texts[0],))]
+    conditions: list[Condition] = [ColumnTest(name, "<", (texts[0],))]
     for low, high in pairwise(texts):
-        conditions.append(Junction("and", (Comparison(name, ">=", (low,)), Comparison(name, "<", (high,)))))
-    conditions += [Comparison(name, ">=", (texts[-1],)), Comparison(name, "is missing")]
+        conditions.append(Junction("and", (ColumnTest(name, ">=", (low,)), ColumnTest(name, "<", (high,)))))
+    conditions += [ColumnTest(name, ">=", (texts[-1],)), ColumnTest(name, "is missing")]
     return _pooled(name, codes, conditions, least)
 
 
@@ -152,7 +152,7 @@ def _shortened(edges: Edges, entries: Floats) -> Edges:
     return tuple(shortened(edge, low) for edge, low in zip(edges, below.tolist(), strict=True))
 
 
-def _pooled(name: str, codes: Ints, conditions: list[Condition], least: int) -> Levels:
+def _pooled(name: str, codes: Ints, conditions: list[Condition], least: int) -> SliceLevels:
     """Return the levels of enough rows; all other rows share the last code."""
     rows = np.bincount(codes, minlength=len(conditions))
     enough = np.flatnonzero(rows[: len(conditions)] >= least)
@@ -160,7 +160,7 @@ def _pooled(name: str, codes: Ints, conditions: list[Condition], least: int) -> 
     new[enough] = np.arange(enough.size)
     pooled = int(np.count_nonzero(rows)) - enough.size
     held = tuple(conditions[i] for i in enough)
-    return Levels(name, new[codes], held, tuple(rows[enough].tolist()), pooled)
+    return SliceLevels(name, new[codes], held, tuple(rows[enough].tolist()), pooled)
 
 
 def conjunction(parts: Iterable[Condition]) -> Condition:

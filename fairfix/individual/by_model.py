@@ -59,7 +59,7 @@ from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.individual.similar import Comparable
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.schema.common import Comparison, Estimate, PairGap, comparison, estimate, no_number, number
+from fairfix.schema.common import Estimate, PairGap, SavedComparison, comparison, estimate, no_number, number
 from fairfix.solvers.transport import regularizer_empirical
 from fairfix.stats.estimates import Means, Proportions, powers
 
@@ -106,11 +106,13 @@ class Judge:
     decision: Callable[[Table], Floats] | None = None
 
 
-Compared = Callable[[Table, Sequence[Flip], str, Comparable], Iterable[Comparison]]
+Compared = Callable[[Table, Sequence[Flip], str, Comparable], Iterable[SavedComparison]]
 """Compares what rows get under flips: the rows, the flips, the name of their kind, the comparable values changed."""
 
 
-def of_each_attribute(table: Table, comparable: Comparable, compare: Compared) -> dict[str, list[Comparison]]:
+def of_each_attribute(
+    table: Table, comparable: Comparable, compare: Compared
+) -> dict[str, list[SavedComparison]]:
     """Return what flips of each protected column, and of all, do: attribute -> comparisons.
 
     Comparable values are with the last attribute: for the rows that have them, and for all rows.
@@ -125,7 +127,7 @@ def of_each_attribute(table: Table, comparable: Comparable, compare: Compared) -
     return out
 
 
-def under_comparable(table: Table, comparable: Comparable, compare: Compared) -> Iterator[Comparison]:
+def under_comparable(table: Table, comparable: Comparable, compare: Compared) -> Iterator[SavedComparison]:
     """Yield the effects of changes of comparable values: for the rows that have them, and for all rows."""
     flips = protected_flips(table, (), comparable)
     inside = np.logical_and.reduce([concerned(table, *one) for one in comparable])
@@ -141,7 +143,7 @@ def under_comparable(table: Table, comparable: Comparable, compare: Compared) ->
 
 def under_counterfactuals(
     table: Table, copies: Counterfactuals, judge: Judge, confidence: float
-) -> Iterator[Comparison]:
+) -> Iterator[SavedComparison]:
     """Yield what is different for copies of the people in a table: numbers of one unit per person who has any."""
     people, of, changed, counted = copies.by_person(table)
     if not people.size:
@@ -161,7 +163,9 @@ def under_counterfactuals(
         np.minimum.at(low, of, all_copies)
         return np.asarray(high - low)
 
-    def mean(metric: str, x: Floats, largest: float, how: Callable[..., Estimate] = mean_of) -> Comparison:
+    def mean(
+        metric: str, x: Floats, largest: float, how: Callable[..., Estimate] = mean_of
+    ) -> SavedComparison:
         value = unchanged(reason) if blind else how(x, weight, (0.0, largest), alpha, reason)
         return comparison(f"{metric}.under_counterfactuals", value)
 
@@ -231,7 +235,7 @@ def judge_of_scores(data_spec: DataSpec) -> Judge:
 
 def of_counterfactuals(
     table: Table, judge: Judge, copies: Counterfactuals, confidence: float
-) -> dict[str, list[Comparison]]:
+) -> dict[str, list[SavedComparison]]:
     """Return what is different for copies of people: all protected columns together -> comparisons."""
     where = attribute_name(table.data_spec.columns.protected)
     return {where: [*under_counterfactuals(table, copies, judge, confidence)]}
@@ -239,7 +243,7 @@ def of_counterfactuals(
 
 def of_model(
     table: Table, model: ScoringModel, comparable: Comparable, confidence: float, radius: float | None = None
-) -> dict[str, list[Comparison]]:
+) -> dict[str, list[SavedComparison]]:
     """Return what flips do to a model: attribute -> comparisons; comparable values are with the last.
 
     The table is a :func:`readable_table`. With a ``radius``, a mean squared distance, :func:`within_radius` is added.
@@ -271,7 +275,7 @@ def _attributes(table: Table) -> list[tuple[str, ...]]:
     return list(dict.fromkeys([*((name,) for name in columns), columns]))
 
 
-def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Comparison]], tuple[str, ...]]:
+def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[SavedComparison]], tuple[str, ...]]:
     """Return what scores alone tell of the effect of each protected attribute, and the columns that were left aside.
 
     ``table`` has the columns that the score may depend on, see :func:`readable_table`; the intervals of an attribute
@@ -343,7 +347,7 @@ def _score_of(table: Table) -> Floats:
     return table.rows.score if plain else table.probability
 
 
-def _undefined(identifier: str, why: str, undefined: tuple[str, ...] = ()) -> Comparison:
+def _undefined(identifier: str, why: str, undefined: tuple[str, ...] = ()) -> SavedComparison:
     """Return a comparison without a value."""
     return comparison(identifier, no_number(why), undefined=undefined)
 
@@ -353,7 +357,7 @@ def _largest(
     contrasts: Sequence[MatchedContrast | ResidualContrast],
     names: tuple[str, ...],
     reason: str = "",
-) -> Comparison:
+) -> SavedComparison:
     """Return the largest difference of what can be judged; undefined is what cannot, with the reasons."""
     decided, undecided = (dict[tuple[str, str], MatchedContrast | ResidualContrast]() for _ in range(2))
     for one in contrasts:
@@ -393,7 +397,7 @@ def within_radius(
     radius: float,
     confidence: float,
     comparable: Comparable = (),
-) -> Comparison:
+) -> SavedComparison:
     r"""Return SenSeI's transport regularizer at a radius, on the rows there are.
 
     .. math:: \hat R(\epsilon) = \inf_{\lambda \ge 0}\; \lambda \epsilon + \frac1n \sum_i
@@ -457,7 +461,7 @@ def of_predictor(
     confidence: float,
     copies: Counterfactuals | None = None,
     score: Callable[[Table], Floats] | None = None,
-) -> dict[str, list[Comparison]]:
+) -> dict[str, list[SavedComparison]]:
     """Return what flips, and copies, do to a predictor that makes its own scores: attribute -> comparisons.
 
     Of a predictor that looks at somebody else's score nobody knows what flips would do to that, unless the table can
@@ -519,7 +523,7 @@ def compared(
     flips: Sequence[Flip],
     scope: str,
     comparable: Comparable = (),
-) -> Iterator[Comparison]:
+) -> Iterator[SavedComparison]:
     """Yield the four numbers of a kind of flips; NaN is a score that there is not.
 
     The table has the protected columns among its features where the judge looks at them there.
@@ -534,7 +538,9 @@ def compared(
     reason = UNSEEN if lost else judge.blind if blind else ""
     weight, alpha, top = table.weight, 1.0 - confidence, 1.0 if judge.is_probability else math.inf
 
-    def mean(metric: str, x: Floats, largest: float, of: Callable[..., Estimate] = mean_of) -> Comparison:
+    def mean(
+        metric: str, x: Floats, largest: float, of: Callable[..., Estimate] = mean_of
+    ) -> SavedComparison:
         value = unchanged(reason) if blind else of(x, weight, (0.0, largest), alpha, reason)
         return comparison(f"{metric}.{scope}", value)
 

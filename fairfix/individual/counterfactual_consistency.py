@@ -29,7 +29,7 @@ from fairfix.individual.counterfactuals import Counterfactuals, read_predictions
 from fairfix.individual.flips import Flip, flipped
 from fairfix.individual.similar import Comparable
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.schema.common import Comparison, Estimate, comparison
+from fairfix.schema.common import Estimate, SavedComparison, comparison
 
 CHANGED, DISTANCE = CHANGES[0], CHANGES[-1]
 
@@ -38,7 +38,7 @@ BLIND = "the rule does not use the changed columns: constant by construction"
 
 def classes_of_copies(
     source: Source, data_spec: DataSpec, data: Any, confidence: float
-) -> tuple[dict[str, list[Comparison]], Counterfactuals]:
+) -> tuple[dict[str, list[SavedComparison]], Counterfactuals]:
     """Return the share of people who are predicted another class than some copy of theirs, and the copies.
 
     Parameters
@@ -74,7 +74,7 @@ def of_predicted_classes(
     comparable: Comparable,
     confidence: float,
     copies: Counterfactuals | None = None,
-) -> dict[str, list[Comparison]]:
+) -> dict[str, list[SavedComparison]]:
     """Return the fractions of people whose predicted class depends on what must not count: attribute -> comparisons.
 
     Flips are of all levels of the attribute's columns; comparable values, and copies of people, are with the last
@@ -82,7 +82,7 @@ def of_predicted_classes(
     """
     alpha, looks_at = 1.0 - confidence, {*predictor.inputs, *predictor.features}
 
-    def share(rows: Table, flips: Sequence[Flip], scope: str, same: Comparable) -> Iterator[Comparison]:
+    def share(rows: Table, flips: Sequence[Flip], scope: str, same: Comparable) -> Iterator[SavedComparison]:
         name = f"decision_flips.{scope}"
         if looks_at.isdisjoint(part for flip in flips for part in (*flip.protected, *flip.comparable)):
             yield comparison(name, unchanged(BLIND))

@@ -27,7 +27,7 @@ from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
 from fairfix.individual.similar import Comparable, written_values
 from fairfix.models.features import column_of
-from fairfix.models.scored_source import Change
+from fairfix.models.scored_source import RowChange
 
 MOST = 256
 """Flips of a row that are looked at, at most."""
@@ -110,7 +110,7 @@ def flipped(table: Table, flip: Flip, comparable: Comparable = ()) -> Table:
     return out if out.rescore is None else out.rescore(out)
 
 
-def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> tuple[Change, ...]:
+def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> tuple[RowChange, ...]:
     """Return all flips as changes of a model's rows, by their shares of the rows.
 
     The protected columns are changed jointly, by the share of each of their combinations; comparable values by their
@@ -140,7 +140,7 @@ def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> 
             name: (typed(name, value), tuple(typed(name, one) for one in alike))
             for (name, alike), (value, _) in zip(comparable, chosen, strict=True)
         }
-        out.append(Change(float(mass * math.prod(own for _, own in chosen)), everybody, among))
+        out.append(RowChange(float(mass * math.prod(own for _, own in chosen)), everybody, among))
     if len(out) > MOST:
         raise UsageError(
             f"there are {len(out):,} combinations to average over, and at most {MOST} are supported"

@@ -64,7 +64,7 @@ from fairfix.models.score_models import EstimatedLogit, Scorer, TruncatedLogit, 
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.solvers.robust_log_loss import (
     ConstraintGroups,
-    Solution,
+    SaddlePoint,
     marginal,
     solve,
     solve_prices,
@@ -225,7 +225,7 @@ class LogLoss(Learning):
             trace = replace(trace, randomized=replace(rule, rounded=False, trace=trace))
         return replace(rule, trace=trace)
 
-    def _certificates(self, game: LogLossFit, best: Solution) -> Iterator[Certificate]:
+    def _certificates(self, game: LogLossFit, best: SaddlePoint) -> Iterator[Certificate]:
         """Yield what is proven of a solution; nothing where records and chances did not come together.
 
         Where the rule sees other sums of trees than its coefficients were learned from, that is about its prices.
@@ -241,7 +241,7 @@ class LogLoss(Learning):
                 f"slack in the {game.gap}{game.conditioning}",
             )
 
-    def _quantities(self, best: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
+    def _quantities(self, best: SaddlePoint, l2: float, groups: Groups) -> Iterator[Quantity]:
         """Yield the penalty and the multipliers."""
         yield Quantity("l2", l2, "half of it is the weight of the squared coefficients in the penalty")
         own = best.prices.reshape(-1, len(groups.levels))
@@ -307,8 +307,8 @@ class LogLossFit:
         return ConstraintGroups(cell, self.events)
 
     def solve(
-        self, l2: float, slack: float, rows: Ints | slice = slice(None), start: Solution | None = None
-    ) -> Solution:
+        self, l2: float, slack: float, rows: Ints | slice = slice(None), start: SaddlePoint | None = None
+    ) -> SaddlePoint:
         """Return the saddle point on some rows."""
         penalised, cell_chances = self.method.setting("intercept") == "penalised", None
         if slack < 1.0:  # rates differ by no more than 1
@@ -318,7 +318,7 @@ class LogLossFit:
         settings: dict[str, Any] = {"slack": slack, "l2": l2, "penalize_intercept": penalised, "start": start}
         return solve(*self._rows(rows), cell_chances=cell_chances, **settings)
 
-    def settled(self, best: Solution) -> Solution:
+    def settled(self, best: SaddlePoint) -> SaddlePoint:
         """Return a solution with prices by what the finished rule sees of the rows, its coefficients as they are."""
         z = self.design.shipped @ best.coef + best.intercept
         _, y, cells, weight = self._rows(slice(None))
@@ -344,27 +344,27 @@ class LogLossFit:
         cells = ConstraintGroups(self.cells.codes[rows], self.cells.events)
         return self.design.matrix[rows], self.y[rows], cells, None if weight is None else weight[rows]
 
-    def score(self, best: Solution, rows: Ints | slice = slice(None)) -> Floats:
+    def score(self, best: SaddlePoint, rows: Ints | slice = slice(None)) -> Floats:
         """Return the logistic score of some rows."""
         return np.asarray(expit(self.design.matrix[rows] @ best.coef + best.intercept))
 
-    def scorer(self, best: Solution) -> Scorer:
+    def scorer(self, best: SaddlePoint) -> Scorer:
         """Return the logistic score of a solution."""
         member = LinearMember(best.coef[:, None], np.array([best.intercept]), "sigmoid")
         return Scorer(self.design.features, self.design.member(member))
 
-    def rule(self, best: Solution, rounded: bool) -> TruncatedLogit:
+    def rule(self, best: SaddlePoint, rounded: bool) -> TruncatedLogit:
         """Return the rule of a solution."""
         groups = self.groups
         return TruncatedLogit(groups.columns, groups.levels, self.scorer(best), self.prices(best), rounded)
 
-    def chance(self, best: Solution, held: Ints, rest: Ints) -> Floats:
+    def chance(self, best: SaddlePoint, held: Ints, rest: Ints) -> Floats:
         """Return the probabilities of held-out rows by a solution on the rest."""
         score = self.score(best, held)
         zero, one = self.prices(best)[:, self.groups.codes[held]]
         return marginal(score, zero, one)[0] if self.method.about_labels else truncated(score, one)
 
-    def prices(self, best: Solution) -> Floats:
+    def prices(self, best: SaddlePoint) -> Floats:
         """Return ``c`` by label and group, shape (2, K)."""
         c = np.zeros((2, len(self.groups.levels)))
         own = (best.prices / best.shares).reshape(-1, c.shape[1])
@@ -393,7 +393,7 @@ class LogLossFit:
         if self.method.penalty != "cv":
             return float(self.method.penalty), ()
         best, at, worse = math.inf, L2, 0
-        starts: dict[int, Solution] = {}
+        starts: dict[int, SaddlePoint] = {}
         for l2 in GRID:
             loss = self.held_out(l2, starts)
             if loss < best:
@@ -411,7 +411,7 @@ class LogLossFit:
         note = f"l2 {at:.3g} has the least log loss in {FOLDS}-fold cross validation"
         return at, (Note(note, "chosen"),)
 
-    def held_out(self, l2: float, starts: dict[int, Solution]) -> float:
+    def held_out(self, l2: float, starts: dict[int, SaddlePoint]) -> float:
         """Return the log loss of rows out of their fold; folds without which a cell is empty are left out."""
         weight, losses, masses = self.problem.weight, [], []
         for fold in range(FOLDS):
@@ -425,7 +425,7 @@ class LogLossFit:
             masses.append(float(weight[held].sum()))
         return float(np.average(losses, weights=masses)) if sum(masses) > 0 else math.inf
 
-    def notes(self, rule: TruncatedLogit, best: Solution, base: Solution) -> Iterator[Note]:
+    def notes(self, rule: TruncatedLogit, best: SaddlePoint, base: SaddlePoint) -> Iterator[Note]:
         """Yield both gaps of a constraint given the label, and what the threshold does: nothing, or too much."""
         table = self.problem.table
         cut, w = table.data_spec.cut, table.weight
@@ -447,7 +447,7 @@ class LogLossFit:
 
 
 @once_per_object
-def _unconstrained(problem: RepairProblem, goal: str, basis: str, intercept: str, l2: float) -> Solution:
+def _unconstrained(problem: RepairProblem, goal: str, basis: str, intercept: str, l2: float) -> SaddlePoint:
     """Return the solution where rates may differ by anything, with which the fit for every slack begins."""
     method = LogLoss(constraint=goal, learner=f"linear(basis={basis},intercept={intercept})")
     return LogLossFit(method, problem, label_of(problem)).solve(l2, math.inf)
@@ -521,7 +521,7 @@ class ProxyLogLossFit(LogLossFit):
         _, _, codes, owners = self._told
         return of_own_group(member.predict(X[rows]), owners, codes[rows])
 
-    def class_prices(self, best: Solution) -> Floats:
+    def class_prices(self, best: SaddlePoint) -> Floats:
         """Return ``c`` of each class, shape (C,)."""
         return np.append(best.prices / best.shares, 0.0)[self._coded[2]]
 
@@ -532,7 +532,7 @@ class ProxyLogLossFit(LogLossFit):
         out[:, cell[cell >= 0]] = classes[:, cell >= 0]
         return out
 
-    def rule(self, best: Solution, rounded: bool) -> TruncatedLogit:
+    def rule(self, best: SaddlePoint, rounded: bool) -> TruncatedLogit:
         """Return the rule of a solution."""
         columns, levels, _, owners = self._told
         return EstimatedLogit(
@@ -545,7 +545,7 @@ class ProxyLogLossFit(LogLossFit):
             owners=owners,
         )
 
-    def chance(self, best: Solution, held: Ints, rest: Ints) -> Floats:
+    def chance(self, best: SaddlePoint, held: Ints, rest: Ints) -> Floats:
         """Return the probabilities of held-out rows by a solution on the rest."""
         price = self.classes(self.design.matrix, held, self.member(rest)) @ self.class_prices(best)
         return truncated(self.score(best, held), price)

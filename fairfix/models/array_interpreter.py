@@ -12,7 +12,7 @@ from fairfix.data.counts import Floats, Ints, rows_of_each
 from fairfix.data.data_spec import DataSpec, to_probability
 from fairfix.data.memberships import numbers_of
 from fairfix.data.table import Table
-from fairfix.models.program import Plan, Rule, Step
+from fairfix.models.program import ProgramPlan, Rule, Step
 
 Block = slice | Ints
 """Which rows: a run of them, or their numbers."""
@@ -56,7 +56,7 @@ class _Part(dict[int, Any]):
         return entries
 
 
-def _result(rule: Rule, plan: Plan, computed: dict[int, Any], inputs: Inputs, block: Block) -> Any:
+def _result(rule: Rule, plan: ProgramPlan, computed: dict[int, Any], inputs: Inputs, block: Block) -> Any:
     for i in plan.order:
         step = rule.steps[i]
         if step.operation in INPUTS:
@@ -76,7 +76,7 @@ def _result(rule: Rule, plan: Plan, computed: dict[int, Any], inputs: Inputs, bl
 
 def _selected(
     rule: Rule,
-    branches: tuple[Plan, ...],
+    branches: tuple[ProgramPlan, ...],
     place: int,
     computed: dict[int, Any],
     inputs: Inputs,

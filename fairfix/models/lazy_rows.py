@@ -31,7 +31,7 @@ from fairfix.data.choices import MissingScore
 from fairfix.data.container import packed, unpacked
 from fairfix.data.database import is_printed
 from fairfix.data.engines import reader_of
-from fairfix.data.files import BATCH_ROWS, Part, PlainSource, Source, require
+from fairfix.data.files import BATCH_ROWS, PlainSource, Source, SourcePart, require
 from fairfix.data.frame_columns import arrow_table
 from fairfix.data.frames import engine_of
 from fairfix.errors import UsageError
@@ -80,7 +80,7 @@ class BatchRule:
                 yield batch.select(names)
 
         where = "data" if self.whole else f"a part of the {self.kind}"
-        source = scored(PlainSource(_Stream(where, first.select(names).schema, needed)), self.repaired)
+        source = scored(PlainSource(_BatchStream(where, first.select(names).schema, needed)), self.repaired)
         shared = self.share_ids or not self.whole
         for made in self.repaired.predict_source(source, missing_score=self.missing, duplicates=shared):
             batch, added = waiting.popleft(), made.select(self.output.names)
@@ -115,16 +115,18 @@ class BatchRule:
 
 
 @dataclass(frozen=True)
-class _Stream(Source):
+class _BatchStream(Source):
     """Batches that are read once."""
 
     name: str
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return all columns as one part."""
-        return [Part(self.name, self.batches)]
+        return [SourcePart(self.name, self.batches)]
 
 
 def _arrived(content: bytes, module: str, scorer: Any, *ways: Any) -> BatchRule:

@@ -14,7 +14,7 @@ from fairfix.schema.common import Part
 Texts = tuple[str, ...]
 
 
-class Columns(Part, frozen=True, kw_only=True):
+class PredictColumns(Part, frozen=True, kw_only=True):
     """Columns that prediction uses."""
 
     protected: Texts
@@ -81,7 +81,7 @@ class Manifest(Part, frozen=True, kw_only=True):
     """A word that can be anywhere, such as in a comment of SQL."""
     parameters: dict[str, Any]
     predictor: Predictor
-    columns: Columns
+    columns: PredictColumns
     bands: dict[str, Edges] = field(default_factory=dict)
     """Edges of the bands of each column; none where each value is a group."""
     merge: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from fairfix.data.merging import MISSING
 from fairfix.data.numeric_groups import band_names, pieces
 from fairfix.data.row_hash import draw_of, identity_of
 from fairfix.models.array_interpreter import FUNCTIONS, as_it_comes, score_as
-from fairfix.models.program import Plan, Rule, Step
+from fairfix.models.program import ProgramPlan, Rule, Step
 from fairfix.models.standalone import Computed, Computing, compiled
 
 PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -175,10 +175,10 @@ def row_function(rule: Rule, data_spec: DataSpec) -> Callable[[OneRow], Any]:
     steps = [{**one.plain, "number": i} for i, one in enumerate(rule.steps)]
     computing = compiled(steps, input_of)
 
-    def in_order(plan: Plan) -> list[tuple[int, Computing]]:
+    def in_order(plan: ProgramPlan) -> list[tuple[int, Computing]]:
         return [(i, selected(i, plan) if i in plan.branches else computing[i]) for i in plan.order]
 
-    def selected(step: int, plan: Plan) -> Computing:
+    def selected(step: int, plan: ProgramPlan) -> Computing:
         place = rule.steps[step].of[0]
         branches = [(one.root, in_order(one)) for one in plan.branches[step]]
 

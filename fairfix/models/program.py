@@ -241,12 +241,12 @@ def tree_settings(
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProgramPlan:
     """The steps to compute for a row, in order, and those of each branch of a ``select`` among them."""
 
     root: int
     order: tuple[int, ...]
-    branches: Mapping[int, tuple[Plan, ...]]
+    branches: Mapping[int, tuple[ProgramPlan, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,11 +258,11 @@ class Rule:
     """Number of the step that is asked for."""
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> ProgramPlan:
         """The steps to compute for a row, without those of branches that it does not take."""
         return self._plan(self.result, frozenset())
 
-    def _plan(self, root: int, above: Collection[int]) -> Plan:
+    def _plan(self, root: int, above: Collection[int]) -> ProgramPlan:
         wanted, left = set[int](), [root]
         while left:
             if (i := left.pop()) in wanted or i in above:
@@ -273,4 +273,4 @@ class Rule:
         selects = [i for i in wanted if self.steps[i].operation == "select"]
         there = {*above, *wanted} if selects else above
         branches = {i: tuple(self._plan(one, there) for one in self.steps[i].of[1:]) for i in selects}
-        return Plan(root, tuple(sorted(wanted)), branches)
+        return ProgramPlan(root, tuple(sorted(wanted)), branches)

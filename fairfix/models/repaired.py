@@ -27,7 +27,7 @@ from fairfix import __version__
 from fairfix.data.arrow_normalize import as_first
 from fairfix.data.choices import Duplicates, MissingScore, Unseen
 from fairfix.data.codec import LONGEST_FAULT, need, plain, shortened, shown
-from fairfix.data.container import Artifact, digest, read, write
+from fairfix.data.container import Archive, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder, Rows, arrow_array
@@ -41,7 +41,7 @@ from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
 from fairfix.models.class_chances import class_schema, classified
 from fairfix.models.identity import IDENTITY_TYPES, RowDraws, check_unique, identities
-from fairfix.models.manifest import Columns, Manifest
+from fairfix.models.manifest import Manifest, PredictColumns
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor, unseen_error
 from fairfix.models.scored_source import MODEL_SCORE, read_changes, replaced
@@ -124,7 +124,7 @@ class Repaired:
         """Write the artifact; return its ``sha256:...``."""
         return str(write(path, self.artifact()))
 
-    def artifact(self) -> Artifact:
+    def artifact(self) -> Archive:
         """Return the artifact."""
         settings, arrays = self.predictor.state()
         columns, data_spec = self.data_spec.columns, self.data_spec
@@ -132,7 +132,7 @@ class Repaired:
             "method": self.method,
             "parameters": self.parameters,
             "predictor": {"kind": self.predictor.kind, "settings": settings},
-            "columns": {name: getattr(columns, name) for name in Columns.__struct_fields__},
+            "columns": {name: getattr(columns, name) for name in PredictColumns.__struct_fields__},
             "bands": data_spec.bands,
             "merge": data_spec.merge,
             "base": self.base,
@@ -148,7 +148,7 @@ class Repaired:
             "versions": {"fairfix": __version__, "numpy": np.__version__},
             "seed": self.seed,
         }
-        return Artifact(plain(manifest), arrays)
+        return Archive(plain(manifest), arrays)
 
     def requires(self) -> dict[str, Any]:
         """Return what prediction needs, as the manifest says it."""
@@ -418,7 +418,7 @@ def _types_of(repaired: Repaired, schema: pa.Schema) -> dict[str, pa.DataType]:
     return types
 
 
-def made_of(held: Manifest, artifact: Artifact) -> Repaired:
+def made_of(held: Manifest, artifact: Archive) -> Repaired:
     """Return the repair that a manifest and its arrays hold."""
     kind, drawn, policies, base = (
         held.predictor.kind,

@@ -19,11 +19,11 @@ import numpy.typing as npt
 from fairfix.data.codec import (
     Array,
     Arrays,
+    CodecState,
     EndToEnd,
+    FieldForm,
     Inner,
-    Part,
     Setting,
-    State,
     as_is,
     list_of,
     need,
@@ -43,7 +43,7 @@ from fairfix.models.predictors import CURVES, OfCurves, OfGroups, RepairedPredic
 from fairfix.models.program import Program, Rule
 from fairfix.models.spline_basis import KINDS
 from fairfix.solvers.piecewise import Piecewise
-from fairfix.solvers.quantile_matching import EDGE, Levels, Tube
+from fairfix.solvers.quantile_matching import EDGE, ScoreLevels, Tube
 
 MODEL_SCORE = Features((Feature("score", "score"),))
 """Columns used where the model's score is taken as it is."""
@@ -114,18 +114,18 @@ class Scorer:
 
 
 @dataclass(frozen=True)
-class ScorerPart(Part):
+class ScorerPart(FieldForm):
     """Saved form of a scorer: its arrays have the name of the part and a point before their own."""
 
     one_number: bool = True
     """Whether a row must get one number of it."""
 
-    def save(self, name: str, value: Any, state: State) -> None:
+    def save(self, name: str, value: Any, state: CodecState) -> None:
         """Put the scorer into the state."""
         state.settings[name], arrays = value.state()
         state.arrays.update({f"{name}.{own}": array for own, array in arrays.items()})
 
-    def load(self, name: str, state: State) -> Scorer:
+    def load(self, name: str, state: CodecState) -> Scorer:
         """Take the scorer out of the state."""
         made = Scorer.from_state(state.setting(name), state.under(f"{name}."))
         need(not self.one_number or made.classes_given is None, f"{name!r} gives more than one number")
@@ -133,20 +133,20 @@ class ScorerPart(Part):
 
 
 @dataclass(frozen=True)
-class ScorersPart(Part):
+class ScorersPart(FieldForm):
     """Saved form of several scorers: a list of settings, arrays by stem and number; ``many`` is the list's length."""
 
     stem: str
     many: str
 
-    def save(self, name: str, value: Any, state: State) -> None:
+    def save(self, name: str, value: Any, state: CodecState) -> None:
         """Put the scorers into the state."""
         states = [one.state() for one in value]
         state.settings[name] = [settings for settings, _ in states]
         for i, (_, arrays) in enumerate(states):
             state.arrays.update({f"{self.stem}{i}.{own}": array for own, array in arrays.items()})
 
-    def load(self, name: str, state: State) -> tuple[Scorer, ...]:
+    def load(self, name: str, state: CodecState) -> tuple[Scorer, ...]:
         """Take the scorers out of the state."""
         settings = Setting(list_of(as_is), self.many).load(name, state)
         return tuple(
@@ -226,7 +226,7 @@ class GroupedScore(OfScorers, OfGroups):
     scorer: Annotated[Scorer, ScorerPart()]
 
 
-def _are_levels(one: Levels) -> bool:
+def _are_levels(one: ScoreLevels) -> bool:
     """Tell whether atoms do not overlap, and their levels increase from 0 to 1 at most."""
     scores, levels = (np.stack(pair, axis=1).ravel() for pair in ((one.first, one.last), (one.low, one.high)))
     ordered = (np.diff(scores) >= 0).all() and (np.diff(one.first) > 0).all() and (np.diff(levels) >= 0).all()
@@ -236,7 +236,7 @@ def _are_levels(one: Levels) -> bool:
 NUMBER, LEVEL = Array("<f8", (None,)), Array("<f8", (None,), 0.0, 1.0)
 ATOMS = {"first": NUMBER, "last": NUMBER, "low": LEVEL, "high": LEVEL}
 TUBE = {
-    "levels": EndToEnd(Levels, "atoms", ATOMS, "groups", _are_levels),
+    "levels": EndToEnd(ScoreLevels, "atoms", ATOMS, "groups", _are_levels),
     "outputs": Array("<f8", (None,), optional=True),
     "steps": Array("<f8", ("groups", None), 0.0, 1.0),
 }
@@ -355,7 +355,7 @@ class BinnedTube(GroupTube):
         bins = np.arange(middle.size, dtype=np.float64)
         if own.outputs is None:
             level, upto = (bins + 0.5) / bins.size, np.append(bins[1:] / bins.size, 1.0)
-            levels = tuple(Levels(bins, bins, level, level) for _ in tube.levels)
+            levels = tuple(ScoreLevels(bins, bins, level, level) for _ in tube.levels)
             made = Tube(levels, middle, np.tile(upto, (len(levels), 1)))
         else:
             made = replace(own, levels=tuple(_at_middles(one, bins, middle) for one in own.levels))
@@ -410,14 +410,14 @@ class BinnedTube(GroupTube):
         return row[order], value[order], chance[order]
 
 
-def _at_middles(one: Levels, bins: Floats, middle: Floats) -> Levels:
+def _at_middles(one: ScoreLevels, bins: Floats, middle: Floats) -> ScoreLevels:
     """Return the levels of bins whose scores have those of their middles; one level where there is no atom."""
     at = np.searchsorted(one.first, middle, side="right") - 1
     inside = (at >= 0) & (middle <= one.last[at])
     upto, after = np.append(one.high, 0.0)[at], np.append(one.low, 1.0)[at + 1]
     level = np.where(at < 0, 0.0, np.where(at + 1 < one.first.size, (upto + after) / 2, 1.0))
     low, high = (np.where(inside, ends[at], level) for ends in (one.low, one.high))
-    return Levels(bins, bins, low, high)
+    return ScoreLevels(bins, bins, low, high)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from fairfix.data.codec import ABOVE_0, list_of, map_of, need, plain, real, record, shown, tuple_of
 from fairfix.data.data_spec import to_probability
 from fairfix.data.encoder import arrow_array
-from fairfix.data.files import DerivedSource, Part, Source
+from fairfix.data.files import DerivedSource, Source, SourcePart
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import ArtifactError, ColumnError
 
@@ -33,7 +33,7 @@ MODEL_SCORE = "model score"
 
 
 @dataclass(frozen=True)
-class Change:
+class RowChange:
     """A change of rows, and its share of the mean."""
 
     share: float
@@ -64,7 +64,7 @@ class Averaged:
     """A model whose score is the mean over changes of the row."""
 
     model: ScoringModel
-    changes: tuple[Change, ...]
+    changes: tuple[RowChange, ...]
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -107,10 +107,10 @@ class Averaged:
         return [plain(asdict(one)) for one in self.changes]
 
 
-def read_changes(state: Any) -> tuple[Change, ...]:
+def read_changes(state: Any) -> tuple[RowChange, ...]:
     """Return the changes of a saved state."""
     try:
-        changes = tuple(Change(**one) for one in list_of(CHANGE, least=1)(state))
+        changes = tuple(RowChange(**one) for one in list_of(CHANGE, least=1)(state))
         need(abs(sum(one.share for one in changes) - 1.0) <= 1e-9, "the shares do not sum to 1")
     except (TypeError, ValueError) as error:
         raise ArtifactError(
@@ -119,7 +119,7 @@ def read_changes(state: Any) -> tuple[Change, ...]:
     return changes
 
 
-def replaced(changes: Sequence[Change]) -> frozenset[str]:
+def replaced(changes: Sequence[RowChange]) -> frozenset[str]:
     """Return the columns that every change sets for all rows: their own values do not count."""
     return frozenset.intersection(*(frozenset(one.everybody) for one in changes))
 
@@ -148,7 +148,9 @@ class ScoredSource(DerivedSource):
             self.schema = self.schema.append(pa.field(PLAIN_SCORE, pa.float64()))
         source.require(self._features)
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the parts of the source, scored; features keep the types they come with."""
         own = [name for name in columns if name not in (MODEL_SCORE, PLAIN_SCORE)]
         inner = list(dict.fromkeys((*own, *self._features)))
@@ -170,7 +172,7 @@ class ScoredSource(DerivedSource):
             out.append((path, one))
         return out
 
-    def _scored(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _scored(self, part: SourcePart, columns: list[str]) -> Iterator[pa.RecordBatch]:
         for batch in part.batches():
             frame = batch.select(list(self._features)).to_pandas()
             out = batch.append_column(MODEL_SCORE, arrow_array(self._model.score(frame)))

@@ -156,7 +156,7 @@ def screen(table: Table, names: Sequence[str]) -> list[LeftOut]:
     Labels, scores and groups are those of the table.
     """
     few, whole = _views(table, len(names))
-    out = {name: verdict for name in names if (verdict := _confirmed(name, few, whole, View.why))}
+    out = {name: verdict for name in names if (verdict := _confirmed(name, few, whole, TableView.why))}
     first = few.outcome
     if first is not None:  # what is only there where a leak is, leaks as well
         for name in [name for name, one in out.items() if one.reason == "leak"]:
@@ -164,7 +164,7 @@ def screen(table: Table, names: Sequence[str]) -> list[LeftOut]:
             copy = part if few is whole else whole.told_by(name)
             for other in names:
                 if other not in out or out[other].reason not in LEAKS:
-                    verdict = _confirmed(other, part, copy, View.after)
+                    verdict = _confirmed(other, part, copy, TableView.after)
                     if verdict is not None:
                         text = f"has values only where {name!r}, which predicts the label, is the same"
                         out[other] = LeftOut(column=other, reason="after", text=text)
@@ -174,7 +174,7 @@ def screen(table: Table, names: Sequence[str]) -> list[LeftOut]:
 def leaks_among(table: Table, names: Sequence[str]) -> list[LeftOut]:
     """Return which of the feature columns of a table give away its label."""
     few, whole = _views(table, len(names))
-    return [verdict for name in names if (verdict := _confirmed(name, few, whole, View.leak))]
+    return [verdict for name in names if (verdict := _confirmed(name, few, whole, TableView.leak))]
 
 
 def of_left_out(left_out: Sequence[LeftOut], candidates: int) -> Iterator[Note]:
@@ -210,21 +210,21 @@ def of_leaks(leaks: Sequence[LeftOut]) -> Iterator[Note]:
 Why = tuple[LeftOutReason, str] | None
 """Reason why a column is left out, and its text; None where it is not."""
 
-Rule = Callable[["View", str], Why]
+Rule = Callable[["TableView", str], Why]
 """A question about a column of a view."""
 
 
-def _views(table: Table, columns: int) -> tuple[View, View]:
+def _views(table: Table, columns: int) -> tuple[TableView, TableView]:
     """Return a table in part and whole."""
-    whole = View(table, columns)
+    whole = TableView(table, columns)
     if len(table) <= SAMPLED:
         return whole, whole
     rows = np.random.default_rng(0).choice(len(table), SAMPLED, replace=False)
     bare = replace(table, draw=None)
-    return View(bare.take(np.sort(rows)), columns, part=True), whole
+    return TableView(bare.take(np.sort(rows)), columns, part=True), whole
 
 
-def _confirmed(name: str, few: View, whole: View, rule: Rule) -> LeftOut | None:
+def _confirmed(name: str, few: TableView, whole: TableView, rule: Rule) -> LeftOut | None:
     """Return what a rule finds in all rows; looks at a part of them first."""
     why = rule(few, name)
     why = why if why is None or few is whole else rule(whole, name)
@@ -232,7 +232,7 @@ def _confirmed(name: str, few: View, whole: View, rule: Rule) -> LeftOut | None:
 
 
 @dataclass(frozen=True)
-class Entries:
+class CodedColumn:
     """A column as its distinct values: a code per row, how many there are, and which rows are missing."""
 
     codes: Ints
@@ -256,7 +256,7 @@ class Entries:
         yield self.codes != int(np.argmax(self.rows))
 
 
-class View:
+class TableView:
     """Rows of a table, and questions about their columns; in a ``part`` of the rows, the rules suspect more."""
 
     def __init__(
@@ -270,29 +270,29 @@ class View:
         self.outcome = outcome
         """Which rows have label 1; None where labels are not of two values."""
 
-    def told_by(self, name: str) -> View:
+    def told_by(self, name: str) -> TableView:
         """Return the rows with what a column says of the label in place of the label."""
         one = self.entries(name)
         cells = one.missing.astype(np.int64) if one.size > self._most_cells else one.codes
         assert self.outcome is not None
-        return View(self.table, self.columns, _likelier(cells, self.outcome)[cells], part=self.part)
+        return TableView(self.table, self.columns, _likelier(cells, self.outcome)[cells], part=self.part)
 
     @property
     def _most_cells(self) -> float:
         return max(FEW, len(self.table) / 20)
 
-    def entries(self, name: str) -> Entries:
+    def entries(self, name: str) -> CodedColumn:
         """Return a column that is a number or a text."""
         column = column_of(self.table, name)
         if kind_of(name, column.type) == "category":
             codes, levels, missing = group_codes(column, name)
             gone = np.zeros(len(codes), dtype=bool) if missing is None else missing
             used, codes = np.unique(codes, return_inverse=True)  # a dictionary may hold more
-            return Entries(codes, len(used), gone, None, [levels[i] for i in used])
+            return CodedColumn(codes, len(used), gone, None, [levels[i] for i in used])
         reals = numbers(column, name, "feature", keep_integers=True)
         gone = np.isnan(reals) if reals.dtype.kind == "f" else np.zeros(len(reals), dtype=bool)
         distinct, codes = np.unique(reals, return_inverse=True)  # NaN is one value, the last
-        return Entries(codes, len(distinct), gone, reals)
+        return CodedColumn(codes, len(distinct), gone, reals)
 
     def why(self, name: str) -> Why:
         """Return why a column is not to be learned from; None where nothing speaks against it."""
@@ -342,7 +342,7 @@ class View:
         ways = math.lgamma(n + 1) - math.lgamma(near + 1) - math.lgamma(n - near + 1) + math.log(errors + 1)
         return log_rules + ways - orders <= UNLIKELY - math.log(self.columns)
 
-    def _leak(self, one: Entries) -> Why:
+    def _leak(self, one: CodedColumn) -> Why:
         """Return that a column predicts the label."""
         table = self.table
         if self.outcome is None:
@@ -373,7 +373,7 @@ class View:
         )
         return ("leak", text)
 
-    def _predictions(self, one: Entries) -> Iterator[tuple[float, int, float]]:
+    def _predictions(self, one: CodedColumn) -> Iterator[tuple[float, int, float]]:
         """Yield (balanced accuracy, wrong rows, log of the number of rules) of simple rules of a column."""
         outcome = self.outcome
         assert outcome is not None
@@ -395,7 +395,7 @@ class View:
                 yield (1 + abs(float(apart[at]))) / 2, int(wrong), math.log(4 * (2 * int(wrong) + 1))
         yield 0.0, 0, 0.0
 
-    def _after(self, one: Entries) -> Why:
+    def _after(self, one: CodedColumn) -> Why:
         """Return that a column has values in rows of one label only."""
         outcome = self.outcome
         if outcome is None:
@@ -417,7 +417,7 @@ class View:
                     )
         return None
 
-    def _group(self, one: Entries) -> Why:
+    def _group(self, one: CodedColumn) -> Why:
         """Return that a column names the groups of a protected column."""
         for column in self.table.data_spec.columns.protected:
             codes = self.table.groups([column]).codes
@@ -425,7 +425,7 @@ class View:
                 return ("group", f"is the protected column {column!r} with other names")
         return None
 
-    def _score(self, one: Entries) -> Why:
+    def _score(self, one: CodedColumn) -> Why:
         """Return that a column copies, rounds or bins the score."""
         score = self.table.rows.score
         if score is None:
@@ -458,7 +458,7 @@ def _one_to_one(first: Ints, second: Ints) -> bool:
     return pairs > 1 and all(pairs == len(np.unique(codes)) for codes in (first, second))
 
 
-def _same_order(one: Entries, score: Floats) -> bool:
+def _same_order(one: CodedColumn, score: Floats) -> bool:
     """Tell whether numbers are in the order of others, but for rounding."""
     here = ~one.missing
     if one.reals is None or int(here.sum()) < max(FEW, 0.9 * len(here)) or one.size <= 2:
@@ -475,7 +475,7 @@ def _ranks(entries: Floats | Ints) -> Floats:
     return np.asarray((np.cumsum(rows) - (rows - 1) / 2)[codes])
 
 
-def _bins(one: Entries, score: Floats) -> bool:
+def _bins(one: CodedColumn, score: Floats) -> bool:
     """Tell whether each value of a column is a range of scores that no other value has."""
     order = np.lexsort((one.codes, score))
     codes, sorted_score = one.codes[order], score[order]
@@ -498,7 +498,7 @@ def _ragged(column: pa.ChunkedArray) -> Why:
     return None
 
 
-def _dates(one: Entries) -> bool:
+def _dates(one: CodedColumn) -> bool:
     """Tell whether all values are dates or times: texts, or whole numbers of year, month and day."""
     if one.reals is None:
         texts = [level for level in one.levels[: len(one.levels) - bool(one.missing.any())] if level.strip()]
@@ -529,7 +529,7 @@ def _output(name: str) -> Why:
     return None
 
 
-def _index(name: str, one: Entries, unlikely: float) -> Why:
+def _index(name: str, one: CodedColumn, unlikely: float) -> Why:
     """Return that whole numbers are assigned, not measured.
 
     Of ``n`` numbers drawn from ``m`` at random, by any distribution, about ``n (n - 1) / 2 m`` pairs or more are equal.
@@ -562,7 +562,7 @@ def _log_below(pairs: float, expected: float) -> float:
     return pairs - expected + (pairs * math.log(expected / pairs) if pairs else 0.0)
 
 
-def _text(one: Entries) -> Why:
+def _text(one: CodedColumn) -> Why:
     """Return that texts are names or free text, or numbers that cannot be read as such."""
     if one.reals is not None:
         return None

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import arrow_array
-from fairfix.data.files import DerivedSource, Part, Source
+from fairfix.data.files import DerivedSource, Source, SourcePart
 from fairfix.data.row_hash import Share
 from fairfix.errors import DataError
 from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
@@ -28,7 +28,9 @@ class SharedSource(DerivedSource):
         super().__init__(source)
         self.about_rows = int(source.about_rows * (self.share.high - self.share.low))
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the parts of the source with the rows of the share."""
         own = {name: IDENTITY_TYPES[kind] for name, kind in self._identity.items()}
         inner = list(dict.fromkeys((*columns, *own)))
@@ -43,7 +45,7 @@ class SharedSource(DerivedSource):
             for part in self.source.parts(inner, {**own, **(types or {})})
         ]
 
-    def _inside(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _inside(self, part: SourcePart, columns: list[str]) -> Iterator[pa.RecordBatch]:
         for batch in part.batches():
             identity = batch.select(list(self._identity)).columns
             if self.share.by_id and identity[0].null_count:

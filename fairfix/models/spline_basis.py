@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from fairfix.data.codec import Array, Inner, Part, Setting, whole
+from fairfix.data.codec import Array, FieldForm, Inner, Setting, whole
 from fairfix.data.counts import Floats, Ints
 from fairfix.models.members import LinearMember, Member, TreesMember, on_matrix
 from fairfix.models.program import Program
@@ -196,7 +196,7 @@ class SplinesMember(Member):
         return self.linear.write(program, self.splines.write(program, X))
 
 
-SUM_OF_TREES: Mapping[str, Part] = {
+SUM_OF_TREES: Mapping[str, FieldForm] = {
     name: part for name, part in TreesMember.parts().items() if name != "link"
 }
 

@@ -156,10 +156,12 @@ class FitTrace:
             objective=number(self.objective),
             gap=number(max(self.gap, 0.0)),  # below 0 by rounding only
             certificates=tuple(
-                schema.Certificate(**_finite(one, "value", "bound"), gap=number(one.gap), says=one.sentence)
+                schema.SavedCertificate(
+                    **_finite(one, "value", "bound"), gap=number(one.gap), says=one.sentence
+                )
                 for one in self.certificates
             ),
-            quantities=tuple(schema.Quantity(**_finite(one, "value")) for one in self.quantities),
+            quantities=tuple(schema.SavedQuantity(**_finite(one, "value")) for one in self.quantities),
         )
 
     @classmethod

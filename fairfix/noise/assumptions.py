@@ -32,7 +32,7 @@ from fairfix.noise.comparisons import RateBounds, quantile
 from fairfix.noise.confusion_matrix_inversion import standard_error
 from fairfix.noise.randomized_rule_bounds import ball_bounds, level_bounds
 from fairfix.noise.rates import LABELS, Floats, Ratio
-from fairfix.noise.resampling import TOLERANCE, Evidence
+from fairfix.noise.resampling import TOLERANCE, ResampledGroups
 
 SHARES_OPEN = "P(noisy | true) does not give the sizes of the true groups"
 NO_TABLE = "no table was given (`noise=FILE`)"
@@ -47,7 +47,7 @@ class Assumption(ABC):
 
     level: ClassVar[Level]
 
-    def __init__(self, evidence: Evidence, alpha: float) -> None:
+    def __init__(self, evidence: ResampledGroups, alpha: float) -> None:
         self.evidence, self.alpha = evidence, alpha
         self.notes: list[str] = []
         """Remarks for readers of the bounds."""

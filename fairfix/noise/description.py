@@ -35,7 +35,7 @@ from fairfix.data.encoder import group_codes
 from fairfix.data.files import Source
 from fairfix.data.memberships import ROUNDED
 from fairfix.data.names import attribute_name, group_name, nearest, written_attribute
-from fairfix.data.noise_spec import Assumption, NoiseSpec
+from fairfix.data.noise_spec import NoiseSpec, StatedAssumption
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noise.label_shift import smallest_shares, total_variation, transport_columns, transport_rows
 
@@ -253,9 +253,9 @@ class Noise:
         NoiseSpec(self.table, radii=self.radii, membership=self.membership, assume=self.assumption).check()
 
     @cached_property
-    def assumption(self) -> Assumption:
+    def assumption(self) -> StatedAssumption:
         """Text of the assumption."""
-        return Assumption.parse(self.assume)
+        return StatedAssumption.parse(self.assume)
 
     @property
     def epsilon(self) -> float | None:

@@ -9,15 +9,15 @@ number with ends, which other rows prove without a word of the noise.
 
 With boxes ``low <= table <= high``, such as Clopper and Pearson's limits of a survey:
 
-==========================  =================================================  =========================================
-noise                       masses                                             dual value of a row of group k
-==========================  =================================================  =========================================
-:class:`TrueGivenRecorded`  ``sum z_jk = C_jk n_k``, ``z <= n``                ``(v - t_k)+ + max(t_k C_jk)``
-:class:`RecordedGivenTrue`  ``sum z_jk = T_jk p_j``, ``sum_j T_jk p_j = n_k``  ``(v - t_k)+ + b_k + e``
-:class:`ClassConditional`   ``z_jk(c) = T_jk w_j(c)``, ``sum_j = n_k(c)``      ``b_k(c) + e(c)``
-:class:`TotalVariation`     within total variation ``r_j`` of group ``j``      ``1[k = j] {max(v, t) + r_j (vmax - t)}``
-:class:`KnownMembership`    ``sum z = p_j n`` among rows of equal ``p``        ``(v - t(p))+ + t(p) p_j``
-==========================  =================================================  =========================================
+=========================  =================================================  =========================================
+noise                      masses                                             dual value of a row of group k
+=========================  =================================================  =========================================
+``TrueGivenRecorded``      ``sum z_jk = C_jk n_k``, ``z <= n``                ``(v - t_k)+ + max(t_k C_jk)``
+``RecordedGivenTrue``      ``sum z_jk = T_jk p_j``, ``sum_j T_jk p_j = n_k``  ``(v - t_k)+ + b_k + e``
+``ClassConditionalProof``  ``z_jk(c) = T_jk w_j(c)``, ``sum_j = n_k(c)``      ``b_k(c) + e(c)``
+``TotalVariationProof``    of ``j``: within total variation ``r_j``           ``1[k = j] {max(v, t) + r_j (vmax - t)}``
+``KnownMembershipProof``   ``sum z = p_j n`` among rows of equal ``p``        ``(v - t(p))+ + t(p) p_j``
+=========================  =================================================  =========================================
 
 ``e = max_i max_T sum_k T_ik (x_k 1[i = j] - b_k)`` with ``x = t``, or ``x = v``, is what multipliers ``b`` leave over:
 nothing for ``b = g max_T sum_k T_jk x_k`` with ``sum_k T_ik g_k >= 1[i = j]`` for all tables of the box (``<=`` where
@@ -201,7 +201,7 @@ class RecordedGivenTrue(RecordingTable):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassConditional(RecordingTable):
+class ClassConditionalProof(RecordingTable):
     """Recording is the same whatever the score is, but for what the box leaves open."""
 
     def dual_values(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> DualValues:
@@ -224,7 +224,7 @@ class ClassConditional(RecordingTable):
 
 
 @dataclass(frozen=True, eq=False)
-class TotalVariation(AllowedGroups):
+class TotalVariationProof(AllowedGroups):
     """A true group is within total variation of a recorded group."""
 
     radii: Floats
@@ -260,7 +260,7 @@ PARTS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class KnownMembership(AllowedGroups):
+class KnownMembershipProof(AllowedGroups):
     """Among rows of equal membership probabilities, a fraction of the probability is of a true group."""
 
     independent: bool

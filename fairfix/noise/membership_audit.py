@@ -41,14 +41,14 @@ from fairfix.noise.assumptions import Assumption, Unavailable
 from fairfix.noise.bounds import Pair
 from fairfix.noise.comparisons import RateBounds, bound_of, ends_of, pairs, worst
 from fairfix.noise.description import Noise
-from fairfix.noise.membership_moments import Means, Sample, correlations, weighted_means, worst_means
+from fairfix.noise.membership_moments import MomentMeans, Sample, correlations, weighted_means, worst_means
 from fairfix.noise.observed_groups import NO_DECISIONS, NOT_OF_VALUES, Recorded, rates_with
 from fairfix.noise.rates import Floats, cells_of, flipped, quotient
-from fairfix.noise.resampling import Evidence
+from fairfix.noise.resampling import ResampledGroups
 from fairfix.noise.true_groups import TrueGroups, audited
 from fairfix.schema import audit as schema
-from fairfix.schema.audit import Audit, Bound, Member, Membership
-from fairfix.schema.common import Comparison
+from fairfix.schema.audit import Audit, Bound, MemberGroup, Membership
+from fairfix.schema.common import SavedComparison
 
 ATTRIBUTE = "membership"
 """Name of the attribute in reports and checks."""
@@ -259,7 +259,7 @@ def _halves(vectors: Floats, rows: Ints, here: Ints, least: int) -> tuple[Ints, 
 class Limits(RateBounds):
     """Bounds of every rate with limits in closed form."""
 
-    ends: Mapping[str, tuple[Means, Means]] = field(default_factory=dict)
+    ends: Mapping[str, tuple[MomentMeans, MomentMeans]] = field(default_factory=dict)
     """Rate -> the means of its highest value, and of the highest value of its complement."""
     together: Mapping[str, Floats] | None = None
     """Rate -> correlations of the groups' rates, shape (J, J); None where limits of a pair are to hold at once."""
@@ -316,7 +316,7 @@ class Limits(RateBounds):
 # ---------------------------------------------------------------------- audit
 
 
-class MemberEvidence(Evidence):
+class MemberEvidence(ResampledGroups):
     """Rows with probabilities of membership, by distinct vector, and the parts on which the worst case is looked for.
 
     Nothing is recorded, so there is no table, and rates of recorded groups are NaN.
@@ -462,14 +462,14 @@ class MembershipGroups(TrueGroups):
         point = worst("max", np.concatenate(points))
         return point, np.fmax(point, worst("max", np.concatenate(limits)))
 
-    def report(self, checks: Sequence[Check] = ()) -> tuple[schema.Noise, list[Comparison]]:
+    def report(self, checks: Sequence[Check] = ()) -> tuple[schema.NoiseResults, list[SavedComparison]]:
         """Return the report on true groups, and what checks can look at."""
         report, comparisons = super().report(checks)
         evidence, members = self.evidence, self.evidence.members
         shares = dict(zip(self.true, evidence.joint.sum(1).tolist(), strict=True))
         membership = Membership(
             groups=tuple(
-                Member(group=group, column=column, share=shares[group])
+                MemberGroup(group=group, column=column, share=shares[group])
                 for group, column in members.groups.items()
             ),
             vectors=len(members.vectors),

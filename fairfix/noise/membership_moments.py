@@ -44,7 +44,7 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class Means:
+class MomentMeans:
     """Means of (h, g) for each true group, for ``E h / (E h + E g)``."""
 
     plain: Floats
@@ -82,7 +82,7 @@ class Means:
         return np.where(np.isnan(self.rate), np.nan, np.where(open_, 1.0, high))
 
 
-def means(sample: Sample, h: Floats, g: Floats, ends: Floats) -> Means:
+def means(sample: Sample, h: Floats, g: Floats, ends: Floats) -> MomentMeans:
     """Return the means of h and g, each (J, V, 4), with an imagined row at (h, g) of ``ends``, shape (J, 2)."""
     weight, square = sample.weight.ravel(), sample.square.ravel()
     total, one = weight.sum(), square.sum() / weight.sum()  # one: the weight of a typical row
@@ -95,10 +95,10 @@ def means(sample: Sample, h: Floats, g: Floats, ends: Floats) -> Means:
     by_square = (apart * square) @ turned + one * one * outer
     by_weight = (apart * weight) @ turned + one * outer
     spread = np.stack([by_square / whole**2, by_weight / whole * squares / whole**2])
-    return Means(sums / total, centre, spread, max(whole * whole / squares - 1.0, 1.0))
+    return MomentMeans(sums / total, centre, spread, max(whole * whole / squares - 1.0, 1.0))
 
 
-def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
+def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> MomentMeans:
     """Return the means whose rate is at least the highest that each group can have.
 
     ``shares`` guess the probabilities of the cells given each vector, shape (V, 4), from rows outside the sample.
@@ -113,7 +113,7 @@ def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
     return means(sample, h, g, np.stack([highest, lowest], -1))
 
 
-def weighted_means(sample: Sample, ratio: Ratio) -> Means:
+def weighted_means(sample: Sample, ratio: Ratio) -> MomentMeans:
     """Return the means whose rate is that of each group, if it is independent of the cell given the vector."""
     in_a, in_b = np.array((ratio.a, ratio.b), dtype=np.float64)
     z = sample.vectors.T[:, :, None]

@@ -86,7 +86,7 @@ def mix_models(
     among those that reach it.
     """
     require_labels(np.asarray(np.bincount(rows.y, rows.weight, 2), np.float64), parity)
-    search = _Search(rows, adversary, parity, slack, oracle)
+    search = _MixtureSearch(rows, adversary, parity, slack, oracle)
     search.ask(rows.weight * (1.0 - 2.0 * rows.y))
     if parity == "minimax":
         search.toss()
@@ -100,7 +100,7 @@ def mix_models(
     return MixedModels(rules, share, error, largest, len(search.models), len(search.models) < MODELS)
 
 
-class _Search:
+class _MixtureSearch:
     """The models that were found so far, with all their cuts."""
 
     def __init__(

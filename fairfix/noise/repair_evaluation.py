@@ -37,7 +37,7 @@ from fairfix.noise.observed_groups import Profiles, Recorded, recorded_groups
 from fairfix.noise.rates import DEMANDS, Floats, bounded_in_words, shortfalls
 from fairfix.noise.total_variation_radii import recorded_in
 from fairfix.noise.true_groups import TrueGroups
-from fairfix.schema.common import Comparison, Estimate
+from fairfix.schema.common import Estimate, SavedComparison
 
 DIGITS = 6
 """Digits of probabilities by which rows are distinguished; linear programs are solved to 1e-7."""
@@ -133,7 +133,7 @@ def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor
     return Profiles(masses / masses.sum(), each[first].T)
 
 
-def comparisons_of(true: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[Comparison]]:
+def comparisons_of(true: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[SavedComparison]]:
     """Return the comparisons of true groups by attribute, for an audit of the same rows."""
     return {} if true is None else {true.data.attribute: list(true.comparisons(checks))}
 

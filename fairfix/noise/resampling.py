@@ -30,7 +30,7 @@ TOLERANCE = 1e-7
 """Tolerance of limits, masses and tables for rounding."""
 
 
-class Evidence:
+class ResampledGroups:
     """Recorded groups with a description of noise; drawn anew ``replicates`` times, or never if 0."""
 
     def __init__(self, data: Recorded, noise: Noise, seed: int = 0, replicates: int = REPLICATES) -> None:

@@ -165,7 +165,7 @@ def solve_noisy(
     own = np.arange(len(n)) if rules is None else np.asarray(rules, dtype=np.int64)
 
     def solved(slack: float, start: Floats | None = None) -> NoisyRepair:
-        problem = _Problem(n, (table, *others), parity, slack, assumption, own)
+        problem = _NoisyProblem(n, (table, *others), parity, slack, assumption, own)
         if isinstance(assumption, ClassConditional | KnownMembership):
             return problem.identified(assumption, start)
         return problem.worst_case()
@@ -182,7 +182,7 @@ def solve_noisy(
 # ---------------------------------------------------------------------- linear programs
 
 
-class _Program:
+class _ThresholdProgram:
     """A linear program that is put together block by block; rows say at most."""
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ class _Program:
 class _Cones:
     """The margins of a rate, ``z`` standard errors in :data:`UNIT`, as variables of a program, and tangents to them."""
 
-    def __init__(self, program: _Program, inverse: Inverse, z: float, spread: Any) -> None:
+    def __init__(self, program: _ThresholdProgram, inverse: Inverse, z: float, spread: Any) -> None:
         self.inverse, self.scale, self.spread = inverse, z / UNIT, spread
         labels, groups, bins = inverse.variance.shape
         self.shape = (labels, groups, bins)
@@ -237,7 +237,7 @@ class _Cones:
         sums = sparse.kron(sparse.kron(np.ones((1, labels)), sparse.identity(groups)), np.ones((1, bins)))
         program.at_most([(self.squares, sums), (self.margin, -np.eye(groups))], np.zeros(groups))
 
-    def touch(self, program: _Program, accept: Floats) -> None:
+    def touch(self, program: _ThresholdProgram, accept: Floats) -> None:
         """Add the tangents at a solution; those of groups without an error say nothing and are left out."""
         terms = self.scale * self.inverse.terms(accept)
         size = np.sqrt((terms**2).sum((0, 2), keepdims=True))
@@ -263,7 +263,7 @@ class _Cones:
         program.at_most(blocks, np.where(refused, -weight, 0.0))
 
 
-class _Problem:
+class _NoisyProblem:
     """A repair: its masses, tables and demands."""
 
     def __init__(
@@ -321,9 +321,9 @@ class _Problem:
         bound, least = (bound, np.nan) if feasible else (np.nan, bound)
         return NoisyRepair(accept, self.error(accept), self.excess(accept), feasible, bound, programs, least)
 
-    def start(self) -> tuple[_Program, int]:
+    def start(self) -> tuple[_ThresholdProgram, int]:
         """Return a program with F, nondecreasing, as its first variables, and the number of the violation."""
-        program, (bins, size) = _Program(), (self.n.shape[1], self.spread.shape[1])
+        program, (bins, size) = _ThresholdProgram(), (self.n.shape[1], self.spread.shape[1])
         program.add(size, 0.0, 1.0)
         relaxed = program.add(1, 0.0, np.inf)
         if bins > 1:
@@ -333,7 +333,7 @@ class _Problem:
             program.at_most([(0, rising)], np.zeros(rising.shape[0]))
         return program, relaxed
 
-    def run(self, program: _Program, relaxed: int) -> tuple[Floats, bool, float]:
+    def run(self, program: _ThresholdProgram, relaxed: int) -> tuple[Floats, bool, float]:
         """Return F, whether the constraint could be satisfied, and the least error or, if not, the least violation."""
         cost = self.spread.T @ (self.n[:, :, 0] - self.n[:, :, 1]).ravel()
         answer = program.solve(cost, relaxed, relax=False)
@@ -442,7 +442,7 @@ class _Problem:
 
     def _worst(
         self,
-        program: _Program,
+        program: _ThresholdProgram,
         parts: Sequence[CellBlock],
         group: int,
         sign: float,
@@ -479,7 +479,7 @@ class _Problem:
 
     def _dual(
         self,
-        program: _Program,
+        program: _ThresholdProgram,
         space: UncertaintySet,
         cells: Sequence[Floats],
         sign: float,
@@ -504,7 +504,7 @@ class _Problem:
         return [(first, space.right)], 0.0
 
     def _near(
-        self, program: _Program, group: int, radius: float, rate: str, sign: float, level: int | None
+        self, program: _ThresholdProgram, group: int, radius: float, rate: str, sign: float, level: int | None
     ) -> tuple[list[tuple[int, Floats]], float]:
         """Return rows as :meth:`_worst`, of the distributions near a recorded group; other rows count 0.
 

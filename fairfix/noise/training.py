@@ -295,14 +295,14 @@ def train(
     rows = NoisyRows.of(X, y, codes, weight, groups)
     require_labels(np.bincount(rows.y, rows.weight, 2).astype(np.float64), parity)
     begin = np.zeros(rows.A.shape[1]) if start is None else np.asarray(start, dtype=np.float64)
-    search = _Search(rows, adversary, parity, slack)
+    search = _RuleSearch(rows, adversary, parity, slack)
     with threadpool_limits(1):
         for ascent in ASCENTS:
             _run(rows, search, begin, ascent, l2, steps)
         return search.best_rule(steps * len(ASCENTS))
 
 
-def _run(rows: NoisyRows, search: _Search, v: Floats, ascent: float, l2: float, steps: int) -> None:
+def _run(rows: NoisyRows, search: _RuleSearch, v: Floats, ascent: float, l2: float, steps: int) -> None:
     """Show the search the iterates of a run from ``v``."""
     first, second = np.zeros_like(v), np.zeros_like(v)
     multipliers = np.zeros(1)
@@ -323,7 +323,7 @@ def _run(rows: NoisyRows, search: _Search, v: Floats, ascent: float, l2: float, 
     search.look(v, rows.A @ v)
 
 
-class _Search:
+class _RuleSearch:
     """Keeps the best rule of those it is shown."""
 
     def __init__(self, rows: NoisyRows, adversary: Adversary, parity: Parity, slack: float) -> None:

@@ -32,10 +32,10 @@ from fairfix.noise.comparisons import RateBounds, compared, comparisons_of, ends
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.observed_groups import NOT_OF_VALUES, Recorded, recorded_groups
 from fairfix.noise.rates import Floats
-from fairfix.noise.resampling import REPLICATES, TOLERANCE, Evidence
+from fairfix.noise.resampling import REPLICATES, TOLERANCE, ResampledGroups
 from fairfix.schema import audit as schema
-from fairfix.schema.audit import Audit, Bound, Breakdown, CurvePoint, Ends, NoiseFigure
-from fairfix.schema.common import Comparison, Estimate, comparison, no_number, number
+from fairfix.schema.audit import Audit, Bound, CurvePoint, Ends, NoiseFigure, SavedBreakdown
+from fairfix.schema.common import Estimate, SavedComparison, comparison, no_number, number
 
 COARSE = 2e-3
 """Precision of the eps up to which a difference is certain."""
@@ -61,10 +61,10 @@ class TrueGroups:
         seed: int = 0,
         replicates: int = REPLICATES,
     ) -> None:
-        evidence = Evidence(data, noise, seed, replicates)
+        evidence = ResampledGroups(data, noise, seed, replicates)
         self._rest(evidence, [kind(evidence, alpha) for kind in ASSUMPTIONS], seed)
 
-    def _rest(self, evidence: Evidence, assumptions: Sequence[Assumption], seed: int) -> None:
+    def _rest(self, evidence: ResampledGroups, assumptions: Sequence[Assumption], seed: int) -> None:
         """Rest on evidence and assumptions."""
         self.evidence, self.seed = evidence, seed
         self.data, self.true = evidence.data, evidence.true
@@ -114,7 +114,7 @@ class TrueGroups:
 
     # ------------------------------------------------------------------ checks
 
-    def comparisons(self, checks: Iterable[Check] = ()) -> Iterator[Comparison]:
+    def comparisons(self, checks: Iterable[Check] = ()) -> Iterator[SavedComparison]:
         """Yield what checks can look at: what the report rests on, and what is asked for under another assumption."""
         asked = {check.comparison.id for check in checks}
         for kind, name, rates in self.of_comparisons:
@@ -140,7 +140,7 @@ class TrueGroups:
             reason=f"assumes {level}; {rests}",
         )
 
-    def _compared(self, kind: str, name: str, rates: Metrics, scope: str) -> Comparison:
+    def _compared(self, kind: str, name: str, rates: Metrics, scope: str) -> SavedComparison:
         """Return a comparison for checks."""
         level, bounds = self._level(scope), self.of_comparisons[kind, name, rates]
         identifier = f"{name}.{kind}.{scope}"
@@ -182,7 +182,7 @@ class TrueGroups:
                 }
         return out
 
-    def breakdowns(self, checks: Iterable[Check]) -> Iterator[Breakdown]:
+    def breakdowns(self, checks: Iterable[Check]) -> Iterator[SavedBreakdown]:
         """Yield the breakdown points of all checks that have some."""
         curve = self.evidence.curve
         if curve is None:
@@ -197,7 +197,7 @@ class TrueGroups:
                     curve.largest(partial(holds, check), kind, rates_of[name, kind])
                     for holds in (_kept, _broken)
                 )
-                yield Breakdown(check=check.text, holds_up_to=number(kept), fails_up_to=number(broken))
+                yield SavedBreakdown(check=check.text, holds_up_to=number(kept), fails_up_to=number(broken))
 
     # ------------------------------------------------------------------ report
 
@@ -260,7 +260,7 @@ class TrueGroups:
                 empty = [vacuous(self.data.cells, table, self.data.metrics[name]) for table in tables]
                 yield from ((name, self.true[j]) for j in np.flatnonzero(np.any(empty, axis=0)))
 
-    def report(self, checks: Sequence[Check] = ()) -> tuple[schema.Noise, list[Comparison]]:
+    def report(self, checks: Sequence[Check] = ()) -> tuple[schema.NoiseResults, list[SavedComparison]]:
         """Return the results for true groups, and what checks can look at."""
         evidence, names = self.evidence, self.data.names
         table, joints = evidence.table, evidence.plain_joints
@@ -268,13 +268,13 @@ class TrueGroups:
         notes = [note for assumption in self.assumptions.values() for note in assumption.notes]
         plain = None if table is None or joints is None else joints[0]
         ways = () if table is None else table.ways
-        result = schema.Noise(
+        result = schema.NoiseResults(
             attribute=self.data.attribute,
             source="" if table is None else table.source,
             rests_on=self.rests_on,
             assumptions=self.stated,
             unavailable=self.unavailable,
-            table=schema.NoiseTable(
+            table=schema.SavedNoiseTable(
                 form="" if table is None else table.form,
                 rows=None if table is None else table.rows,
                 by_label=evidence.by_label,
@@ -339,7 +339,7 @@ class TrueGroups:
             )
 
 
-def _naive(evidence: Evidence) -> dict[str, Pair] | None:
+def _naive(evidence: ResampledGroups) -> dict[str, Pair] | None:
     """Return recorded rates give or take the share of the true group that is recorded as another."""
     if not evidence.same_groups:
         return None
@@ -354,7 +354,7 @@ def _naive(evidence: Evidence) -> dict[str, Pair] | None:
     }
 
 
-def _radii(evidence: Evidence, plain: Floats | None) -> Iterator[schema.Radius]:
+def _radii(evidence: ResampledGroups, plain: Floats | None) -> Iterator[schema.Radius]:
     """Yield the radius of each true group; ``plain`` is the table, where its groups are the recorded ones."""
     if evidence.balls is None:
         return

@@ -18,8 +18,8 @@ from fairfix.auditing.metrics import EQUALIZED_ODDS, FLIP_SCOPES
 from fairfix.auditing.results import in_percent
 from fairfix.report.layout import MARKS
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Block, Check, CheckedResult, Estimate, Number
-from fairfix.schema.common import Comparison as SavedComparison
+from fairfix.schema.common import Block, CheckedResult, Estimate, Number, SavedCheck
+from fairfix.schema.common import SavedComparison as SavedComparison
 
 HEADLINE = (
     *("selection_rate.difference.between_groups", "mean_score.difference.between_groups"),
@@ -142,7 +142,7 @@ def block_of(result: CheckedResult, attribute: str, stratum: str = "") -> Block 
     return next((b for b in blocks if b.attribute == attribute and b.stratum == stratum), None)
 
 
-def compared(check: Check, result: CheckedResult) -> SavedComparison | None:
+def compared(check: SavedCheck, result: CheckedResult) -> SavedComparison | None:
     """Return the comparison that a check is about, which says in which stratum and at which score; None of a group."""
     block = block_of(result, check.attribute)
     return None if block is None else next((c for c in block.comparisons if c.id == check.comparison), None)
@@ -171,7 +171,7 @@ class Stated:
         return cls(of, one, one.groups, one.stratum or stratum, one.at_score, one.reason)
 
     @classmethod
-    def from_check(cls, check: Check, beside: SavedComparison | None = None) -> Stated:
+    def from_check(cls, check: SavedCheck, beside: SavedComparison | None = None) -> Stated:
         """Return what a check is about; ``beside`` is the comparison, where there is more to say of it."""
         of = Comparison.of(check)
         if beside is None or check.of == "change" or check.since:
@@ -237,7 +237,7 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
-def statement(one: Stated, result: CheckedResult, *, check: Check | None = None) -> str:
+def statement(one: Stated, result: CheckedResult, *, check: SavedCheck | None = None) -> str:
     """Return what a number is, between whom, and its interval.
 
     Parameters
@@ -356,7 +356,7 @@ def _of_true_groups(
     )
 
 
-def _change(one: Check, of: Comparison, sure: str) -> str:
+def _change(one: SavedCheck, of: Comparison, sure: str) -> str:
     attribute = of.attribute
     title = of.title if of.part else f"{of.entry.phrase} of {of.group}"
     if one.value is None:
@@ -373,7 +373,7 @@ def _change(one: Check, of: Comparison, sure: str) -> str:
     )
 
 
-def limit_in_words(check: Check) -> str:
+def limit_in_words(check: SavedCheck) -> str:
     """Return the limit of a check as its number is written."""
     of = Comparison.of(check)
     plain = of.kind in ("ratio", "covariance")
@@ -383,7 +383,7 @@ def limit_in_words(check: Check) -> str:
     return f"{scaled:.10g}" + ((" point" if scaled == 1 else " points") if gap else "%" if percent else "")
 
 
-def judgement(check: Check, rows: int | None = None) -> str:
+def judgement(check: SavedCheck, rows: int | None = None) -> str:
     """Return what the limit of a check says of its value; ``rows``, from which it comes, give what would decide it."""
     limit, breaks = limit_in_words(check), BREAKS[check.operator]
     if check.waived is not None:
@@ -409,7 +409,7 @@ def judgement(check: Check, rows: int | None = None) -> str:
     return f"{text} {_what_decides(check, rows)}".rstrip()
 
 
-def _what_decides(check: Check, rows: int | None) -> str:
+def _what_decides(check: SavedCheck, rows: int | None) -> str:
     if Comparison.of(check).of_true_groups:
         return "More rows alone may not decide it, because it is unknown how the groups were recorded."
     needed = None if rows is None else rows_to_decide(check, rows)
@@ -418,7 +418,7 @@ def _what_decides(check: Check, rows: int | None) -> str:
     return f"If the population value equals this estimate, about {needed:,} rows would be needed to decide."
 
 
-def rows_to_decide(check: Check, rows: int) -> int | None:
+def rows_to_decide(check: SavedCheck, rows: int) -> int | None:
     """Return about how many rows would decide a check whose limit lies inside the interval of its value.
 
     The part of the interval between value and limit shrinks with one over the root of the rows: where it is ``w`` wide
@@ -469,7 +469,7 @@ def answer(result: Audit) -> tuple[str, ...]:
 
 def judged(result: CheckedResult, rows: int | None = None) -> list[str]:
     """Return a line for each checked attribute: its worst check in full, and the others in a few words."""
-    asked: dict[str, list[Check]] = {}
+    asked: dict[str, list[SavedCheck]] = {}
     for check in sorted(result.checks, key=lambda check: ORDER.index(check.verdict)):
         asked.setdefault(check.attribute, []).append(check)
     lines = []
@@ -486,26 +486,26 @@ OTHER_CHECKS = {"fail": "Also failing", "undecided": "Also undecided", "waived":
 """Verdict, the worst first -> opening of the list of further checks; none where they are counted."""
 
 
-def judged_statement(check: Check, result: CheckedResult, rows: int | None = None) -> str:
+def judged_statement(check: SavedCheck, result: CheckedResult, rows: int | None = None) -> str:
     """Return the statement and the judgement of a check."""
     where = f"Class {check.of_class}: " if check.of_class else ""
     one = Stated.from_check(check, compared(check, result))
     return f"{where}{statement(one, result, check=check)} {judgement(check, rows)}"
 
 
-def leading_check(checks: Sequence[Check]) -> Check:
+def leading_check(checks: Sequence[SavedCheck]) -> SavedCheck:
     """Return the check to speak of: of the worst verdict the one that was asked first, where it is worst."""
     asked = [c for c in checks if (c.verdict, c.check) == (checks[0].verdict, checks[0].check)]
     return max(asked, key=beyond)
 
 
-def beyond(check: Check) -> float:
+def beyond(check: SavedCheck) -> float:
     """Return how far the value of a check is beyond its limit; negative within it, and 0 where it is undefined."""
     over = 0.0 if check.value is None else check.value - check.limit
     return over if check.operator.startswith("<") else -over
 
 
-def _counted(checks: Sequence[Check]) -> Iterator[str]:
+def _counted(checks: Sequence[SavedCheck]) -> Iterator[str]:
     """Yield the other checks of each verdict: those that pass as a number, all others by their titles."""
     for verdict, words in OTHER_CHECKS.items():
         these = [check for check in checks if check.verdict == verdict]
@@ -516,7 +516,7 @@ def _counted(checks: Sequence[Check]) -> Iterator[str]:
             yield f"{words}: {'; '.join(map(brief, these[:OTHERS]))}{more}."
 
 
-def brief(check: Check) -> str:
+def brief(check: SavedCheck) -> str:
     """Return a check in a few words: title and limit."""
     of = Comparison.of(check)
     title = of.title if of.part else f"{of.title} of {check.group}"

@@ -18,8 +18,8 @@ from fairfix.report.layout import (
     GROUP_METRICS,
     HEADLINES,
     Columns,
-    Grid,
     Section,
+    TextTable,
     Verdict,
     class_of,
     data_lines,
@@ -34,7 +34,7 @@ from fairfix.report.layout import (
 from fairfix.report.true_groups import true_groups
 from fairfix.report.words import named
 from fairfix.schema.audit import Audit, Template, TemplateColumn
-from fairfix.schema.common import NOTHING, Baseline, Block, Change, Check, Estimate, Group
+from fairfix.schema.common import NOTHING, Baseline, Block, Change, Estimate, Group, SavedCheck
 
 CLASSIFICATION_ONLY_LOSSES = ("mean_score", "square_loss")
 """Left to the JSON form when probabilities are audited: log loss and calibration gap say the same."""
@@ -101,13 +101,13 @@ def sections(result: Audit, *, detail: bool) -> Iterator[Section]:
     yield Section("Data and settings", tuple(_facts(result)), kind="facts")
 
 
-def _matrix(checks: Sequence[Check]) -> Grid:
+def _matrix(checks: Sequence[SavedCheck]) -> TextTable:
     """Return a verdict for each attribute and check; empty where a check is of other attributes."""
     asked = dict.fromkeys(check.check for check in checks)
     verdicts = {(check.attribute, check.check): Verdict(check.verdict) for check in checks}
     attributes = dict.fromkeys(check.attribute for check in checks)
     rows = tuple((name, *(verdicts.get((name, one), "") for one in asked)) for name in attributes)
-    return Grid(("attribute", *asked), rows, 1 + len(asked), "Verdicts by attribute")
+    return TextTable(("attribute", *asked), rows, 1 + len(asked), "Verdicts by attribute")
 
 
 def suppression_lines(result: Audit) -> Iterator[str]:
@@ -177,7 +177,7 @@ def changes_section(baseline: Baseline) -> Section:
         missing = chain(
             missing, (f"{len(changes)} of {every} numbers changed significantly; the JSON form has all",)
         )
-    grids = (Grid.of(columns, changes, len(columns), "Changes since the baseline"),) if changes else ()
+    grids = (TextTable.of(columns, changes, len(columns), "Changes since the baseline"),) if changes else ()
     return Section("Change since the baseline", (*_compared(baseline), *missing), grids, "baseline")
 
 
@@ -214,7 +214,7 @@ def _profile(profile: Template) -> Iterator[Section]:
             columns = [columns[0], columns[-1], *columns[1:-1]]
         rows = tuple(tuple(_cell(row[c.name], c.kind) for c in columns) for row in table.rows)
         texts = sum(c.kind == "text" for c in columns)
-        grid = Grid(tuple(c.title for c in columns), rows, texts, table.title)
+        grid = TextTable(tuple(c.title for c in columns), rows, texts, table.title)
         yield Section(f"{profile.name}: {table.title}", (), (grid,))
 
 
@@ -251,7 +251,7 @@ def _undefined(groups: Sequence[Group]) -> Iterator[str]:
         yield f"{METRICS[name].title} is undefined for {whom}: {reason}"
 
 
-def to_reference(block: Block, result: Audit) -> Iterator[Grid]:
+def to_reference(block: Block, result: Audit) -> Iterator[TextTable]:
     """Yield the table of each group next to the reference group, where the audit has one.
 
     It has a row for each rate of :data:`RATES` and group, of a regression for each mean: the value, divided by that of
@@ -292,7 +292,7 @@ def to_reference(block: Block, result: Audit) -> Iterator[Grid]:
         **{f"{kind} to reference": cell(kind) for kind in kinds},
     }
     if rows:
-        yield Grid.of(columns, rows, 3, f"Groups of {block.attribute} next to the reference group")
+        yield TextTable.of(columns, rows, 3, f"Groups of {block.attribute} next to the reference group")
 
 
 def group_metrics(result: Audit, *, detail: bool = False) -> list[tuple[str, str]]:
@@ -346,7 +346,7 @@ def shown_groups(block: Block, result: Audit) -> tuple[Sequence[Group], tuple[st
     return first_groups(block.groups, lambda group: place[group.group], which)
 
 
-def _groups(groups: Sequence[Group], block: Block, result: Audit, where: str, *, detail: bool) -> Grid:
+def _groups(groups: Sequence[Group], block: Block, result: Audit, where: str, *, detail: bool) -> TextTable:
     def value_of(metric: str) -> Callable[[Group], str]:
         return lambda group: show(group.metrics[metric].value)
 
@@ -355,7 +355,7 @@ def _groups(groups: Sequence[Group], block: Block, result: Audit, where: str, *,
         **{title: value_of(metric) for metric, title in group_metrics(result, detail=detail)},
     }
     everybody = [] if block.stratum else [replace(result.overall, group="overall")]
-    return Grid.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
+    return TextTable.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
 
 
 def individual_sections(block: Block, result: Audit) -> Iterator[Section]:
@@ -395,7 +395,7 @@ BY_SCORES = (
 )
 
 
-def _comparisons(block: Block, result: Audit, where: str, *, detail: bool) -> Grid:
+def _comparisons(block: Block, result: Audit, where: str, *, detail: bool) -> TextTable:
     by_id = {one.id: one for one in block.comparisons}
     shown = list(by_id.values()) if detail else [by_id[name] for name in HEADLINES if name in by_id]
     columns: Columns = {
@@ -405,4 +405,4 @@ def _comparisons(block: Block, result: Audit, where: str, *, detail: bool) -> Gr
             Stated.from_comparison(one, block.attribute, block.stratum), result
         ),
     }
-    return Grid.of(columns, shown, 3, f"Comparisons of {where}")
+    return TextTable.of(columns, shown, 3, f"Comparisons of {where}")

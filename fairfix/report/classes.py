@@ -29,8 +29,8 @@ from fairfix.report.audits import (
 from fairfix.report.layout import (
     MARKS,
     Columns,
-    Grid,
     Section,
+    TextTable,
     Verdict,
     class_of,
     interval,
@@ -40,8 +40,8 @@ from fairfix.report.layout import (
 )
 from fairfix.report.verdicts import WORDS
 from fairfix.schema.audit import Audit, OneClass
-from fairfix.schema.common import Block, Check, CheckedResult
-from fairfix.schema.common import Comparison as SavedComparison
+from fairfix.schema.common import Block, CheckedResult, SavedCheck
+from fairfix.schema.common import SavedComparison as SavedComparison
 from fairfix.schema.repair import Evaluation
 
 FIRST = ("true_positive_rate", "selection_rate")
@@ -106,9 +106,9 @@ def tables(result: Audit, *, detail: bool) -> Iterator[Section]:
 # ---------------------------------------------------------------------- the answer and the checks
 
 
-def _asked(result: CheckedResult) -> list[list[Check]]:
+def _asked(result: CheckedResult) -> list[list[SavedCheck]]:
     """Return the checks as they were asked, each with its classes, the worst first."""
-    asked: dict[tuple[str, str], list[Check]] = {}
+    asked: dict[tuple[str, str], list[SavedCheck]] = {}
     for check in result.checks:
         asked.setdefault((check.check, check.attribute), []).append(check)
     return [
@@ -133,12 +133,12 @@ def _answer(result: Audit) -> Iterator[str]:
         yield f"{len(asked) - OTHERS - 1:,} more checks are below."
 
 
-def _counted(these: Sequence[Check]) -> str:
+def _counted(these: Sequence[SavedCheck]) -> str:
     """Return a sentence of how many classes have each verdict, where there are some."""
     return f" Of the classes, {_verdicts(these)}." if these[0].of_class else ""
 
 
-def _verdicts(these: Sequence[Check]) -> str:
+def _verdicts(these: Sequence[SavedCheck]) -> str:
     """Return how many classes have each verdict; nothing of a check of all together."""
     verdicts = [check.verdict for check in these if check.of_class]
     return ", ".join(f"{verdicts.count(one)} {WORDS[one]}" for one in ORDER if one in verdicts)
@@ -193,7 +193,7 @@ CHECKS: Columns = {
 def checks_by_class(result: CheckedResult) -> Section:
     """Return the checks, each by its worst class, and the classes that fail or are undecided besides."""
     asked = _asked(result)
-    grid = Grid.of(CHECKS, asked, 8, "Checks", 1)
+    grid = TextTable.of(CHECKS, asked, 8, "Checks", 1)
     about = tuple(these[0] for these in asked)
     return Section(
         f"Checks: {MARKS[result.verdict or 'pass']}", tuple(_others(asked)), (grid,), "checks", about
@@ -217,11 +217,11 @@ def class_gaps(proof: Evaluation, title: str) -> Iterator[Section]:
         f"{interval(balanced.before)} before and {interval(balanced.after)} after"
     )
     gaps = sorted(proof.classes, key=lambda one: -(one.after.value or 0.0))
-    grid = Grid.of(GAPS, gaps, 2, "Equal opportunity difference of each class")
+    grid = TextTable.of(GAPS, gaps, 2, "Equal opportunity difference of each class")
     yield Section(f"{title}: class by class", (line,), (grid,), "class")
 
 
-def _others(asked: Sequence[Sequence[Check]]) -> Iterator[str]:
+def _others(asked: Sequence[Sequence[SavedCheck]]) -> Iterator[str]:
     for these in asked:
         for verdict in ("fail", "undecided", "waived"):
             names = [check.of_class for check in these[1:] if check.verdict == verdict]
@@ -244,7 +244,7 @@ def _classes(block: Block, result: Audit, *, detail: bool) -> Section:
         "largest in": lambda one: one.of_class,
         "note": lambda one: one.reason,
     }
-    grids = [Grid.of(gaps, means, 4, f"Class gaps by {attribute}")] if means else []
+    grids = [TextTable.of(gaps, means, 4, f"Class gaps by {attribute}")] if means else []
     lines: list[str] = []
     if metrics:
         ordered = by_gap(result, attribute, next(name for name in FIRST if name in metrics))
@@ -253,7 +253,7 @@ def _classes(block: Block, result: Audit, *, detail: bool) -> Section:
             lines.append(
                 f"The table has the {len(shown)} classes with the largest gaps of {len(ordered)}; --detail shows all"
             )
-        grids.append(Grid.of(_columns(attribute, metrics, result), shown, 3, f"Classes by {attribute}"))
+        grids.append(TextTable.of(_columns(attribute, metrics, result), shown, 3, f"Classes by {attribute}"))
     return Section(attribute, tuple(lines), tuple(grids), "classes", block)
 
 
@@ -292,13 +292,13 @@ def _accuracy(block: Block, result: Audit) -> Section:
         "between": lambda one: between_whom(Stated.from_comparison(one, attribute), result),
     }
     grids = (
-        Grid.of(
+        TextTable.of(
             columns,
             [*block.groups, replace_fields(result.overall, group="overall")],
             1,
             f"Groups of {attribute}",
         ),
-        Grid.of(compared, shown, 3, f"Accuracy by {attribute}"),
+        TextTable.of(compared, shown, 3, f"Accuracy by {attribute}"),
     )
     balanced = result.balanced_accuracy
     lines = (

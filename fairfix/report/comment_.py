@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairfix.report import headline, markdown_
-from fairfix.report.layout import MARKS, Columns, Grid, class_of, interval
+from fairfix.report.layout import MARKS, Columns, TextTable, class_of, interval
 from fairfix.report.verdicts import cautions, judged, waivers
 from fairfix.report.words import plain, readable
-from fairfix.schema.common import Check, SavedResult
+from fairfix.schema.common import SavedCheck, SavedResult
 from fairfix.schema.unrun import Unrun
 
 GATED = True
@@ -61,11 +61,11 @@ def _mark(command: str) -> str:
     return f"<!-- fairfix {command} -->"
 
 
-def _checks(checks: Sequence[Check]) -> str:
+def _checks(checks: Sequence[SavedCheck]) -> str:
     columns = dict(COLUMNS)
     if any(one.of_class for one in checks):
         columns = {"verdict": COLUMNS["verdict"], "class": class_of, **COLUMNS}
-    return markdown_.table(Grid.of(columns, checks, len(columns), ""))
+    return markdown_.table(TextTable.of(columns, checks, len(columns), ""))
 
 
 def _folded(title: str, text: str) -> str:

@@ -13,9 +13,9 @@ from fairfix.auditing.results import in_percent
 from fairfix.report.layout import (
     Columns,
     Command,
-    Grid,
     Interval,
     Section,
+    TextTable,
     data_lines,
     interval,
     left_out_columns,
@@ -105,7 +105,7 @@ def _of_gap(
     selected: Columns = {"selected, %": _selected, "by group, %": _by_group(attribute)}
     columns |= selected if any(point.selection_rate is not None for point in ordered) else {}
     columns |= _WARNED if any(map(_codes, ordered)) else {}
-    grids = [Grid.of(columns, ordered, 2, f"Frontier of {titled(gap)}")]
+    grids = [TextTable.of(columns, ordered, 2, f"Frontier of {titled(gap)}")]
     lines = [] if leads else list(advised(result, gap))
     if left := len(points) - len(shown):
         lines.append(
@@ -122,7 +122,7 @@ def _of_gap(
         }
         every = {**every, **selected} if any(point.selection_rate is not None for point in points) else every
         every = {**every, **_WARNED} if any(map(_codes, points)) else every
-        grids.append(replace(Grid.of(every, points, 2, f"All candidates: {titled(gap)}"), folded=True))
+        grids.append(replace(TextTable.of(every, points, 2, f"All candidates: {titled(gap)}"), folded=True))
     return Section(titled(gap), tuple(lines), tuple(grids), "gap" if leads else "other gap")
 
 

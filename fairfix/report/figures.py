@@ -20,17 +20,17 @@ from fairfix.report.history import title_of
 from fairfix.report.layout import (
     GROUP_METRICS,
     Columns,
-    Grid,
     Section,
+    TextTable,
     between,
     interval,
     show,
     titled,
 )
-from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
+from fairfix.report.svg import CURVES, Curve, Dot, Drawing, GapMark
 from fairfix.report.trends import heading_of, named_moments
 from fairfix.report.true_groups import TITLES
-from fairfix.schema.audit import Audit, ExplainedGap, Noise, NoiseFigure, State
+from fairfix.schema.audit import Audit, ExplainedGap, NoiseFigure, NoiseResults, StateBatches
 from fairfix.schema.common import Block, Distribution, Estimate, Group, Number, SavedResult
 from fairfix.schema.repair import Evaluation, EvaluationRow
 from fairfix.schema.slices import SliceSearch
@@ -65,19 +65,19 @@ class Figure:
     heading: str
     drawing: Drawing
     description: str
-    grid: Grid | None = None
+    grid: TextTable | None = None
     """Table of its numbers, if it is not among those of its part."""
     captioned: bool = False
     """Whether the description is also printed next to the picture."""
 
 
 @dataclass(frozen=True)
-class Part:
+class FigurePart:
     """A piece of a section of the page: its title, sentences, tables and figures."""
 
     title: str = ""
     text: tuple[str, ...] = ()
-    grids: tuple[Grid, ...] = ()
+    grids: tuple[TextTable, ...] = ()
     figures: tuple[Figure, ...] = ()
     folded: bool = False
     """Whether a page shows it only on request."""
@@ -105,7 +105,7 @@ def _numbers(value: Number) -> tuple[str, ...]:
     return show(value.value), show(value.low), show(value.high), value.reason
 
 
-def attribute(block: Block, result: Audit, drawn: Sequence[Grid] = ()) -> Iterator[Part]:
+def attribute(block: Block, result: Audit, drawn: Sequence[TextTable] = ()) -> Iterator[FigurePart]:
     """Yield the pictures of an attribute and the tables of its groups: rates, score distributions, calibration.
 
     The tables leave out those of ``drawn``, which its section has, but for the first: that one has no intervals.
@@ -126,24 +126,24 @@ def attribute(block: Block, result: Audit, drawn: Sequence[Grid] = ()) -> Iterat
             " The red one is a limit: groups beyond it are further from the best group than the limit allows."
         )
     if rates:
-        yield Part(text=(text, *((few,) if len(shown) < len(groups) else ())), figures=rates)
+        yield FigurePart(text=(text, *((few,) if len(shown) < len(groups) else ())), figures=rates)
     names = _with_curves(block, ordered)
     curves = [_distribution(block, block.distribution, result, names, which)] if block.distribution else []
     if any(group.calibration for group in groups):
         curves.append(_calibration(block, names))
     if curves:
-        yield Part(figures=tuple(curves), size="large")
+        yield FigurePart(figures=tuple(curves), size="large")
     rest = tuple(figure for _, figure in drawable if figure not in rates)
     tables = (*_with_intervals(block, result, drawn), _decisions(block))
     tables += tuple(one for one in to_reference(block, result) if one not in drawn)
-    yield Part(f"Groups of {name}, with intervals", (), tables, rest, folded=True)
+    yield FigurePart(f"Groups of {name}, with intervals", (), tables, rest, folded=True)
 
 
 SIDE_BY_SIDE = 5
 """Metrics in a table of groups with intervals: as many as fit on a sheet of paper."""
 
 
-def _with_intervals(block: Block, result: Audit, drawn: Sequence[Grid]) -> Iterator[Grid]:
+def _with_intervals(block: Block, result: Audit, drawn: Sequence[TextTable]) -> Iterator[TextTable]:
     """Yield the metrics of all groups with their intervals, some in each table."""
     shown = {heading for grid in drawn[:1] for heading in grid.headings}
     metrics = [
@@ -156,7 +156,7 @@ def _with_intervals(block: Block, result: Audit, drawn: Sequence[Grid]) -> Itera
         }
         everybody = replace(result.overall, group="overall")
         groups = [*shown_groups(block, result)[0], everybody]
-        yield Grid.of(columns, groups, 1, f"Groups of {block.attribute}")
+        yield TextTable.of(columns, groups, 1, f"Groups of {block.attribute}")
 
 
 def _cell_of(metric: str) -> Callable[[Group], str]:
@@ -205,7 +205,7 @@ def _rate(block: Block, groups: Sequence[Group], result: Audit, metric: str, tit
     return Figure(heading, svg.dots(rows, span, everybody, mark), f"{described}; overall {everybody.text}.")
 
 
-def _decisions(block: Block) -> Grid:
+def _decisions(block: Block) -> TextTable:
     """Return the table of decisions: how many of each group are selected, against the highest rate and all."""
     groups = [group for group in block.groups if "selection_rate" in group.metrics]
     highest = max((group.metrics["selection_rate"].value or 0.0 for group in groups), default=0.0)
@@ -235,7 +235,7 @@ def _decisions(block: Block) -> Grid:
         "minus overall": lambda g: interval(apart[g.group]) if g.group in apart else "",
     }
     filled = {heading: cell for heading, cell in columns.items() if any(map(cell, groups))}
-    return Grid.of(filled, groups, 1, f"Decisions by {block.attribute}")
+    return TextTable.of(filled, groups, 1, f"Decisions by {block.attribute}")
 
 
 def _with_curves(block: Block, worst: Sequence[Group]) -> list[str]:
@@ -271,13 +271,13 @@ def _distribution(
             f"{a:.1%} and {b:.1%} of them {where} it: a KS distance of {abs(a - b):.4f}{about}, the thick "
             "vertical line."
         )
-        mark = Gap(gap.score, min(a, b), max(a, b), f"KS {abs(a - b):.3f}{about}")
+        mark = GapMark(gap.score, min(a, b), max(a, b), f"KS {abs(a - b):.3f}{about}")
     columns = [scores, shares.everybody, *(below[name] for name in names)]
     near = min(range(len(scores)), key=lambda i: abs(scores[i] - gap.score)) if gap else 0
     every = zip(range(len(scores)), zip(*columns, strict=True), strict=True)
     rows = tuple(tuple(map(show, row)) for i, row in every if i % FIFTH == 0 or i in (near, len(scores) - 1))
     title = f"Score distributions by {block.attribute}"
-    grid = Grid(("score", "overall", *names), rows, 0, "Fraction below the score")
+    grid = TextTable(("score", "overall", *names), rows, 0, "Fraction below the score")
     threshold = result.settings.threshold
     cut = None if threshold is None else (threshold, f"decision threshold {threshold:g}")
     if cut:
@@ -326,11 +326,11 @@ def _calibration(block: Block, names: Sequence[str]) -> Figure:
     )
     bins = [(group.group, one) for group in groups for one in group.calibration]
     title, axes = f"Calibration by {block.attribute}", ("mean score", "rate of y = 1")
-    grid = Grid.of(CALIBRATION, bins, 2, title)
+    grid = TextTable.of(CALIBRATION, bins, 2, title)
     return Figure(title, svg.lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
 
 
-def true_gaps(noise: Noise) -> Iterator[Part]:
+def true_gaps(noise: NoiseResults) -> Iterator[FigurePart]:
     """Yield the gaps of true groups: as recorded, weighted, and the range of each worst case, on one axis."""
     figures = []
     for comparison in noise.comparisons:
@@ -343,7 +343,7 @@ def true_gaps(noise: Noise) -> Iterator[Part]:
             "A dot is an estimate, a line all values that the gap can have: the wider the line, the less is "
             "known. The weighted estimate alone is not a bound."
         )
-        yield Part("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
+        yield FigurePart("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
 
 
 def _gaps(heading: str, of: str, rows: Sequence[Dot]) -> Figure:
@@ -351,10 +351,10 @@ def _gaps(heading: str, of: str, rows: Sequence[Dot]) -> Figure:
     description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
     table = tuple((row.name, *map(show, (row.value, row.low, row.high))) for row in rows)
     drawing = svg.dots(rows, svg.span_of(_ends(rows), zero=True, most=1.0))
-    return Figure(heading, drawing, description, Grid((of, *NUMBERS[:3]), table, 1, heading))
+    return Figure(heading, drawing, description, TextTable((of, *NUMBERS[:3]), table, 1, heading))
 
 
-def class_gaps(block: Block, result: Audit) -> Iterator[Part]:
+def class_gaps(block: Block, result: Audit) -> Iterator[FigurePart]:
     """Yield the gaps of all classes by an attribute, the largest first, on one axis for each metric."""
     figures = []
     for metric in gap_metrics(result):
@@ -363,7 +363,7 @@ def class_gaps(block: Block, result: Audit) -> Iterator[Part]:
         heading = f"{titled(gap_id(metric))} by {block.attribute}, each class against the rest"
         figures.append(_gaps(heading, "class", rows))
     if figures:
-        yield Part(f"Gaps of classes by {block.attribute}, chart", figures=tuple(figures))
+        yield FigurePart(f"Gaps of classes by {block.attribute}, chart", figures=tuple(figures))
 
 
 def _estimates(comparison: NoiseFigure, rests_on: str) -> list[Dot]:
@@ -385,7 +385,7 @@ def _estimates(comparison: NoiseFigure, rests_on: str) -> list[Dot]:
     return rows + [Dot(name, None, low, high, between(low, high), bound=True) for name, low, high in spans]
 
 
-def before_after(proof: Evaluation, title: str) -> Iterator[Part]:
+def before_after(proof: Evaluation, title: str) -> Iterator[FigurePart]:
     """Yield pictures of a proof: gaps, ratios, rates, and each loss on a scale of its own."""
     axes: dict[str, list[EvaluationRow]] = {}
     for row in proof.table:
@@ -400,16 +400,21 @@ def before_after(proof: Evaluation, title: str) -> Iterator[Part]:
             for row in rows
             for when, value in (("before", row.before), ("after", row.after))
         )
-        grid = Grid(("metric", "when", *NUMBERS), both, 2, heading)
+        grid = TextTable(("metric", "when", *NUMBERS), both, 2, heading)
         drawn = {titled(row.name): (row.before, row.after) for row in rows}
         most = 1.0 if name in ("ratios", "rates") else None
         figures.append(pairs_of(heading, drawn, grid, zero=True, most=most))
     if figures:
-        yield Part(f"{title}: before and after, chart", figures=tuple(figures))
+        yield FigurePart(f"{title}: before and after, chart", figures=tuple(figures))
 
 
 def pairs_of(
-    heading: str, drawn: Mapping[str, tuple[Number, Number]], grid: Grid, *, zero: bool, most: float | None
+    heading: str,
+    drawn: Mapping[str, tuple[Number, Number]],
+    grid: TextTable,
+    *,
+    zero: bool,
+    most: float | None,
 ) -> Figure:
     """Return numbers before and after, by name, on one axis."""
     rows = [(name, _dot("before", before), _dot("after", after)) for name, (before, after) in drawn.items()]
@@ -431,7 +436,7 @@ def _axis(row: EvaluationRow) -> str:
     return "rates" if rate else name
 
 
-def slices(search: SliceSearch) -> Iterator[Part]:
+def slices(search: SliceSearch) -> Iterator[FigurePart]:
     """Yield a picture of slices with their intervals and the overall value."""
     if not search.slices:
         return
@@ -443,22 +448,24 @@ def slices(search: SliceSearch) -> Iterator[Part]:
     first = rows[0]
     description = f"{heading} with their intervals: {first.text} for {first.name}; overall {overall.text}."
     table = tuple((one.where, f"{one.rows:,}", *_numbers(one)) for one in search.slices)
-    grid = Grid(("slice", "rows", *NUMBERS), table, 1, heading)
-    yield Part(figures=(Figure(heading, svg.dots(rows, span, overall), description, grid, captioned=True),))
+    grid = TextTable(("slice", "rows", *NUMBERS), table, 1, heading)
+    yield FigurePart(
+        figures=(Figure(heading, svg.dots(rows, span, overall), description, grid, captioned=True),)
+    )
 
 
-def gap_parts(gap: ExplainedGap) -> Iterator[Part]:
+def gap_parts(gap: ExplainedGap) -> Iterator[FigurePart]:
     """Yield a picture of the parts of a gap with their intervals."""
     parts = [(name, part) for name, part in rows_of_gap(gap) if isinstance(part, Estimate)]
     rows, heading = [_dot(name, part) for name, part in parts], title_of_gap(gap)
     span = svg.span_of(_ends(rows), zero=True)
     description = f"{heading} with their intervals: {rows[0].text} for {rows[0].name}, the largest."
-    grid = Grid(("column", *NUMBERS), tuple((name, *_numbers(part)) for name, part in parts), 1, heading)
+    grid = TextTable(("column", *NUMBERS), tuple((name, *_numbers(part)) for name, part in parts), 1, heading)
     drawing = svg.dots(rows, span, Dot("no part", 0.0, None, None, ""))
-    yield Part(figures=(Figure(heading, drawing, description, grid, captioned=True),))
+    yield FigurePart(figures=(Figure(heading, drawing, description, grid, captioned=True),))
 
 
-def history(state: State) -> Iterator[Part]:
+def history(state: StateBatches) -> Iterator[FigurePart]:
     """Yield a picture of each gap after the last batches, with always-valid intervals."""
     for trace in state.traces:
         names = [f"batch {i}, {batch.added[:10]}" for i, batch in enumerate(state.batches, 1)]
@@ -466,7 +473,7 @@ def history(state: State) -> Iterator[Part]:
         yield _over_time(heading, "after", names, trace.totals)
 
 
-def trend(line: Line, result: Trend) -> Part:
+def trend(line: Line, result: Trend) -> FigurePart:
     """Return a picture of a number in the last audits, with the limit of its check."""
     names = [f"{i}, {name}" for i, name in enumerate(named_moments(result), 1)]
     mark = None if line.limit is None else (line.limit, f"limit {line.limit:g}")
@@ -479,19 +486,19 @@ def _over_time(
     names: Sequence[str],
     each: Sequence[Number],
     mark: tuple[float, str] | None = None,
-) -> Part:
+) -> FigurePart:
     """Return a picture of a number at the last points in time."""
     rows = [_dot(name, value) for name, value in zip(names, each, strict=True)][-LAST:]
     span = svg.span_of([*_ends(rows), *(mark[:1] if mark else ())], zero=True)
     description = f"{heading}, with its interval: {rows[-1].text} at the end."
     numbers = ((row.name, *_numbers(value)) for row, value in zip(rows, each[-LAST:], strict=True))
-    grid = Grid((when, *NUMBERS), tuple(numbers), 1, heading)
-    return Part(
+    grid = TextTable((when, *NUMBERS), tuple(numbers), 1, heading)
+    return FigurePart(
         figures=(Figure(heading, svg.dots(rows, span, None, mark), description, grid, captioned=True),)
     )
 
 
-def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
+def _drawn(section: Section, result: SavedResult) -> Iterator[FigurePart]:
     """Yield the pictures of a section of an audit, or of an evaluation."""
     about = section.about
     if isinstance(about, Block) and isinstance(result, Audit):
@@ -502,15 +509,15 @@ def _drawn(section: Section, result: SavedResult) -> Iterator[Part]:
         yield from slices(about)
     elif isinstance(about, ExplainedGap):
         yield from gap_parts(about)
-    elif isinstance(about, Noise):
+    elif isinstance(about, NoiseResults):
         yield from true_gaps(about)
-    elif isinstance(about, State):
+    elif isinstance(about, StateBatches):
         yield from history(about)
     elif isinstance(about, Line) and isinstance(result, Trend):
         yield trend(about, result)
 
 
-PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[Part]]] = dict.fromkeys(
+PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[FigurePart]]] = dict.fromkeys(
     ("attribute", "proof", "true groups", "classes", "fitted", "slices", "gap parts", "history", "trend"),
     _drawn,
 )

@@ -78,7 +78,7 @@ def _without_class(columns: tuple[str, ...], rows: Callable[[Any], Iterator[Row]
 
 
 @dataclass(frozen=True)
-class Gap:
+class GapRow:
     """A comparison of groups: its value with its interval; NaN where it is undefined, for the reason given."""
 
     comparison: str
@@ -94,7 +94,7 @@ class Gap:
         return self.value
 
 
-def gap(result: SavedResult, name: str, attribute: str | None = None, when: str = "after") -> Gap:
+def gap(result: SavedResult, name: str, attribute: str | None = None, when: str = "after") -> GapRow:
     """Return a comparison of groups, such as ``dp``, ``dp.ratio``, or ``ks[race]``.
 
     A metric alone is its difference. A repair has its gaps on held-out rows, ``before`` and ``after`` it, and their
@@ -126,7 +126,7 @@ def gap(result: SavedResult, name: str, attribute: str | None = None, when: str 
         raise UsageError(f"`attribute`: name one of {', '.join(attributes)}")
     ((_, found_by, one, groups),) = fitting
     value, low, high, _, reason = _numbers(one)
-    return Gap(of.id, found_by, value, low, high, groups, reason)
+    return GapRow(of.id, found_by, value, low, high, groups, reason)
 
 
 def _audited(result: SavedResult) -> Audit:

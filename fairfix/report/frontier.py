@@ -8,8 +8,8 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.report import svg
 from fairfix.report.comparisons import quality_of, slack_of
-from fairfix.report.figures import Figure, Part
-from fairfix.report.layout import Columns, Grid, interval, show, titled
+from fairfix.report.figures import Figure, FigurePart
+from fairfix.report.layout import Columns, TextTable, interval, show, titled
 from fairfix.report.svg import Spread
 from fairfix.schema.compare import Compare, Point
 
@@ -22,11 +22,11 @@ TEXT = (
 )
 
 
-def frontier(result: Compare) -> Part:
+def frontier(result: Compare) -> FigurePart:
     """Return a picture for each gap of a comparison of methods."""
     points = [point for point in result.points if not point.failure]
     drawn = tuple(_figure(gap, quality, points) for gap, quality in _axes(points, quality_of(result)))
-    return Part(text=(TEXT if drawn else NOTHING,), figures=drawn, size="large")
+    return FigurePart(text=(TEXT if drawn else NOTHING,), figures=drawn, size="large")
 
 
 def _axes(points: Sequence[Point], asked: str) -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ def _figure(gap: str, quality: str, points: Sequence[Point]) -> Figure:
     }
     axes = titled(gap), f"{short} (better is {better})"
     drawing = svg.scatter(clouds, [place for place, _ in front], axes)
-    grid = Grid.of(columns, shown, 5, heading)
+    grid = TextTable.of(columns, shown, 5, heading)
     return Figure(heading, drawing, "On the frontier: " + "; ".join(described), grid)
 
 

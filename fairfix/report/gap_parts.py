@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import sentence
-from fairfix.report.layout import Grid, Interval, Section, interval, percent, points, show
+from fairfix.report.layout import Interval, Section, TextTable, interval, percent, points, show
 from fairfix.schema.audit import Audit, ExplainedGap
 from fairfix.schema.common import Estimate
 
@@ -85,10 +85,12 @@ def _answer(one: ExplainedGap, result: Audit) -> Iterator[str]:
     )
 
 
-def _table(one: ExplainedGap) -> Grid:
+def _table(one: ExplainedGap) -> TextTable:
     """Return the table of parts, with the gap as their sum."""
     cells = tuple(
         (name, Interval(interval(part)) if isinstance(part, Estimate) else show(part))
         for name, part in rows(one)
     )
-    return Grid(("column", "part [interval]"), (*cells, ("the whole gap", show(one.value))), 1, title(one))
+    return TextTable(
+        ("column", "part [interval]"), (*cells, ("the whole gap", show(one.value))), 1, title(one)
+    )

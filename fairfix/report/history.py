@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import sentence
-from fairfix.report.layout import Grid, Section, interval, points, show
-from fairfix.schema.audit import Audit, State, Trace
+from fairfix.report.layout import Section, TextTable, interval, points, show
+from fairfix.schema.audit import Audit, StateBatches, Trace
 from fairfix.schema.common import Number
 
 SHORT = 8
@@ -21,7 +21,7 @@ SCOPE = (
 )
 
 
-def section(result: Audit, state: State, *, detail: bool) -> Section:
+def section(result: Audit, state: StateBatches, *, detail: bool) -> Section:
     """Return the gaps of each batch, and their changes."""
     lines = tuple(_changes(result, state))
     if state.traces:
@@ -39,7 +39,7 @@ def title_of(trace: Trace) -> str:
     return f"{METRICS[trace.metric].title}, {first} minus {second}"
 
 
-def _changes(result: Audit, state: State) -> Iterator[str]:
+def _changes(result: Audit, state: StateBatches) -> Iterator[str]:
     """Yield a sentence for each gap that has changed, or that no change was detected."""
     sure = f"{in_percent(result.settings.confidence)} always-valid CI"
     for one in state.drifts:
@@ -64,7 +64,7 @@ def _ends(one: Number, write: Callable[[float], str]) -> str:
     return f"{value} [{low.removesuffix(' points')} to {high.removesuffix(' points')}]"
 
 
-def _grid(state: State, trace: Trace, first: int) -> Grid:
+def _grid(state: StateBatches, trace: Trace, first: int) -> TextTable:
     """Return the table of a gap."""
     rows = tuple(
         (
@@ -79,4 +79,4 @@ def _grid(state: State, trace: Trace, first: int) -> Grid:
         if i >= first
     )
     headings = ("batch", "data", "added (UTC)", "rows", "in the batch", "in the total so far")
-    return Grid(headings, rows, 3, f"By {trace.attribute}: {title_of(trace)}")
+    return TextTable(headings, rows, 3, f"By {trace.attribute}: {title_of(trace)}")

@@ -22,14 +22,14 @@ from fairfix.report import headline as headline_of_unrun
 from fairfix.report.answer import ORDER, Stated, between_whom, brief, compared, headline
 from fairfix.report.audits import group_metrics
 from fairfix.report.classes import gap_id, gap_metrics
-from fairfix.report.figures import Part
+from fairfix.report.figures import FigurePart
 from fairfix.report.frontier import frontier
 from fairfix.report.layout import (
     HEADLINES,
     MARKS,
-    Grid,
     Interval,
     Section,
+    TextTable,
     Verdict,
     interval,
     kind_of,
@@ -43,7 +43,7 @@ from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
 from fairfix.report.words import as_references, plain, readable
 from fairfix.schema import schema_id
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Block, Check, CheckedResult, Record, SavedResult
+from fairfix.schema.common import Block, CheckedResult, Record, SavedCheck, SavedResult
 from fairfix.schema.compare import Compare, Models
 from fairfix.schema.repair import Repair
 from fairfix.schema.trend import Trend
@@ -90,7 +90,7 @@ class Shown:
     """A section of the page; without an identifier the list of sections leaves it out."""
 
     title: str
-    parts: tuple[Part, ...]
+    parts: tuple[FigurePart, ...]
     lines: tuple[str, ...] = ()
     ident: str = ""
     limits: tuple[tuple[str, str, str], ...] = ()
@@ -146,7 +146,7 @@ def render(result: SavedResult, *, detail: bool = False) -> str:
     page = _template().render(
         title=heading.title,
         answer=facts if heading.kind == "answer" else (),
-        facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), facts)
+        facts=Shown("Data and settings", (FigurePart(grids=(_rows(result),)),), facts)
         if heading.kind != "answer"
         else None,
         metadata=_metadata(result),
@@ -255,7 +255,7 @@ def _anchors(result: SavedResult, *, detail: bool) -> dict[str, str]:
     return names
 
 
-def _falls_apart(grid: Grid) -> bool:
+def _falls_apart(grid: TextTable) -> bool:
     """Tell whether a table is better read as cards on a telephone: one of words, or of few columns."""
     many = len(grid.headings)
     return many > 2 and (grid.text_columns == many or (grid.text_columns > 0 and many <= 4))
@@ -287,12 +287,12 @@ def _metadata(result: SavedResult) -> dict[str, str]:
     return {name: entry for name, entry in entries.items() if entry}
 
 
-def _rows(result: SavedResult) -> Grid:
+def _rows(result: SavedResult) -> TextTable:
     rows = result.data.rows
     counted = {"read": rows.read, "used": rows.used}
     counted |= {f"left out: {one.reason}": one.rows for one in rows.excluded}
     table = tuple((name, f"{number:,}") for name, number in counted.items())
-    return Grid(("rows", "number"), table, 1, "Rows of the data")
+    return TextTable(("rows", "number"), table, 1, "Rows of the data")
 
 
 def _section(section: Section, ident: str, result: SavedResult) -> Shown:
@@ -302,12 +302,12 @@ def _section(section: Section, ident: str, result: SavedResult) -> Shown:
     limits = tuple(
         (check.check, check.attribute, f"{limit(check)}: {measured(check, result)}.")
         for check in (section.about if isinstance(section.about, tuple) else ())
-        if isinstance(check, Check)
+        if isinstance(check, SavedCheck)
     )
     if section.kind == "facts":
-        drawn = (Part(grids=(_rows(result),)),)
+        drawn = (FigurePart(grids=(_rows(result),)),)
     first = 1 if section.kind == "attribute" else 0  # the table of groups has intervals here
-    tables = Part(grids=section.grids[first:], folded=section.kind in WITH_PICTURES)
+    tables = FigurePart(grids=section.grids[first:], folded=section.kind in WITH_PICTURES)
     folded = section.kind in FOLDED
     verdict, gap = None, ("", "", "")
     if isinstance(result, Audit) and isinstance(about := section.about, Block):
@@ -337,8 +337,8 @@ def _definitions(result: SavedResult, *, detail: bool) -> Shown:
     )
     if isinstance(result, Audit) and result.noise is not None:
         rows += tuple((term, "", text) for term, text in TERMS.items())
-    grid = Grid(("shown as", "name", "definition"), rows, 3, DEFINED)
-    return Shown("Definitions", (Part(text=(text,), grids=(grid,)),), ident="definitions", folded=True)
+    grid = TextTable(("shown as", "name", "definition"), rows, 3, DEFINED)
+    return Shown("Definitions", (FigurePart(text=(text,), grids=(grid,)),), ident="definitions", folded=True)
 
 
 def _named(result: SavedResult, *, detail: bool) -> Iterator[tuple[str, str, str]]:

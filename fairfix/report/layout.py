@@ -16,19 +16,19 @@ from typing import Any, TypeVar
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS, Catalogue
 from fairfix.auditing.results import cut_words
-from fairfix.schema.audit import ExplainedGap, Noise, State
+from fairfix.schema.audit import ExplainedGap, NoiseResults, StateBatches
 from fairfix.schema.common import (
     Block,
     Change,
-    Check,
     CheckedResult,
-    Features,
+    FeatureNames,
     GroupChanges,
     Message,
     Number,
     Record,
+    SavedCheck,
     SavedResult,
-    Waiver,
+    SavedWaiver,
 )
 from fairfix.schema.common import Columns as Roles
 from fairfix.schema.repair import Evaluation, GroupRule
@@ -39,7 +39,7 @@ Columns = Mapping[str, str | Callable[[Any], str]]
 """Heading -> the field of an item's cell, or a function of the item."""
 
 
-def class_of(one: Check | Change) -> str:
+def class_of(one: SavedCheck | Change) -> str:
     """Return the class that a check or a change is about, in an audit of many."""
     return one.of_class or "all together"
 
@@ -99,7 +99,7 @@ STATES = {
 """Effect of a waiver, in words."""
 
 
-def waiver_state(waiver: Waiver) -> str:
+def waiver_state(waiver: SavedWaiver) -> str:
     """Return what a waiver does, and that it ends soon."""
     left = waiver.days_left
     days = f", and ends {'today' if left == 0 else 'tomorrow' if left == 1 else f'in {left} days'}"
@@ -126,7 +126,7 @@ class Interval(str):
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextTable:
     """A table: headings, rows of text, and how many leading columns are text (the others are numbers).
 
     ``caption``, ``named_by``, the column that names a row, and ``folded`` are for formats that can tell.
@@ -142,7 +142,7 @@ class Grid:
     @classmethod
     def of(
         cls, columns: Columns, items: Iterable[Any], text_columns: int, caption: str, named_by: int = 0
-    ) -> Grid:
+    ) -> TextTable:
         """Return the table with a row per item."""
         cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()]
         rows = tuple(tuple(cell(item) for cell in cells) for item in items)
@@ -151,14 +151,14 @@ class Grid:
 
 About = (
     Block
-    | Noise
+    | NoiseResults
     | SliceSearch
     | ExplainedGap
-    | State
+    | StateBatches
     | Line
     | Evaluation
     | GroupChanges
-    | tuple[Check, ...]
+    | tuple[SavedCheck, ...]
     | tuple[GroupRule, ...]
     | None
 )
@@ -171,16 +171,16 @@ class Section:
 
     title: str
     lines: tuple[str, ...] = ()
-    grids: tuple[Grid, ...] = ()
+    grids: tuple[TextTable, ...] = ()
     kind: str = ""
     about: About = None
 
 
-def left_out_columns(features: Features | None) -> Iterator[Section]:
+def left_out_columns(features: FeatureNames | None) -> Iterator[Section]:
     """Yield the columns that a method could have learned from and did not, with the reason for each."""
     if features is not None and (left_out := features.left_out):
         columns: Columns = {"column": "column", "reason": "reason", "why": "text"}
-        grid = Grid.of(columns, left_out, 3, "Columns left out of the features")
+        grid = TextTable.of(columns, left_out, 3, "Columns left out of the features")
         yield Section("Columns left out of the features", (), (grid,), "left out")
 
 
@@ -408,9 +408,9 @@ def judgements(result: CheckedResult) -> Iterator[Section]:
         yield checks_by_class(result)
     elif checks:
         title = f"Checks: {MARKS[result.verdict or 'pass']}"
-        yield Section(title, (), (Grid.of(CHECKS, checks, 6, "Checks", 1),), "checks", checks)
+        yield Section(title, (), (TextTable.of(CHECKS, checks, 6, "Checks", 1),), "checks", checks)
     if result.waivers is not None:
-        grid = Grid.of(WAIVERS, result.waivers.waivers, 4, "Waivers")
+        grid = TextTable.of(WAIVERS, result.waivers.waivers, 4, "Waivers")
         yield Section("Waivers", (f"checked on {result.waivers.today}",), (grid,), "waivers")
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from fairfix.report import headline
-from fairfix.report.layout import Command, Grid, Section, layout
+from fairfix.report.layout import Command, Section, TextTable, layout
 from fairfix.report.words import harmless, plain, readable
 from fairfix.schema.common import SavedResult
 from fairfix.schema.unrun import Unrun
@@ -34,7 +34,7 @@ def written(sections: Iterable[Section]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def table(grid: Grid) -> str:
+def table(grid: TextTable) -> str:
     """Return a table of pipes."""
     rule = ["---" if i < grid.text_columns else "---:" for i in range(len(grid.headings))]
     rows = [grid.headings, rule, *grid.rows]

@@ -11,8 +11,8 @@ from fairfix.report.comparisons import LEADING
 from fairfix.report.layout import (
     CHANGES_MOST,
     Columns,
-    Grid,
     Section,
+    TextTable,
     data_lines,
     ends_of,
     first_groups,
@@ -45,7 +45,7 @@ def sections(result: Models, *, detail: bool) -> Iterator[Section]:
     old, new = _names(result)
     opening = (*message_lines(result.messages), *answer(result))
     yield Section(f"fairfix comparison of {new} with {old}", opening, kind="answer")
-    yield Section("Quality, all rows", (), (Grid.of(CHANGES, result.qualities, 1, "Qualities"),))
+    yield Section("Quality, all rows", (), (TextTable.of(CHANGES, result.qualities, 1, "Qualities"),))
     for attribute in dict.fromkeys(one.attribute for one in result.changes):
         shown = [one for one in result.changes if one.attribute == attribute]
         apart = {one.not_paired for one in shown if one.not_paired}
@@ -54,11 +54,11 @@ def sections(result: Models, *, detail: bool) -> Iterator[Section]:
             + "; ".join(titled(one.comparison) for one in shown if one.not_paired == why)
             for why in sorted(apart)
         ]
-        grids = [Grid.of(CHANGES, shown, 1, f"Gaps of {attribute}")]
+        grids = [TextTable.of(CHANGES, shown, 1, f"Gaps of {attribute}")]
         if groups := _groups(result, attribute or ""):
             groups, more = first_groups(groups, _rank, CHANGES_MOST)
             lines += more
-            grids.insert(0, Grid.of(_given(groups[0].metric), groups, 1, f"Groups of {attribute}"))
+            grids.insert(0, TextTable.of(_given(groups[0].metric), groups, 1, f"Groups of {attribute}"))
         yield Section(f"Groups of {attribute}", tuple(lines), tuple(grids))
     if result.not_comparable:
         lines = [f"{one.id}: {one.reason}" for one in result.not_comparable]

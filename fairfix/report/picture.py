@@ -8,7 +8,7 @@ from html import escape
 from fairfix.auditing.custom_metrics import added
 from fairfix.errors import UsageError
 from fairfix.report import figures, repair_figures
-from fairfix.report.figures import Figure, Part
+from fairfix.report.figures import Figure, FigurePart
 from fairfix.report.frontier import frontier
 from fairfix.report.layout import layout
 from fairfix.report.words import readable
@@ -71,7 +71,7 @@ def picture_of(result: SavedResult, about: str = "") -> Picture:
     return Picture(tuple(shown))
 
 
-def _parts(result: SavedResult) -> Iterator[Part]:
+def _parts(result: SavedResult) -> Iterator[FigurePart]:
     """Yield the parts of the page with figures."""
     if isinstance(result, Compare):
         yield frontier(result)

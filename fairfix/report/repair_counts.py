@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fairfix.auditing.metrics import METRICS
-from fairfix.report.layout import CERTAIN, CHANGES_MOST, Columns, Grid, Interval, Section, first_groups
+from fairfix.report.layout import CERTAIN, CHANGES_MOST, Columns, Interval, Section, TextTable, first_groups
 from fairfix.schema.repair import CountedRows, Ends, FromCounts, GroupEnds
 
 
@@ -58,7 +58,10 @@ def of_counts(counts: FromCounts, rank: Callable[[GroupEnds], float]) -> Section
     }
     groups, more = first_groups(certified, rank, CHANGES_MOST)
     return Section(
-        "Repaired from counts", (*lines, *more), (Grid.of(columns, groups, 1, "Certain rates"),), "counts"
+        "Repaired from counts",
+        (*lines, *more),
+        (TextTable.of(columns, groups, 1, "Certain rates"),),
+        "counts",
     )
 
 

@@ -7,15 +7,15 @@ from itertools import pairwise
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.report import svg
-from fairfix.report.figures import MOST_ROWS, Figure, Part, pairs_of
-from fairfix.report.layout import CERTAIN, Grid, Section, interval, show
+from fairfix.report.figures import MOST_ROWS, Figure, FigurePart, pairs_of
+from fairfix.report.layout import CERTAIN, Section, TextTable, interval, show
 from fairfix.report.repairs import in_words
 from fairfix.report.svg import CURVES, Curve
 from fairfix.schema.common import GroupChanges, SavedResult
 from fairfix.schema.repair import GroupRule
 
 
-def people(section: Section) -> Iterator[Part]:
+def people(section: Section) -> Iterator[FigurePart]:
     """Yield the rates of every group before and after a repair, on one axis."""
     if not isinstance(section.about, GroupChanges):
         return
@@ -27,13 +27,13 @@ def people(section: Section) -> Iterator[Part]:
         drawn = {group.group: (group.metrics[metric].before, group.metrics[metric].after) for group in shown}
         heading = f"{METRICS[metric].title} by {attribute}, before and after"
         numbers = tuple((name, *map(interval, both)) for name, both in drawn.items())
-        grid = Grid(("group", "before", "after"), numbers, 1, heading)
+        grid = TextTable(("group", "before", "after"), numbers, 1, heading)
         share = METRICS[metric].scale == "share"
-        yield Part(figures=(pairs_of(heading, drawn, grid, zero=share, most=1.0 if share else None),))
+        yield FigurePart(figures=(pairs_of(heading, drawn, grid, zero=share, most=1.0 if share else None),))
         return
 
 
-def rule(section: Section) -> Iterator[Part]:
+def rule(section: Section) -> Iterator[FigurePart]:
     """Yield the probability of yes against the score, a line per group."""
     rules = (
         [one for one in about if isinstance(one, GroupRule)]
@@ -59,10 +59,10 @@ def rule(section: Section) -> Iterator[Part]:
         for one in rules
         for x, q in zip(one.scores, one.probabilities, strict=True)
     )
-    grid = Grid(("group", "score", "probability of yes"), rows, 1, heading)
+    grid = TextTable(("group", "score", "probability of yes"), rows, 1, heading)
     drawing = svg.lines(curves, ("score", "probability of yes"), span)
     figure = Figure(heading, drawing, f"The rule by group{more}. {words}.", grid)
-    yield Part(figures=(figure,), size="wide")
+    yield FigurePart(figures=(figure,), size="wide")
 
 
 def _moving(one: GroupRule) -> list[float]:
@@ -72,7 +72,7 @@ def _moving(one: GroupRule) -> list[float]:
     return [x for ends in moves for x in ends]
 
 
-PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[Part]]] = {
+PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[FigurePart]]] = {
     "people": lambda section, _: people(section),
     "rule": lambda section, _: rule(section),
 }

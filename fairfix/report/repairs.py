@@ -19,9 +19,9 @@ from fairfix.report.layout import (
     CERTAIN,
     CHANGES_MOST,
     Columns,
-    Grid,
     Interval,
     Section,
+    TextTable,
     data_lines,
     ends_of,
     exact,
@@ -102,10 +102,10 @@ def sections(result: Repair, *, detail: bool) -> Iterator[Section]:
     yield from _proof(fit, "On the training rows", "fitted")
     if detail:
         quantities = result.solution.quantities
-        grids = (Grid.of(QUANTITIES, quantities, 4, "Numbers of the repair", 1),) if quantities else ()
+        grids = (TextTable.of(QUANTITIES, quantities, 4, "Numbers of the repair", 1),) if quantities else ()
         yield Section("Solver", tuple(solution_facts(result.solution)), grids, "solution")
     if result.selection:
-        grid = Grid.of(CANDIDATES, result.selection, 1, "Candidates")
+        grid = TextTable.of(CANDIDATES, result.selection, 1, "Candidates")
         yield Section("Selection on the validation rows", (), (grid,))
     yield from left_out_columns(result.features)
     yield Section("Data and settings", tuple(_repair_facts(result)), kind="facts")
@@ -256,7 +256,7 @@ AUDITED = ("auto", "logistic", "square", "absolute")
 
 
 @dataclass(frozen=True)
-class Limit:
+class LimitText:
     """Limit of the criterion of a repair, in words; NaN where there is no number for all."""
 
     number: float
@@ -267,22 +267,22 @@ class Limit:
     """Whether it bounds one direction of what is shown alone, so that they are not compared."""
 
 
-def _limit(parameters: Mapping[str, Any]) -> Limit:
+def _limit(parameters: Mapping[str, Any]) -> LimitText:
     """Return what the criterion is to keep to: a least ratio, a bound on losses, or the slack."""
     conditions = _conditions(parameters)
     if parameters.get("constraint") == "minimax":
-        return Limit(math.nan, "", "")
+        return LimitText(math.nan, "", "")
     words = "allowed gap", "the gap"
     if any(one.group for one in conditions) or "slack" not in parameters:  # none, or one for each group
-        return Limit(math.nan, *words)
+        return LimitText(math.nan, *words)
     for one in conditions:
         if one.operator == ">=":
-            return Limit(float(one.limit), "smallest allowed ratio", "the ratio", least=True)
+            return LimitText(float(one.limit), "smallest allowed ratio", "the ratio", least=True)
         if one.operator:
             asked = float(one.limit) if parameters["loss"] in AUDITED else math.nan
-            return Limit(asked, "largest allowed loss", "the loss")
+            return LimitText(asked, "largest allowed loss", "the loss")
     one_sided = any("worse_than_overall" in one.parts for one in conditions)
-    return Limit(float(parameters["slack"]), *words, one_sided=one_sided)
+    return LimitText(float(parameters["slack"]), *words, one_sided=one_sided)
 
 
 def _conditions(parameters: Mapping[str, Any]) -> list[Condition]:
@@ -365,7 +365,7 @@ def _people(one: GroupChanges, rows: str, *, in_answer: bool) -> Section:
     attribute, metric = one.attribute, _given(one.groups)
     decided = metric == "selection_rate"
     groups, more = first_groups(one.groups, _by_change(one), CHANGES_MOST)
-    lines, grids = list(more), list[Grid]()
+    lines, grids = list(more), list[TextTable]()
     if metric:
         lines += () if in_answer else _most(one.groups, metric)
         name = "yes" if decided else "mean"
@@ -384,7 +384,7 @@ def _people(one: GroupChanges, rows: str, *, in_answer: bool) -> Section:
                 "no to yes": lambda group: percent(group.up),
                 "yes to no": lambda group: percent(group.down),
             }
-        grids.append(Grid.of(columns, groups, 1, f"Groups of {attribute} before and after"))
+        grids.append(TextTable.of(columns, groups, 1, f"Groups of {attribute} before and after"))
     others = {
         METRICS[name].title: _both(name)
         for name in ("true_positive_rate", "false_positive_rate", "accuracy", "mean_error")
@@ -392,7 +392,7 @@ def _people(one: GroupChanges, rows: str, *, in_answer: bool) -> Section:
     }
     if others:
         grids.append(
-            Grid.of(
+            TextTable.of(
                 {"group": "group", **others}, groups, 1, f"Other numbers by {attribute}, before and after"
             )
         )
@@ -460,7 +460,7 @@ def _rule(result: Repair, rank: Callable[[Grouped], float]) -> Section:
     cut, where = cut_words(result.settings), "" if result.settings.group_thresholds else ", in every group"
     lines = (f"before the repair: yes from a score of {cut}{where}",) if cut else ()
     rules, more = first_groups(result.rule, rank, CHANGES_MOST)
-    grid = Grid.of({"group": "group", "decision": in_words}, rules, 2, "Decision rule of each group")
+    grid = TextTable.of({"group": "group", "decision": in_words}, rules, 2, "Decision rule of each group")
     return Section("Decision rule by group", (*more, *lines), (grid,), "rule", result.rule)
 
 
@@ -501,7 +501,7 @@ def _proof(proof: Evaluation, title: str, kind: str = "proof") -> Iterator[Secti
     reading = f": {READINGS[proof.reading]}" if proof.reading is not None else ""
     grids = [_before_and_after([row for row in proof.table if not row.unlike])]
     if unlike := [row for row in proof.table if row.unlike]:
-        grids.append(Grid.of(UNLIKE, unlike, 1, "Losses, which are not compared"))
+        grids.append(TextTable.of(UNLIKE, unlike, 1, "Losses, which are not compared"))
         lines.append(f"losses before and after are not comparable: {unlike[0].unlike}")
     yield Section(title + reading, tuple(lines), tuple(grids), kind, proof)
     if proof.classes:
@@ -518,7 +518,7 @@ UNLIKE: Columns = {
 }
 
 
-def _before_and_after(table: Sequence[EvaluationRow]) -> Grid:
+def _before_and_after(table: Sequence[EvaluationRow]) -> TextTable:
     beside: Mapping[str, Callable[[EvaluationRow], float | None]] = {
         "realized": lambda row: row.delivered,
         "expected": lambda row: row.expected,
@@ -534,7 +534,7 @@ def _before_and_after(table: Sequence[EvaluationRow]) -> Grid:
         "change": _change,
         **{title: cell(of) for title, of in beside.items() if any(of(row) is not None for row in table)},
     }
-    return Grid.of(columns, table, 1, "Before and after")
+    return TextTable.of(columns, table, 1, "Before and after")
 
 
 def _change(row: EvaluationRow) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from fairfix.report import headline
 from fairfix.report.verdicts import baseline, cautions, judged, limit, measured, rule, sentence
 from fairfix.report.words import as_json
-from fairfix.schema.common import Check, CheckedResult, SavedResult
+from fairfix.schema.common import CheckedResult, SavedCheck, SavedResult
 from fairfix.schema.unrun import Unrun
 
 GATED = True
@@ -91,7 +91,7 @@ def _uri(path: str) -> str:
     return quote(path.replace("\\", "/"), safe="/")
 
 
-def _result(check: Check, index: int, uris: list[str]) -> dict[str, Any]:
+def _result(check: SavedCheck, index: int, uris: list[str]) -> dict[str, Any]:
     """Return a check where its limit is written, or at the first line of the data."""
     at, line = (0, 1) if check.written is None else (uris.index(_uri(check.written.file)), check.written.line)
     print_ = hashlib.sha256(f"{check.id} {check.operator} {check.limit}".encode()).hexdigest()

@@ -10,8 +10,8 @@ from fairfix.report.answer import NOT_CHECKED, judged, sentence
 from fairfix.report.layout import (
     Columns,
     Command,
-    Grid,
     Section,
+    TextTable,
     data_lines,
     interval,
     judgements,
@@ -40,7 +40,7 @@ def sections(result: Slices, *, detail: bool) -> Iterator[Section]:
 def section(result: SavedResult, search: SliceSearch, *, answered: bool = False) -> Section:
     """Return the table of slices; ``answered``: the report says already what it shows."""
     said_before = () if answered else tuple(answer(result, search))
-    grids = (Grid.of(_columns(search), search.slices, 1, "Slices"),) if search.slices else ()
+    grids = (TextTable.of(_columns(search), search.slices, 1, "Slices"),) if search.slices else ()
     lines = (*said_before, *_scope(search, in_percent(result.settings.confidence)))
     return Section("Slices", lines, grids, "slices", search)
 

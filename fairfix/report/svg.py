@@ -81,7 +81,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Gap:
+class GapMark:
     """A vertical distance between two curves."""
 
     at: float
@@ -169,7 +169,7 @@ def lines(
     curves: Sequence[Curve],
     axes: tuple[str, str],
     x_span: tuple[float, float],
-    gap: Gap | None = None,
+    gap: GapMark | None = None,
     cut: tuple[float, str] | None = None,
 ) -> Drawing:
     """Return curves over a common x with y from 0 to 1, each with its name or letter next to it and in the key.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from textwrap import wrap
 
-from fairfix.report.layout import Command, Grid, Interval, Verdict, layout
+from fairfix.report.layout import Command, Interval, TextTable, Verdict, layout
 from fairfix.report.words import harmless, readable
 from fairfix.schema.common import SavedResult
 
@@ -74,7 +74,7 @@ def render(
     return text.replace("–", "-").replace("±", "+-") if ascii_only else text
 
 
-def _begins_with_verdicts(grid: Grid, width: int) -> bool:
+def _begins_with_verdicts(grid: TextTable, width: int) -> bool:
     """Return whether every line of a table begins with a verdict, or with blanks, as scripts find them."""
     return bool(grid.rows) and isinstance(grid.rows[0][0], Verdict) and _span(_minima(grid)) <= width
 
@@ -119,11 +119,11 @@ def _least(cell: str) -> int:
     return max(map(_span_of, TOGETHER.sub(FIXED, cell).split(" ")), default=0)
 
 
-def _columns(grid: Grid) -> list[tuple[str, ...]]:
+def _columns(grid: TextTable) -> list[tuple[str, ...]]:
     return list(zip(grid.headings, *grid.rows, strict=True))
 
 
-def _minima(grid: Grid) -> list[int]:
+def _minima(grid: TextTable) -> list[int]:
     """Return the least width of each column; numbers do not wrap."""
     numbers = (
         max(
@@ -138,7 +138,7 @@ def _span(widths: Sequence[int]) -> int:
     return sum(widths) + GUTTER * (len(widths) - 1)
 
 
-def _parts(grid: Grid, width: int) -> Iterator[Grid]:
+def _parts(grid: TextTable, width: int) -> Iterator[TextTable]:
     """Yield a table, in parts that are no wider than ``width`` where the names and one column fit."""
     least = _minima(grid)
     if _span(least) <= width or len(least) < 2:
@@ -154,7 +154,7 @@ def _parts(grid: Grid, width: int) -> Iterator[Grid]:
     yield _part(grid, named, chosen)
 
 
-def _naming(grid: Grid) -> list[int]:
+def _naming(grid: TextTable) -> list[int]:
     """Return the columns that tell the rows of a table apart: those that name them."""
     columns, named = _columns(grid), [grid.named_by]
     for i in range(grid.text_columns):
@@ -166,7 +166,7 @@ def _naming(grid: Grid) -> list[int]:
     return named
 
 
-def _part(grid: Grid, named: Sequence[int], chosen: Sequence[int]) -> Grid:
+def _part(grid: TextTable, named: Sequence[int], chosen: Sequence[int]) -> TextTable:
     order = [*named, *chosen]
     return replace(
         grid,
@@ -177,7 +177,7 @@ def _part(grid: Grid, named: Sequence[int], chosen: Sequence[int]) -> Grid:
     )
 
 
-def _widths(grid: Grid, width: int) -> list[int]:
+def _widths(grid: TextTable, width: int) -> list[int]:
     """Return the width of each column: as its cells need, less where the table would be wider than ``width``."""
     least = _minima(grid)
     widths = [max(map(_span_of, column)) for column in _columns(grid)]
@@ -187,7 +187,7 @@ def _widths(grid: Grid, width: int) -> list[int]:
     return widths
 
 
-def _table(grid: Grid, width: int, *, color: bool, ascii_only: bool) -> Iterator[str]:
+def _table(grid: TextTable, width: int, *, color: bool, ascii_only: bool) -> Iterator[str]:
     """Yield the lines of a table: headings stand on its rule, cells hang from the lines of their rows."""
     widths = _widths(grid, width)
     between, rule = (" | ", "-+-") if ascii_only else (" " * GUTTER, "─" * GUTTER)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import HEADLINE, sentence
-from fairfix.report.layout import Columns, Grid, Section, Verdict, data_lines, interval, titled
+from fairfix.report.layout import Columns, Section, TextTable, Verdict, data_lines, interval, titled
 from fairfix.report.models import movement, writer_of
 from fairfix.schema.trend import Line, Moment, Trend
 
@@ -26,7 +26,9 @@ def sections(result: Trend, *, detail: bool) -> Iterator[Section]:
         "verdict": lambda row: _verdict(row[1].verdict),
         "rows": lambda row: f"{row[1].rows:,}",
     }
-    yield Section("Audits", (), (Grid.of(columns, enumerate(result.moments), len(columns) - 1, "Audits"),))
+    yield Section(
+        "Audits", (), (TextTable.of(columns, enumerate(result.moments), len(columns) - 1, "Audits"),)
+    )
     for line in result.lines if detail else shown_lines(result):
         undefined = dict.fromkeys(one.reason for one in line.series if one.reason)
         whose = (
@@ -126,7 +128,7 @@ def _turn(line: Line, names: Sequence[str], moments: Sequence[Moment]) -> str:
     )
 
 
-def _grid(line: Line, names: Sequence[str]) -> Grid:
+def _grid(line: Line, names: Sequence[str]) -> TextTable:
     """Return the table of a number over time."""
     columns: Columns = {
         "audit": lambda row: f"{row[0]}, {row[1]}",
@@ -135,4 +137,4 @@ def _grid(line: Line, names: Sequence[str]) -> Grid:
         "value [interval]": lambda row: interval(row[2]),
     }
     rows = [(i, name, one) for i, (name, one) in enumerate(zip(names, line.series, strict=True), 1)]
-    return Grid.of(columns, rows, len(columns) - 1, heading_of(line))
+    return TextTable.of(columns, rows, len(columns) - 1, heading_of(line))

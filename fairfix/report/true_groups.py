@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.data.choices import Level
-from fairfix.report.layout import GROUP_METRICS, Columns, Grid, Section, between, show
-from fairfix.schema.audit import CurvePoint, Membership, Noise, NoiseFigure
+from fairfix.report.layout import GROUP_METRICS, Columns, Section, TextTable, between, show
+from fairfix.schema.audit import CurvePoint, Membership, NoiseFigure, NoiseResults
 
 _COMPARISONS = (
     *("selection_rate.difference", "selection_rate.ratio", "true_positive_rate.difference"),
@@ -34,20 +34,20 @@ BREAKDOWN: Columns = {
 }
 
 
-def true_groups(noise: Noise, *, detail: bool) -> Section:
+def true_groups(noise: NoiseResults, *, detail: bool) -> Section:
     """Return the section: figures, what outcome-dependent noise does to them, and breakdown points of the limits."""
     figures = [("", figure) for figure in noise.comparisons if detail or figure.name in TITLES]
     figures += [(group.group, figure) for group in noise.groups for figure in group.figures]
     title = f"True groups behind {noise.attribute}"
     if noise.membership is not None:
         title = "True groups by membership probabilities"
-    grids = [Grid.of({**OF, **_estimates(noise, figures)}, figures, 2, title)]
+    grids = [TextTable.of({**OF, **_estimates(noise, figures)}, figures, 2, title)]
     curves = [(group, figure) for group, figure in figures if figure.curve and (detail or not group)]
     if curves:
         caption = "If noise depends on outcomes by at most eps (N3)"
-        grids.append(Grid.of({**OF, **_curve(curves[0][1].curve)}, curves, 2, caption))
+        grids.append(TextTable.of({**OF, **_curve(curves[0][1].curve)}, curves, 2, caption))
     if noise.breakdown:
-        grids.append(Grid.of(BREAKDOWN, noise.breakdown, 1, "Breakdown points of the limits"))
+        grids.append(TextTable.of(BREAKDOWN, noise.breakdown, 1, "Breakdown points of the limits"))
     return Section(title, tuple(_facts(noise)), tuple(grids), "true groups", noise)
 
 
@@ -61,7 +61,7 @@ Row = tuple[str, NoiseFigure]
 """A true group, empty for a comparison, and a number of it."""
 
 
-def _estimates(noise: Noise, figures: Sequence[Row]) -> Columns:
+def _estimates(noise: NoiseResults, figures: Sequence[Row]) -> Columns:
     """Return the columns of estimates and worst cases; without recorded groups, no number depends on them."""
 
     def worst_case(level: Level) -> Callable[[Row], str]:
@@ -113,7 +113,7 @@ def _up_to(eps: float | None, never: str) -> str:
     return never if eps is None else "1 (whatever the noise)" if eps >= 1 else show(eps)
 
 
-def _facts(noise: Noise) -> Iterator[str]:
+def _facts(noise: NoiseResults) -> Iterator[str]:
     rests = noise.rests_on
     yield f"checks assume {rests}: {noise.assumptions[rests]}"
     yield from (f"{name}: {text}" for name, text in noise.assumptions.items() if name != rests)
@@ -133,7 +133,7 @@ def _facts(noise: Noise) -> Iterator[str]:
     yield from noise.notes
 
 
-def _table_facts(noise: Noise) -> Iterator[str]:
+def _table_facts(noise: NoiseResults) -> Iterator[str]:
     table = noise.table
     if table.form:
         kind = TABLE_WORDS[table.form].format(rows=table.rows or 0)
@@ -168,7 +168,7 @@ def _carried(kept: str) -> str:
     return f"carried over with {TABLE_WORDS[kept]} unchanged"
 
 
-def _membership_facts(noise: Noise, membership: Membership) -> Iterator[str]:
+def _membership_facts(noise: NoiseResults, membership: Membership) -> Iterator[str]:
     yield "membership probabilities: " + ", ".join(
         (group.group if group.group == group.column else f"{group.group} in {group.column}")
         + f" ({group.share:.1%} of the data)"
@@ -181,7 +181,7 @@ def _membership_facts(noise: Noise, membership: Membership) -> Iterator[str]:
     )
 
 
-def _vacuous(noise: Noise, nothing: str, part: str) -> Iterator[str]:
+def _vacuous(noise: NoiseResults, nothing: str, part: str) -> Iterator[str]:
     """Yield which rates the noise leaves open, and why."""
     for item in noise.vacuous:
         name, other = TITLES[item.metric], OUTNUMBERED[item.metric]

@@ -10,7 +10,7 @@ from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
 from fairfix.report.layout import MARKS, interval, kind_of, waiver_state
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Baseline, Check, CheckedResult, SavedResult, Verdict
+from fairfix.schema.common import Baseline, CheckedResult, SavedCheck, SavedResult, Verdict
 
 NOTHING_GATED = "no checks were set, so there is no pass or fail"
 OPERATORS = {"<=": "above", "<": "at or above", ">=": "below", ">": "at or below"}
@@ -25,7 +25,7 @@ class Judged:
     command: str
     source: str
     columns: tuple[str, ...]
-    checks: Sequence[Check]
+    checks: Sequence[SavedCheck]
     verdict: Verdict | None
 
     def count(self, verdict: str) -> int:
@@ -71,31 +71,31 @@ def cautions(result: SavedResult) -> list[tuple[str, str]]:
     return [(one.code, one.text) for one in result.messages if one.severity == "warning"]
 
 
-def title(check: Check) -> str:
+def title(check: SavedCheck) -> str:
     """Return the check with its attribute."""
     text = check.check
     text = text if f"[{check.attribute}" in text else f"{text} [{check.attribute}]"
     return f"{text}, class {check.of_class}" if check.of_class else text
 
 
-def sentence(check: Check) -> str:
+def sentence(check: SavedCheck) -> str:
     """Return the value of a check and the reason for its verdict."""
     groups = check.groups
     among = f", {'between ' if len(groups) > 1 else ''}{' and '.join(groups)}" if groups else ""
     return f"{MARKS[check.verdict]}: {check.id} is {interval(check)}{among}; {check.reason}"
 
 
-def limit(check: Check) -> str:
+def limit(check: SavedCheck) -> str:
     """Return the limit of a check in words."""
     return f"fails when {check.id} is {OPERATORS[check.operator]} {check.limit:g}"
 
 
-def rule(check: Check) -> str:
+def rule(check: SavedCheck) -> str:
     """Return the name of the number that is limited, without the attribute."""
     return check.comparison + (".change" if check.of == "change" else "")
 
 
-def measured(check: Check, result: SavedResult) -> str:
+def measured(check: SavedCheck, result: SavedResult) -> str:
     """Return the definition of the number that is limited."""
     change = "the new value minus that of the baseline; " if check.of == "change" else ""
     return change + meaning(check.comparison, result)

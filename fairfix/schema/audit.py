@@ -24,7 +24,7 @@ from fairfix.schema.common import (
     Number,
     Part,
     Positive,
-    Settings,
+    SavedSettings,
     Suppressed,
     require_once,
 )
@@ -40,7 +40,7 @@ class AuditData(Data, frozen=True, kw_only=True):
     model: dict[str, str]
 
 
-class AuditSettings(Settings, frozen=True, kw_only=True):
+class AuditSettings(SavedSettings, frozen=True, kw_only=True):
     """Settings of an audit."""
 
     confidence_of_class: float | None = None
@@ -110,7 +110,7 @@ class NoiseGroup(Part, frozen=True, kw_only=True):
     figures: tuple[NoiseFigure, ...]
 
 
-class NoiseTable(Part, frozen=True, kw_only=True):
+class SavedNoiseTable(Part, frozen=True, kw_only=True):
     """The noise table, carried over to the groups of the data."""
 
     form: Literal["", Form, "membership"] = field(name="values")
@@ -140,7 +140,7 @@ class MetricOfGroup(Part, frozen=True, kw_only=True):
     group: str
 
 
-class Breakdown(Part, frozen=True, kw_only=True):
+class SavedBreakdown(Part, frozen=True, kw_only=True):
     """Up to which dependence of noise on outcomes a check certainly holds, and certainly fails."""
 
     check: str
@@ -155,7 +155,7 @@ class Resampling(Part, frozen=True, kw_only=True):
     seed: Count
 
 
-class Member(Part, frozen=True, kw_only=True):
+class MemberGroup(Part, frozen=True, kw_only=True):
     """A true group that rows have a probability to be in."""
 
     group: str
@@ -166,7 +166,7 @@ class Member(Part, frozen=True, kw_only=True):
 class Membership(Part, frozen=True, kw_only=True):
     """True groups that rows have probabilities to be in."""
 
-    groups: Annotated[tuple[Member, ...], Meta(min_length=2)]
+    groups: Annotated[tuple[MemberGroup, ...], Meta(min_length=2)]
     vectors: Positive
     """Distinct vectors of probabilities."""
     bins: Positive
@@ -178,7 +178,7 @@ class Membership(Part, frozen=True, kw_only=True):
     held: Positive
 
 
-class Noise(Part, frozen=True, kw_only=True):
+class NoiseResults(Part, frozen=True, kw_only=True):
     """Results for true groups where the recorded groups are noisy."""
 
     attribute: str
@@ -187,13 +187,13 @@ class Noise(Part, frozen=True, kw_only=True):
     """The strongest assumption that was stated."""
     assumptions: dict[Level, str]
     unavailable: dict[Level, str]
-    table: NoiseTable
+    table: SavedNoiseTable
     radii: tuple[Radius, ...]
     smallest_eps: float | None
     vacuous: tuple[MetricOfGroup, ...]
     groups: tuple[NoiseGroup, ...]
     comparisons: tuple[NoiseFigure, ...]
-    breakdown: tuple[Breakdown, ...]
+    breakdown: tuple[SavedBreakdown, ...]
     resampling: Resampling
     notes: tuple[str, ...]
     membership: Membership | None = None
@@ -267,7 +267,7 @@ class Drift(Part, frozen=True, kw_only=True):
     after: Number
 
 
-class State(Part, frozen=True, kw_only=True):
+class StateBatches(Part, frozen=True, kw_only=True):
     """Batches of a state, and the gaps in them."""
 
     batches: Annotated[tuple[StateBatch, ...], Meta(min_length=1)]
@@ -355,11 +355,11 @@ class Audit(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=sc
     suppressed: Suppressed | None = None
     pooled_median: float | None
     own_metrics: tuple[OwnMetric, ...] = ()
-    noise: Noise | None = None
+    noise: NoiseResults | None = None
     profile: Template | None = None
     slices: SliceSearch | None = None
     explained_gaps: ExplainedGaps | None = None
-    state: State | None = None
+    state: StateBatches | None = None
     classes: Annotated[tuple[OneClass, ...], Meta(min_length=2)] = ()
     """Each class against the others, in a multiclass audit; the other fields are of all classes together."""
     balanced_accuracy: Estimate | None = None

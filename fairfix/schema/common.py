@@ -156,7 +156,7 @@ class Excluded(Part, frozen=True, kw_only=True):
     rows: Count
 
 
-class Rows(Part, frozen=True, kw_only=True):
+class RowNumbers(Part, frozen=True, kw_only=True):
     """Numbers of rows that were read and used, and reasons for the others."""
 
     read: Positive
@@ -187,13 +187,13 @@ class Data(Part, frozen=True, kw_only=True):
     """The data that was read."""
 
     source: str
-    rows: Rows
+    rows: RowNumbers
     columns: Columns
     inferred: dict[str, str]
     """Roles that were not stated, with the column found by its name."""
 
 
-class Settings(Part, frozen=True, kw_only=True):
+class SavedSettings(Part, frozen=True, kw_only=True):
     """Reading of the columns, and the confidence level of all intervals."""
 
     task: Asked
@@ -250,7 +250,7 @@ class SavedResult(Part, frozen=True, kw_only=True):
     """Version."""
     messages: tuple[Message, ...] = ()
     data: Data
-    settings: Settings
+    settings: SavedSettings
     record: Record | None = None
     next_step: NextStep | None = None
 
@@ -263,7 +263,7 @@ class LeftOut(Part, frozen=True, kw_only=True):
     text: str
 
 
-class Features(Part, frozen=True, kw_only=True):
+class FeatureNames(Part, frozen=True, kw_only=True):
     """Columns that methods learn from, and columns without a role that they do not learn from."""
 
     used: tuple[str, ...]
@@ -319,7 +319,7 @@ Identifier = Annotated[
 ]
 
 
-class Comparison(Estimate, frozen=True, kw_only=True):
+class SavedComparison(Estimate, frozen=True, kw_only=True):
     """A comparison of groups: its value, and the groups that reach it."""
 
     id: Identifier
@@ -333,9 +333,9 @@ class Comparison(Estimate, frozen=True, kw_only=True):
     """The class with the largest gap, for a mean over classes."""
 
 
-def comparison(name: str, value: Number, groups: tuple[str, ...] = (), **more: Any) -> Comparison:
+def comparison(name: str, value: Number, groups: tuple[str, ...] = (), **more: Any) -> SavedComparison:
     """Return a comparison with this value."""
-    return Comparison(id=name, **value.numbers, groups=groups, **more)
+    return SavedComparison(id=name, **value.numbers, groups=groups, **more)
 
 
 Fractions = Annotated[tuple[Fraction, ...], Meta(min_length=1, max_length=101)]
@@ -376,7 +376,7 @@ class Block(Part, frozen=True, kw_only=True):
     attribute: str
     columns: Names
     groups: tuple[Group, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[SavedComparison, ...]
     stratum: str = ""
     stratum_levels: tuple[str, ...] = ()
     """Its value in each of the columns of strata."""
@@ -388,7 +388,7 @@ class Block(Part, frozen=True, kw_only=True):
         require_once((one.id for one in self.comparisons), "comparison")
 
     @property
-    def by_id(self) -> dict[str, Comparison]:
+    def by_id(self) -> dict[str, SavedComparison]:
         """The comparisons by their names."""
         return {one.id: one for one in self.comparisons}
 
@@ -435,7 +435,7 @@ class Waived(Part, frozen=True, kw_only=True):
     limit: float | None = None
 
 
-class Check(Estimate, frozen=True, kw_only=True):
+class SavedCheck(Estimate, frozen=True, kw_only=True):
     """A check with its verdict: a number with its interval, and the limit."""
 
     check: str
@@ -462,7 +462,7 @@ class Check(Estimate, frozen=True, kw_only=True):
     waived: Waived | None = None
 
 
-class Waiver(Part, frozen=True, kw_only=True):
+class SavedWaiver(Part, frozen=True, kw_only=True):
     """A waiver of the configuration."""
 
     check: str
@@ -479,7 +479,7 @@ class Waivers(Part, frozen=True, kw_only=True):
     """Every waiver of the configuration, and what it does on that day."""
 
     today: Day
-    waivers: tuple[Waiver, ...]
+    waivers: tuple[SavedWaiver, ...]
 
 
 class CheckedResult(SavedResult, frozen=True, kw_only=True):
@@ -487,7 +487,7 @@ class CheckedResult(SavedResult, frozen=True, kw_only=True):
 
     verdict: Verdict | None
     """The worst verdict of the checks; null without checks."""
-    checks: tuple[Check, ...]
+    checks: tuple[SavedCheck, ...]
     waivers: Waivers | None = None
 
 

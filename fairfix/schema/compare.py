@@ -14,7 +14,7 @@ from fairfix.schema.common import (
     Change,
     Count,
     Estimate,
-    Features,
+    FeatureNames,
     Fraction,
     GroupChanges,
     Message,
@@ -24,7 +24,7 @@ from fairfix.schema.common import (
     Part,
     Positive,
     SavedResult,
-    Settings,
+    SavedSettings,
     require_changes,
     require_once,
 )
@@ -37,7 +37,7 @@ class CompareNoise(Part, frozen=True, kw_only=True):
     assumption: Literal["N1", "N2"]
 
 
-class CompareSettings(Settings, frozen=True, kw_only=True):
+class CompareSettings(SavedSettings, frozen=True, kw_only=True):
     """Settings of a comparison."""
 
     seed: Count
@@ -56,7 +56,7 @@ class CompareSplit(Part, frozen=True, kw_only=True):
     holdout: Positive
 
 
-class Contender(Part, frozen=True, kw_only=True):
+class SavedContender(Part, frozen=True, kw_only=True):
     """A variant of a method with its parameters."""
 
     title: str
@@ -108,9 +108,9 @@ class Compare(SavedResult, frozen=True, kw_only=True, tag_field="schema", tag=sc
 
     settings: CompareSettings
     split: CompareSplit
-    contenders: tuple[Contender, ...]
+    contenders: tuple[SavedContender, ...]
     points: tuple[Point, ...]
-    features: Features | None = None
+    features: FeatureNames | None = None
     own_metrics: tuple[OwnMetric, ...] = ()
     advice: tuple[Advice, ...] = ()
 

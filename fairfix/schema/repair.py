@@ -15,14 +15,14 @@ from fairfix.schema.common import (
     Data,
     Digest,
     Estimate,
-    Features,
+    FeatureNames,
     Fraction,
     GroupChanges,
     Message,
     NotNegative,
     Part,
     Positive,
-    Settings,
+    SavedSettings,
     Text,
     require_changes,
     require_once,
@@ -37,7 +37,7 @@ class RepairData(Data, frozen=True, kw_only=True):
     fingerprint: Digest
 
 
-class RepairSettings(Settings, frozen=True, kw_only=True):
+class RepairSettings(SavedSettings, frozen=True, kw_only=True):
     """Settings of a repair."""
 
     gate_on: GateOn
@@ -51,7 +51,7 @@ class Requirements(Part, frozen=True, kw_only=True):
     model_file: bool
 
 
-class Split(Part, frozen=True, kw_only=True):
+class SplitSizes(Part, frozen=True, kw_only=True):
     """Rows of each part."""
 
     fit: Count
@@ -67,7 +67,7 @@ class Candidate(Part, frozen=True, kw_only=True):
     chosen: bool
 
 
-class Certificate(Part, frozen=True, kw_only=True):
+class SavedCertificate(Part, frozen=True, kw_only=True):
     """The objective of the shipped rule is at most ``gap`` above the least of a class of rules."""
 
     objective: str
@@ -79,7 +79,7 @@ class Certificate(Part, frozen=True, kw_only=True):
     says: str
 
 
-class Quantity(Part, frozen=True, kw_only=True):
+class SavedQuantity(Part, frozen=True, kw_only=True):
     """A number that the solver chose, such as a multiplier, a threshold or a weight."""
 
     name: str
@@ -97,8 +97,8 @@ class Solution(Part, frozen=True, kw_only=True):
     objective: float | None
     gap: NotNegative | None
     """Certified distance of the objective from the optimum."""
-    certificates: tuple[Certificate, ...]
-    quantities: tuple[Quantity, ...]
+    certificates: tuple[SavedCertificate, ...]
+    quantities: tuple[SavedQuantity, ...]
 
 
 # ---------------------------------------------------------------------- before and after
@@ -348,13 +348,13 @@ class Repair(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=s
     data: RepairData
     settings: RepairSettings
     requires: Requirements
-    split: Split
+    split: SplitSizes
     selection: tuple[Candidate, ...]
     solution: Solution
     proof: Evaluations
     does_not_count: str = ""
     """Differences between two people that must not count, of methods of individual fairness."""
-    features: Features | None = None
+    features: FeatureNames | None = None
     guarantee: Guarantee | None = None
     counts: FromCounts | None = None
     messages: tuple[Message, ...]

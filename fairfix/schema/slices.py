@@ -15,7 +15,7 @@ from fairfix.schema.common import (
     Fraction,
     Part,
     Positive,
-    Settings,
+    SavedSettings,
     Text,
     require_once,
 )
@@ -83,7 +83,7 @@ class SliceSearch(Part, frozen=True, kw_only=True):
         require_once((one.where for one in self.slices), "slice")
 
 
-class SlicesSettings(Settings, frozen=True, kw_only=True):
+class SlicesSettings(SavedSettings, frozen=True, kw_only=True):
     """Settings of a search."""
 
     gate_on: GateOn

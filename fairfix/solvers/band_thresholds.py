@@ -16,7 +16,7 @@ from scipy.optimize import linprog
 
 from fairfix.solvers.arrays import Floats, Ints, finite_scores
 from fairfix.solvers.bands import PROMISED, Bands
-from fairfix.solvers.threshold_curves import NOTHING, TIE, Curve, Mixture, mean_of, nearest
+from fairfix.solvers.threshold_curves import NOTHING, TIE, Mixture, ThresholdCurve, mean_of, nearest
 
 PLACES = 64
 """Thresholds of a cell that the linear program begins with, and that are added between two neighbours."""
@@ -35,7 +35,7 @@ PROVEN = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
-class Thresholds:
+class BandThresholds:
     """The optimum with ``gamma = 0``, and its proof."""
 
     shares: Floats
@@ -54,7 +54,7 @@ class Thresholds:
     """Linear programs that were solved; 0 where none was needed."""
 
 
-def solve_thresholds(scores: npt.ArrayLike, bands: Bands, cells: npt.ArrayLike) -> Thresholds:
+def solve_thresholds(scores: npt.ArrayLike, bands: Bands, cells: npt.ArrayLike) -> BandThresholds:
     """Return the optimal shares of all points.
 
     ``scores``: finite, shape (n,); what points add to a row per unit of value must fall with the score inside a cell.
@@ -66,7 +66,7 @@ def solve_thresholds(scores: npt.ArrayLike, bands: Bands, cells: npt.ArrayLike) 
     order = np.argsort(cell, kind="stable")
     columns = bands.slopes.tocsc()
     curves = [
-        Curve.of(f, bands, columns, part)
+        ThresholdCurve.of(f, bands, columns, part)
         for part in np.split(order, np.cumsum(np.bincount(cell))[:-1])
         if part.size
     ]
@@ -84,17 +84,17 @@ def solve_thresholds(scores: npt.ArrayLike, bands: Bands, cells: npt.ArrayLike) 
             shares[curve.points[: curve.ends[at]]] += part
     converged = bands.outside(means, centres) <= PROMISED and abs(gap) <= PROMISED
     shares = np.where(shares > 1 - NOTHING, 1.0, shares)  # parts sum to 1 but for rounding
-    return Thresholds(shares, centres, means, value, gap, bool(converged), rounds)
+    return BandThresholds(shares, centres, means, value, gap, bool(converged), rounds)
 
 
-def _means(curves: list[Curve], mixed: list[Mixture], bands: Bands) -> Floats:
+def _means(curves: list[ThresholdCurve], mixed: list[Mixture], bands: Bands) -> Floats:
     out = np.zeros(bands.mass.size)
     for curve, own in zip(curves, mixed, strict=True):
         out[curve.rows] += mean_of(curve.adds, own)
     return out
 
 
-def _paid(curves: list[Curve], bands: Bands, prices: Floats) -> tuple[float, list[Floats]]:
+def _paid(curves: list[ThresholdCurve], bands: Bands, prices: Floats) -> tuple[float, list[Floats]]:
     """Return what the bands allow at some prices, and what the thresholds of each cell pay.
 
     By weak duality, no shares have a value above that and the most that each cell has left.
@@ -105,7 +105,7 @@ def _paid(curves: list[Curve], bands: Bands, prices: Floats) -> tuple[float, lis
     return float(bands.mass @ allowed), [pull[curve.rows] @ curve.adds for curve in curves]
 
 
-def _mixtures(curves: list[Curve], bands: Bands) -> tuple[list[Mixture], Floats, float, int]:
+def _mixtures(curves: list[ThresholdCurve], bands: Bands) -> tuple[list[Mixture], Floats, float, int]:
     """Return the mixtures of all cells, the centres, a bound on the value, and how many programs were solved."""
     kept = [_spread(0, curve.ends.size - 1) for curve in curves]
     proven, rounds = np.inf, 0
@@ -136,7 +136,7 @@ def _spread(low: int, high: int) -> Ints:
     return np.unique(np.linspace(low, high, PLACES + 1).round().astype(np.int64))
 
 
-def _more(curve: Curve, places: Ints, own: Mixture, asked: int) -> Ints:
+def _more(curve: ThresholdCurve, places: Ints, own: Mixture, asked: int) -> Ints:
     """Return thresholds with those that prices ask for, and with more next to those of the mixture."""
     last = curve.ends.size - 1
     out = [places, np.clip(np.arange(asked - 1, asked + 2), 0, last)]
@@ -146,7 +146,9 @@ def _more(curve: Curve, places: Ints, own: Mixture, asked: int) -> Ints:
     return np.unique(np.concatenate(out))
 
 
-def _program(curves: list[Curve], kept: list[Ints], bands: Bands) -> tuple[list[Mixture], Floats, Floats]:
+def _program(
+    curves: list[ThresholdCurve], kept: list[Ints], bands: Bands
+) -> tuple[list[Mixture], Floats, Floats]:
     """Return mixtures of the kept thresholds, centres, and multipliers per unit of mass, of the linear program."""
     sizes, free, size = [places.size for places in kept], bands.centres, bands.mass.size
     owner = np.repeat(np.arange(len(curves)), sizes)

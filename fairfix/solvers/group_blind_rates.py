@@ -59,7 +59,7 @@ Chances = Sequence[tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True, eq=False)
-class EqualRates:
+class GroupBlindRule:
     """A rule that pays for rates by chances of groups: accept where :meth:`score` > 0."""
 
     mu: tuple[tuple[Floats, Floats], ...]
@@ -70,7 +70,7 @@ class EqualRates:
     """``pi_1k`` and ``pi_0k`` of each attribute."""
 
     @classmethod
-    def of(cls, p: Floats, groups: Chances, weight: Floats | None = None) -> EqualRates:
+    def of(cls, p: Floats, groups: Chances, weight: Floats | None = None) -> GroupBlindRule:
         """Return the rule without prices.
 
         ``p``: ``P(y=1|x)``, shape (n,). ``groups``: for each attribute ``P(a=k | x, y=1)`` and ``P(a=k | x, y=0)``,
@@ -99,7 +99,7 @@ class EqualRates:
         """All multipliers, shape (J,)."""
         return np.concatenate([np.zeros(0), *(part for pair in self.mu for part in pair)])
 
-    def priced(self, mu: Floats) -> EqualRates:
+    def priced(self, mu: Floats) -> GroupBlindRule:
         """Return the rule of other multipliers, shape (J,): of each attribute those of ``y = 1``, then of ``y = 0``."""
         sizes = np.cumsum([part.size for pair in self.cells for part in pair])
         parts = np.split(mu, sizes[:-1]) if sizes.size else []
@@ -123,7 +123,7 @@ def _gaps(
 class BlindMixture:
     """Blind rules with shares; of what these leave of 1, ``always`` accepts whatever, and the rest nobody."""
 
-    rule: EqualRates
+    rule: GroupBlindRule
     """The rule without prices, which are below."""
     prices: Floats
     """``mu`` of each, shape (R, J); it accepts where its score is above 0."""
@@ -178,7 +178,7 @@ View = tuple[Floats, Chances]
 
 
 def held_rates(
-    rule: EqualRates, views: Sequence[View], rows: WeightedSample, slack: float
+    rule: GroupBlindRule, views: Sequence[View], rows: WeightedSample, slack: float
 ) -> tuple[BlindMixture, int]:
     """Return the mixture of most balanced accuracy whose rates on the rows are within the slack, and how many programs.
 
@@ -187,7 +187,7 @@ def held_rates(
     difference of a rate of a group from the overall one.
     """
     slow = rule.prices
-    search = _Search(rule, views, rows, slack)
+    search = _RateSearch(rule, views, rows, slack)
     search.add(slow)
     best, still, rounds = -np.inf, 0, 0
     while rounds < ROUNDS and still < STILL:
@@ -202,10 +202,12 @@ def held_rates(
     return search.chosen(), rounds
 
 
-class _Search:
+class _RateSearch:
     """The linear program and its columns."""
 
-    def __init__(self, rule: EqualRates, views: Sequence[View], rows: WeightedSample, slack: float) -> None:
+    def __init__(
+        self, rule: GroupBlindRule, views: Sequence[View], rows: WeightedSample, slack: float
+    ) -> None:
         self.rule, self.views, self.rows, self.slack = rule, views, rows, slack
         self.prices: list[Floats] = []
         self.accuracy: list[float] = []

@@ -129,7 +129,7 @@ def solve_linear(
     rows = GroupedSample.of(X, (y - level) / unit, codes, weight, bounds.size, l2)
     ends = None if into is None else ((into[0] - level) / unit, (into[1] - level) / unit)
     scale = unit ** row_loss(loss).power
-    solved = _Search(losses_of(rows, in_units(loss, unit)), bounds / scale, ends).run()
+    solved = _LossSearch(losses_of(rows, in_units(loss, unit)), bounds / scale, ends).run()
     scaled = (
         ("excess", "losses", "level") if isinstance(solved, Infeasible) else ("losses", "objective", "bound")
     )
@@ -140,7 +140,7 @@ def solve_linear(
     return replace(solved, coef=coef, intercept=intercept)
 
 
-class _Search:
+class _LossSearch:
     """The search for a model within the bounds; losses are of labels of variance 1, or in nats."""
 
     def __init__(self, model: LinearLosses, bounds: Floats, into: tuple[float, float] | None = None) -> None:
@@ -215,7 +215,7 @@ class _Search:
         """Return a model that holds the bounds once its values are moved, or the best that was found."""
         rows, best = self.model.rows, inside
         hinge = HingeLosses(rows, into)
-        search = _Search(hinge, self.bounds, into)
+        search = _LossSearch(hinge, self.bounds, into)
         none = np.zeros(self.bounds.size)
         for _ in range(TRIMS if np.isin(rows.y, into).all() else 0):
             v, proof = search.least_excess(best, free)

@@ -107,7 +107,7 @@ def change(s: Floats, other: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class RowVariants:
     """Variants of all rows in the columns that any of them changes, once for all rows that share them.
 
     ``columns`` has shape (C,), ``own`` (n, C), ``places`` (G, K, C), ``kind``, which says those of each row, (n,).
@@ -119,7 +119,7 @@ class Candidates:
     kind: Ints
 
     @classmethod
-    def of(cls, X: Floats, variants: Variants) -> Candidates:
+    def of(cls, X: Floats, variants: Variants) -> RowVariants:
         """Return the variants of all rows."""
         rows, changed = np.arange(len(X)), np.zeros(X.shape[1], dtype=bool)
         for k in range(variants.many):

@@ -21,9 +21,9 @@ from threadpoolctl import threadpool_limits
 from fairfix.solvers.arrays import Floats, Ints, shares_of
 from fairfix.solvers.network import (
     CLIP,
-    Candidates,
     Listed,
     Network,
+    RowVariants,
     Variants,
     centred,
     change,
@@ -148,7 +148,7 @@ class Trainer:
         X: Floats,
         y: Ints,
         share: Floats,
-        candidates: Candidates,
+        candidates: RowVariants,
         ascent: Ascent | None,
         *,
         logits: int = 1,
@@ -280,7 +280,7 @@ def fit_network(
         return Moved.of(network, X[judged], own, listed, steps_on).value(codes[judged], own, rho)
 
     with threadpool_limits(1):
-        candidates = Candidates.of(X, variants)
+        candidates = RowVariants.of(X, variants)
         trainer = Trainer(
             X[learned],
             codes[learned],

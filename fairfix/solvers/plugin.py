@@ -272,7 +272,7 @@ class PluginProblem:
         if (ks <= slack).all():
             loss = self.losses(free)
             return PluginFit(free, loss, loss, ks, 0.0, True, 0)
-        solved = _Program(self, slack).solve()
+        solved = _PluginProgram(self, slack).solve()
         if solved is None:
             rule = self.constant
             return PluginFit(rule, self.losses(rule), -np.inf, self.distances(rule), 0.0, False, 0)
@@ -368,7 +368,7 @@ class _Tree:
 # ---------------------------------------------------------------------- the program
 
 
-class _Program:
+class _PluginProgram:
     """The linear program of one slack, over the chances of values in cells and the distances they make."""
 
     def __init__(self, problem: PluginProblem, slack: Floats) -> None:

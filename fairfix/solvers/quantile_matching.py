@@ -43,7 +43,7 @@ CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class ScoreLevels:
     """Distribution function of one group's scores: the interval of levels that a score stands for."""
 
     first: Floats
@@ -58,10 +58,10 @@ class Levels:
     """
 
     @property
-    def middle(self) -> Levels:
+    def middle(self) -> ScoreLevels:
         """Every atom at the middle of its levels."""
         middle = (self.low + self.high) / 2
-        return Levels(self.first, self.last, middle, middle)
+        return ScoreLevels(self.first, self.last, middle, middle)
 
     def place(self, score: Floats) -> tuple[Ints, Floats]:
         """Return the atom of each score, and how far between its end (0) and the next atom (1) the score lies.
@@ -76,7 +76,7 @@ class Levels:
 
 
 @dataclass(frozen=True, eq=False)
-class Ends:
+class AtomValues:
     """Values of the atoms of one group, shape (m,) each."""
 
     least: Floats
@@ -90,7 +90,7 @@ class Ends:
 class Tube:
     """A map of scores and groups to values whose distributions are near to each other."""
 
-    levels: tuple[Levels, ...]
+    levels: tuple[ScoreLevels, ...]
     """Distribution function of each group's scores."""
     outputs: Floats | None
     """New scores, increasing, shape (P,); None where scores are left as they are."""
@@ -132,13 +132,13 @@ class Tube:
         return out
 
     @cached_property
-    def ends(self) -> tuple[Ends, ...]:
+    def ends(self) -> tuple[AtomValues, ...]:
         """The values at the ends of the atoms of each group; most are those of everything between."""
         made = []
         for group, one in enumerate(self.levels):
             wide = one.high - one.low
             levels = one.low + EDGE * wide, one.low + (1.0 - EDGE) * wide, one.high - EDGE * wide
-            made.append(Ends(*(self._value(group, level) for level in levels)))
+            made.append(AtomValues(*(self._value(group, level) for level in levels)))
         return tuple(made)
 
     def outcomes(self, group: int, score: Floats) -> tuple[Ints, Floats, Floats]:
@@ -200,7 +200,7 @@ class Scores:
         return np.asarray(mass / mass.sum())
 
     @cached_property
-    def _atoms(self) -> list[tuple[Levels, Floats]]:
+    def _atoms(self) -> list[tuple[ScoreLevels, Floats]]:
         """The levels of each group, and the mean score of each atom."""
         out = []
         for k in range(self.groups):
@@ -220,11 +220,11 @@ class Scores:
             start, end = knots[first], knots[last]
             if self.least > 1:
                 start, end = ends_between(knots, first, last, mean)
-            out.append((Levels(start, end, low, high), mean))
+            out.append((ScoreLevels(start, end, low, high), mean))
         return out
 
     @property
-    def levels(self) -> tuple[Levels, ...]:
+    def levels(self) -> tuple[ScoreLevels, ...]:
         """The levels of each group."""
         return tuple(levels for levels, _ in self._atoms)
 
@@ -505,7 +505,7 @@ def with_outputs(tube: Tube, scores: Scores) -> Tube:
         return tube
     end = 2.0 ** math.ceil(math.log2(max(float(np.abs(scores.score).max()), 1.0)))
     at, level = np.array([-end, 0.0, end]), np.array([0.125, 0.5, 0.875])
-    same = Levels(at, at, level, level)
+    same = ScoreLevels(at, at, level, level)
     return Tube((same,) * scores.groups, at, np.tile([0.25, 0.75, 1.0], (scores.groups, 1)))
 
 

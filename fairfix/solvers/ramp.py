@@ -257,7 +257,7 @@ def solve(
         raise ValueError(f"ratio must be in [0, 1], got {ratio!r}")
     mass = np.array([cell.total for cell in cells])
     free = np.array([cell.reached(0.0, 0.0, gamma)[0] for cell in cells])
-    problem = _Problem(tuple(cells), gamma, slack / 2, mass, free, ratio)
+    problem = _CellProblem(tuple(cells), gamma, slack / 2, mass, free, ratio)
     if rho is not None:
         return problem.certified(problem.at(rho), given=True, iterations=1)
     # the centres between which some upper and some lower edge hold; in the other order, none has to
@@ -292,7 +292,7 @@ class _Trial:
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _CellProblem:
     """Cells, width, half of the band, and what of each cell does not change."""
 
     cells: tuple[Cell, ...]

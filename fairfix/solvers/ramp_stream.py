@@ -28,7 +28,7 @@ PASSES = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class StreamBatch:
     """Points of the stream: scores from -1 to 1, cell of each (any whole numbers from 0) and weights, shape (n,)."""
 
     scores: Floats
@@ -60,7 +60,7 @@ class StreamSolution:
 
 
 def learn(
-    batches: Callable[[], Iterable[Batch]],
+    batches: Callable[[], Iterable[StreamBatch]],
     gamma: float,
     slack: float,
     rho: float | None = None,
@@ -100,7 +100,7 @@ def learn(
     return StreamSolution(offsets, best.rho, rates, value / float(mass.sum()), off, points)
 
 
-def _counted(batches: Iterable[Batch]) -> tuple[Floats, Floats, int]:
+def _counted(batches: Iterable[StreamBatch]) -> tuple[Floats, Floats, int]:
     """Return sums of weights and of weighted scores by cell and bin, shape (K, BINS) each, and the number of points."""
     sums, points = np.zeros((2, 0)), 0
     for batch in batches:

@@ -30,7 +30,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fairfix.solvers.arrays import Floats, Ints, shares_of
-from fairfix.solvers.network import CLIP, Candidates, Listed, Network, Variants, change
+from fairfix.solvers.network import CLIP, Listed, Network, RowVariants, Variants, change
 from fairfix.solvers.newton import falling_root
 from fairfix.solvers.transport import regularizer_empirical
 
@@ -219,7 +219,7 @@ class Ascent:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class TransportPlan:
     """A transport of rows: of each, a share goes to one place and the rest to another."""
 
     near: Floats
@@ -247,7 +247,7 @@ class Visited:
         self.gains.append(change(self.s, there))
         self.costs.append(self.ascent.cost(rows - starts))
 
-    def plan(self, share: Floats) -> Plan:
+    def plan(self, share: Floats) -> TransportPlan:
         """Return the best plan over all places: the exact multiplier's, two places for rows at a tie."""
         gains, costs = np.stack(self.gains, axis=1), np.stack(self.costs, axis=1)
         every, ends = np.arange(len(gains)), []
@@ -259,7 +259,7 @@ class Visited:
         mixed = float(np.clip((self.ascent.eps - low) / (high - low), 0.0, 1.0)) if high > low else 0.0
         value = float(share @ ((1.0 - mixed) * gains[every, near] + mixed * gains[every, far]))
         cost = (1.0 - mixed) * low + mixed * high
-        return Plan(self.taken(near), self.taken(far), mixed, value, cost)
+        return TransportPlan(self.taken(near), self.taken(far), mixed, value, cost)
 
     def taken(self, which: Ints) -> Floats:
         """Return one place of each row, by its number, shape (n,)."""
@@ -281,7 +281,7 @@ def _transport(gains: Floats, costs: Floats, eps: float, share: Floats) -> tuple
 class NetworkRegularizer:
     """``R`` of a network on some rows, from both sides."""
 
-    plan: Plan
+    plan: TransportPlan
     """A plan that keeps the radius; its value is a lower bound."""
     upper: float
     """Bound on the value of every plan within the bounds of the columns."""
@@ -315,7 +315,7 @@ def network_regularizer(
         logits = np.stack([network.logit(one) for one in listed])
         plan = _searched(network, listed, logits, ascent, share)
         there = ascent.moved(
-            network, X, network.sums(X), logits[0], Candidates.of(X, variants).take(rows), share
+            network, X, network.sums(X), logits[0], RowVariants.of(X, variants).take(rows), share
         )
         trained = float(share @ change(logits[0], network.logit(there)))
         slope = _steepest(root @ network.W1 * network.W2[:, 0]) if eps > 0 else 0.0
@@ -325,7 +325,7 @@ def network_regularizer(
 
 def _searched(
     network: Network, listed: Sequence[Floats], logits: Floats, ascent: Ascent, share: Floats
-) -> Plan:
+) -> TransportPlan:
     """Return the best plan over steps of many lengths, up from the highest variant and down from the lowest."""
     visited, rows = Visited(logits[0], ascent), np.arange(share.size)
     every = np.stack(listed)

@@ -86,7 +86,7 @@ class ConstraintGroups:
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class SaddlePoint:
     """A saddle point."""
 
     coef: Floats
@@ -120,7 +120,7 @@ def adversary(score: Floats, price: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class GamePoint:
     """The game at ``x = (theta, lambda, r)``: ``r`` are the rates of the events, shape (E,)."""
 
     x: Floats
@@ -180,7 +180,7 @@ class LogLossSaddle:
         z = self.X @ theta
         return np.asarray(z if self.given is None else z + self.given)
 
-    def at(self, x: Floats, z: Floats | None = None) -> Point:
+    def at(self, x: Floats, z: Floats | None = None) -> GamePoint:
         """Return the game at a point; ``z``: its scores, where they are known."""
         theta, prices, rate = self.parts(x)
         if z is None:
@@ -196,18 +196,18 @@ class LogLossSaddle:
         aim, half = prices + over, 0.5 * self.slack
         active = (np.abs(aim) > half) | (half == 0)
         of_prices = np.where(active, over - half * np.sign(aim), -prices)
-        return Point(
+        return GamePoint(
             x, z, s, c, P, gradient, rates, over, active,
             np.concatenate([gradient, of_prices, self.matrix @ prices]),
         )  # fmt: skip
 
-    def placed(self, theta: Floats, prices: Floats) -> Point:
+    def placed(self, theta: Floats, prices: Floats) -> GamePoint:
         """Return the game at coefficients and prices, with rates of events in the middle of their cells'."""
         at = self.at(np.concatenate([theta, prices, np.zeros(len(self.matrix))]))
         held = [at.rates[row > 0] for row in self.matrix]
         return self.at(np.concatenate([theta, prices, [(own.min() + own.max()) / 2.0 for own in held]]), at.z)
 
-    def derivative(self, at: Point, give: float = 0.0) -> Floats:
+    def derivative(self, at: GamePoint, give: float = 0.0) -> Floats:
         """Return the derivative of the residual, with ``-give`` added to the prices' own slopes."""
         self.steps += 1
         d, many, between = self.X.shape[1], self.events.size, at.between
@@ -238,7 +238,7 @@ class LogLossSaddle:
         out[idle, idle] = 1.0
         return out
 
-    def value(self, at: Point) -> float:
+    def value(self, at: GamePoint) -> float:
         """Return ``L`` at a point, of the game whose rates are those by chances less what differs from the records."""
         theta, prices, _ = self.parts(at.x)
         phi, cut = np.logaddexp(0.0, at.z) + at.c * at.s, ~at.between
@@ -249,7 +249,7 @@ class LogLossSaddle:
             paid += prices @ (self.spread_of @ (self.w * at.P) - at.rates)
         return float(self.w @ (phi - self.y * at.z) + 0.5 * self.ridge @ theta**2 - paid)
 
-    def certified(self, at: Point) -> float:
+    def certified(self, at: GamePoint) -> float:
         """Return the certified distance of the value from the saddle value of that game; infinite where none is.
 
         As in docs/methods/logloss.md: by chances, ``P' = P - t(x) P (1 - P)`` has the rates that are wanted, for
@@ -273,7 +273,7 @@ class LogLossSaddle:
         owed = half * np.abs(prices) - prices * at.over
         return below + max(cost + float(owed.sum()), 0.0)
 
-    def solved(self, at: Point) -> bool:
+    def solved(self, at: GamePoint) -> bool:
         """Tell whether a point is the saddle point, as far as anything shows it."""
         return at.merit <= SOLVED and self.certified(at) <= CERTIFIED
 
@@ -285,14 +285,14 @@ def _one_each(cells: ConstraintGroups) -> csr_array:
     return csr_array((np.ones(ends[-1]), cells.codes[inside], ends), shape=(inside.size, cells.events.size))
 
 
-def _powell(game: LogLossSaddle, at: Point) -> Point:
+def _powell(game: LogLossSaddle, at: GamePoint) -> GamePoint:
     """Return where Powell's hybrid method leads, if that is nearer to a root of the residual.
 
     Its trust region is scaled by the columns of the derivative, so that units of the features do not matter.
     """
     last = at
 
-    def there(x: Floats) -> Point:
+    def there(x: Floats) -> GamePoint:
         nonlocal last
         if not np.array_equal(last.x, x):
             last = game.at(x.copy())
@@ -310,12 +310,12 @@ def _powell(game: LogLossSaddle, at: Point) -> Point:
     return end if end.merit < at.merit else at
 
 
-def _round(game: LogLossSaddle, at: Point, tau: float) -> Point:
+def _round(game: LogLossSaddle, at: GamePoint, tau: float) -> GamePoint:
     """Return the minimum in ``theta`` of the inner maximum less ``|lambda - lambda_t|^2 / (2 tau)``."""
     d, before, last = game.X.shape[1], game.parts(at.x)[1], at
     inside = [np.flatnonzero(game.cells.codes == k) for k in range(game.events.size)]
 
-    def inner(theta: Floats) -> Point:
+    def inner(theta: Floats) -> GamePoint:
         nonlocal last
         if last is at or not np.array_equal(last.x[:d], theta):
             z = game.linear_scores(theta)
@@ -342,7 +342,7 @@ def _round(game: LogLossSaddle, at: Point, tau: float) -> Point:
     return inner(end.x)
 
 
-def _saddle(game: LogLossSaddle, start: Point) -> Point:
+def _saddle(game: LogLossSaddle, start: GamePoint) -> GamePoint:
     """Return the saddle point of a game that sees the cells."""
     best, at = _powell(game, start), start
     for k in range(ROUNDS):
@@ -353,7 +353,7 @@ def _saddle(game: LogLossSaddle, start: Point) -> Point:
     return best
 
 
-def _drifted(game: LogLossSaddle, start: Point) -> Point:
+def _drifted(game: LogLossSaddle, start: GamePoint) -> GamePoint:
     """Return where prices come to that rise where rates are too high and fall where they are too low.
 
     Pseudo-transient continuation (Kelley and Keyes, SIAM J. Numer. Anal. 35, 1998): Newton's steps held back by a pace,
@@ -370,7 +370,7 @@ def _drifted(game: LogLossSaddle, start: Point) -> Point:
     return _powell(game, at)
 
 
-def _followed(game: LogLossSaddle, start: Point, cell_chances: Floats) -> Point:
+def _followed(game: LogLossSaddle, start: GamePoint, cell_chances: Floats) -> GamePoint:
     """Return the solution by chances, or the one that is nearest to it on the way from the game that sees the cells."""
     best = start
     for search in (_powell, _drifted):
@@ -409,8 +409,8 @@ def solve(
     slack: float = 0.0,
     l2: float = 1e-3,
     penalize_intercept: bool = False,
-    start: Solution | None = None,
-) -> Solution:
+    start: SaddlePoint | None = None,
+) -> SaddlePoint:
     """Return the saddle point.
 
     ``X``, ``y``: features of shape (n, d) and labels 0/1 of shape (n,). ``cells``: which rows are to get the same rate.
@@ -446,7 +446,7 @@ def solve_prices(
     cell_chances: Floats | None = None,
     slack: float = 0.0,
     start: Floats,
-) -> Solution:
+) -> SaddlePoint:
     """Return the best prices where the linear scores ``z``, shape (n,), are given.
 
     Its value is the least of all probabilities that hold the slack, given these scores. ``start``: prices near the best
@@ -460,9 +460,9 @@ def solve_prices(
     return _solution(game, _saddle(game, at) if cell_chances is None else _followed(game, at, cell_chances))
 
 
-def _solution(game: LogLossSaddle, at: Point) -> Solution:
+def _solution(game: LogLossSaddle, at: GamePoint) -> SaddlePoint:
     """Return a point as a solution without coefficients."""
-    return Solution(
+    return SaddlePoint(
         coef=np.zeros(0),
         intercept=0.0,
         prices=game.parts(at.x)[1],
@@ -475,7 +475,7 @@ def _solution(game: LogLossSaddle, at: Point) -> Solution:
     )
 
 
-def _first(game: LogLossSaddle) -> Point:
+def _first(game: LogLossSaddle) -> GamePoint:
     """Return the saddle point of a part of the rows if there are many, or the game without coefficients or prices.
 
     A row is drawn with a chance in proportion to its squared length and weight, or to what small cells need, and

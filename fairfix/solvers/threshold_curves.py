@@ -31,7 +31,7 @@ Mixture = dict[int, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class ThresholdCurve:
     """The thresholds of a cell: the value of its best points, and what they add to its rows."""
 
     points: Ints
@@ -48,7 +48,7 @@ class Curve:
     """Sums of the points above each threshold in the means of the rows, shape (l, s + 1)."""
 
     @classmethod
-    def of(cls, f: Floats, bands: Bands, columns: Any, points: Ints) -> Curve:
+    def of(cls, f: Floats, bands: Bands, columns: Any, points: Ints) -> ThresholdCurve:
         """Return the thresholds of a cell.
 
         ``f``: scores, shape (n,). ``columns``: ``z`` by columns. ``points``: numbers of the points, all of the same
@@ -107,7 +107,7 @@ def _between(line: Floats, place: float) -> Mixture:
     return {k: share for k, share in ((at - 1, 1.0 - part), (at, part)) if share > NOTHING}
 
 
-def nearest(curve: Curve, means: Floats) -> Mixture | None:
+def nearest(curve: ThresholdCurve, means: Floats) -> Mixture | None:
     """Return the mixture with these means whose thresholds are nearest: the least mean square of the rate taken.
 
     Where a cell gives up more than one threshold can, many mixtures have its means, and this one leaves the fewest

@@ -66,13 +66,13 @@ Mixed: TypeAlias = Callable[[Ints, Ints, Bools], Floats]
 
 
 @dataclass(frozen=True)
-class Influence:
+class UnitSums:
     """Sums of what independent units add to the error of numbers, (3, k): sizes, squares and fourth powers."""
 
     sums: Floats
 
     @classmethod
-    def of(cls, each: Floats, factor: Floats | float = 1.0) -> Influence:
+    def of(cls, each: Floats, factor: Floats | float = 1.0) -> UnitSums:
         """Return the sums of what units add, (n, k), each times a factor, (k,)."""
         square = each * each
         sums = (np.abs(each).sum(axis=0), square.sum(axis=0), np.einsum("ij,ij->j", square, square))
@@ -80,8 +80,8 @@ class Influence:
             np.stack([one * np.abs(factor) ** power for one, power in zip(sums, (1, 2, 4), strict=True)])
         )
 
-    def __add__(self, other: Influence) -> Influence:
-        return Influence(self.sums + other.sums)
+    def __add__(self, other: UnitSums) -> UnitSums:
+        return UnitSums(self.sums + other.sums)
 
     def limits(self, value: Floats, alpha: float, farthest: Floats | float = 0.0) -> Floats:
         """Return numbers with limits that hold for all at once (Bonferroni), ``farthest`` outwards in addition, (3, k).
@@ -137,7 +137,7 @@ class Regression:
 
 
 @dataclass(frozen=True)
-class Solution:
+class UniqueParts:
     """Features whose parts are unique, in ``sets`` of their numbers, and a generalised inverse that solves for them."""
 
     sets: tuple[tuple[int, ...], ...]
@@ -147,7 +147,7 @@ class Solution:
     """(k, k), of the cross products."""
 
 
-def solved(own: Regression, feature: Ints) -> Solution:
+def solved(own: Regression, feature: Ints) -> UniqueParts:
     """Return which features, or sets of them, have parts of their own; ``feature`` is that of each column, (k,)."""
     from scipy.sparse.csgraph import connected_components
 
@@ -167,11 +167,11 @@ def solved(own: Regression, feature: Ints) -> Solution:
         unsure = np.abs((np.isin(feature, there) * differs) @ still).max(initial=0.0) > NEAR
         (aside if unsure else sets).append(tuple(there.tolist()))
     solves = axes[:, ~free] / scale[:, None]
-    return Solution(tuple(sorted(sets)), tuple(aside), (solves / size[~free]) @ solves.T / total)
+    return UniqueParts(tuple(sorted(sets)), tuple(aside), (solves / size[~free]) @ solves.T / total)
 
 
 def of_regression(
-    pieces: Callable[[], Iterable[Piece]], own: Regression, solution: Solution, feature: Ints, alpha: float
+    pieces: Callable[[], Iterable[Piece]], own: Regression, solution: UniqueParts, feature: Ints, alpha: float
 ) -> list[Floats]:
     """Return the parts and the rest of the gap of each outcome with limits, (3, parts + 1).
 
@@ -183,7 +183,7 @@ def of_regression(
     slopes = solution.inverse @ own.xy
     directions = (columns * own.apart) @ solution.inverse
     amounts = (columns * own.apart) @ slopes
-    sums: list[Influence] = []
+    sums: list[UnitSums] = []
     for X, y, first, w in pieces():
         group = np.where(first, 0, 1)
         away, residual = X - own.x[group], y - own.y[group]
@@ -197,7 +197,7 @@ def of_regression(
             slope = slopes[:, k]
             by_slope = along * (left * (residual[:, k] - away @ slope))[:, None]
             parts = by_slope + (away @ (columns * slope).T) * moved[:, None]
-            each.append(Influence.of(np.column_stack([parts, residual[:, k] * moved - parts.sum(axis=1)])))
+            each.append(UnitSums.of(np.column_stack([parts, residual[:, k] * moved - parts.sum(axis=1)])))
         sums = [a + b for a, b in zip(sums, each, strict=True)] if sums else each
     parts = np.vstack([amounts, own.y[0] - own.y[1] - amounts.sum(axis=0)])
     return [influence.limits(parts[:, k], alpha) for k, influence in enumerate(sums)]
@@ -282,9 +282,9 @@ def _carried_over(
     slopes = np.linalg.lstsq(root * away[:, -2:], root * away[:, :-2], rcond=1e-10)[0]
     whole = np.array([w @ one / w.sum() for one, w in zip(outcomes, weights, strict=True)])
     factor = unit[:, None] * math.sqrt(len(unit) / max(len(unit) - 1, 1))
-    influence = Influence.of((away[:, :-2] - away[:, -2:] @ slopes) * factor)
+    influence = UnitSums.of((away[:, :-2] - away[:, -2:] @ slopes) * factor)
     for outcome, w, mu, slope in zip(outcomes, weights, whole, slopes, strict=True):
-        influence += Influence.of((w * (outcome - mu) / w.sum())[:, None], slope)
+        influence += UnitSums.of((w * (outcome - mu) / w.sum())[:, None], slope)
     farthest = (1.0 + np.abs(slopes).sum(axis=0)) * span * unit.max() if math.isfinite(span) else 0.0
     return influence.limits(mean[:-2] + (whole - mean[-2:]) @ slopes, alpha, farthest)
 

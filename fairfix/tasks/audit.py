@@ -23,9 +23,9 @@ from fairfix.errors import UsageError
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Caution, Note
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Excluded, Rows
+from fairfix.schema.common import Excluded, RowNumbers
 from fairfix.tasks.changes import (
-    Baseline,
+    EarlierModel,
     baseline_of,
     both_models,
     not_checked,
@@ -237,7 +237,7 @@ def _run(request: AuditRequest) -> AuditResult:
     return result
 
 
-def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | None:
+def _both(request: AuditRequest, data: Dataset, base: EarlierModel) -> BothModels | None:
     """Return how rows are compared one by one; None where a baseline of other rows has no ids."""
     if base.data is not None and data.model is not None:
         raise UsageError(
@@ -254,7 +254,7 @@ def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | 
     return both_models(request, data, base)
 
 
-def _old(request: AuditRequest, data: Dataset, base: Baseline) -> Audit:
+def _old(request: AuditRequest, data: Dataset, base: EarlierModel) -> Audit:
     """Return the same audit of the rows of a baseline."""
     changed = str(replace(similar_of(request), files=()))
     same = replace(request, check=(), similar=(changed,) if changed else (), explain_gap=False)
@@ -269,7 +269,7 @@ def _of_classes(
     request: AuditRequest,
     allowances: Sequence[Allowance],
     waivers: list[Waiver],
-    base: Baseline | None,
+    base: EarlierModel | None,
     unchecked: Sequence[Note],
 ) -> AuditResult:
     """Return the audit of every class against the rest."""
@@ -405,7 +405,9 @@ def _accounted(result: Audit, source: Source) -> Audit:
         return result
     rows = result.data.rows
     excluded = (Excluded(reason=LEFT_OUT, rows=source.left_out), *rows.excluded)
-    return with_data(result, rows=Rows(read=rows.read + source.left_out, used=rows.used, excluded=excluded))
+    return with_data(
+        result, rows=RowNumbers(read=rows.read + source.left_out, used=rows.used, excluded=excluded)
+    )
 
 
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:

@@ -47,7 +47,7 @@ from fairfix.noise.repair_evaluation import (
     values_of,
 )
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Block, Check, Estimate, estimate, no_number
+from fairfix.schema.common import Block, Estimate, SavedCheck, estimate, no_number
 from fairfix.schema.repair import ChanceOfKs, Evaluation, EvaluationRow
 from fairfix.solvers.parity import ks_to_overall
 from fairfix.stats.ks import ks_noise
@@ -115,13 +115,13 @@ NO_CHANGE_OF_BINS = "no interval for this change: counts do not distinguish the 
 
 
 @dataclass(frozen=True)
-class BeforeAfter:
+class RepairEffects:
     """Effects of a repair on some rows: as they are shown, and the audits that they are read from."""
 
     shown: Evaluation
     before: Audit
     after: Audit
-    checks: tuple[Check, ...]
+    checks: tuple[SavedCheck, ...]
     """Checks of the repaired results."""
     claims: tuple[Note, ...] = ()
     """Findings on held-out rows about the true groups, in words; empty where nothing is known of them."""
@@ -138,7 +138,7 @@ class BeforeAfter:
         )
         return (was[0] if was else NOT_MADE, now[0]) if now else None
 
-    def without_passes(self, code: Code, why: Callable[[Check], str]) -> BeforeAfter:
+    def without_passes(self, code: Code, why: Callable[[SavedCheck], str]) -> RepairEffects:
         """Return the same with no passed check for which there is a reason against it."""
         checks = (
             ruled(one, Ruling("undecided", code, reason))
@@ -153,8 +153,8 @@ class BeforeAfter:
 class Assessment:
     """A fitted repair on training rows and on held-out rows, with its messages."""
 
-    of_fit: BeforeAfter
-    proof: BeforeAfter
+    of_fit: RepairEffects
+    proof: RepairEffects
     messages: tuple[Note, ...]
     held: RepairedRows
     """The held-out rows that the repair has an answer for."""
@@ -185,7 +185,7 @@ def evaluate(
     claim: RobustnessClaim | None = None,
     fifths: Mapping[str, Edges] = MappingProxyType({}),
     only: Sequence[str] | None = None,
-) -> BeforeAfter:
+) -> RepairEffects:
     """Audit the base and the repaired results on the same rows.
 
     Parameters
@@ -254,7 +254,7 @@ def evaluate(
     share = float(np.average(random, weights=base.rows.weight))
     if brief and of_fit:
         shown_rates = Evaluation(rows=table.used, randomized=share, table=(), noise=(), people=())
-        return BeforeAfter(shown_rates, before, after, ())
+        return RepairEffects(shown_rates, before, after, ())
     matched = Matched(base, repaired)
     changes = [*_overall_rows(matched, before, after, settings)]
     if not brief:
@@ -289,7 +289,7 @@ def evaluate(
         reading=reading if other else None,
         people=changes_of(*matched.merged, before, after),
     )
-    return BeforeAfter(shown_changes, before, after, after.checks, claims)
+    return RepairEffects(shown_changes, before, after, after.checks, claims)
 
 
 def _has_flips(comparisons: Sequence[str]) -> bool:

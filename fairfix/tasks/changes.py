@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class EarlierModel:
     """An earlier model: its audit, also in JSON form, its rows, or a column of the data."""
 
     name: str
@@ -49,14 +49,14 @@ class Baseline:
     data: Any = None
     column: str = ""
 
-    def among(self, columns: Sequence[str]) -> Baseline:
+    def among(self, columns: Sequence[str]) -> EarlierModel:
         """Return the baseline as a column where its text names one of these, and no file."""
         text = self.name
         if self.data is not None and not isinstance(self.data, str):
             return self
         is_file = bool(scheme_of(text) or MAGIC & set(text)) or os.path.exists(_file_of(text))  # noqa: PTH110  any text
         if text in columns and not is_file:
-            return Baseline(text, column=text)
+            return EarlierModel(text, column=text)
         if text in columns:
             raise UsageError(
                 f"`baseline={text}` is a column of the data and a file; write ./{text} for the file, or rename one"
@@ -69,20 +69,20 @@ class Baseline:
         return self
 
 
-def baseline_of(baseline: Any) -> Baseline | None:
+def baseline_of(baseline: Any) -> EarlierModel | None:
     """Return what a baseline is, by its content; whether a text names a column, :meth:`Baseline.among` finds out."""
     if baseline is None:
         return None
     if isinstance(baseline, Result):
-        return Baseline("given", baseline.content)
+        return EarlierModel("given", baseline.content)
     if isinstance(baseline, Mapping):
-        return Baseline("given", baseline)
+        return EarlierModel("given", baseline)
     if not isinstance(baseline, str):
-        return Baseline("given", data=baseline)
+        return EarlierModel("given", data=baseline)
     place = stream_place(baseline) if is_stream(baseline) else baseline  # which can be read once
     if _is_result(place):
-        return Baseline(baseline, read_json(place, "`baseline`: "))
-    return Baseline(baseline, data=place)
+        return EarlierModel(baseline, read_json(place, "`baseline`: "))
+    return EarlierModel(baseline, data=place)
 
 
 def _file_of(text: str) -> str:
@@ -128,7 +128,7 @@ def not_checked(request: GateRequest, allowances: Sequence[Allowance], why: str)
 
 def with_changes(
     result: Audit,
-    base: Baseline,
+    base: EarlierModel,
     allowances: Sequence[Allowance],
     request: AuditRequest,
     settings: Settings,
@@ -220,12 +220,12 @@ def _of_same_file(
 
 def _proposing_pairs(
     result: Audit,
-    checks: tuple[common.Check, ...],
-    base: Baseline,
+    checks: tuple[common.SavedCheck, ...],
+    base: EarlierModel,
     old: Audit,
     request: AuditRequest,
     data: Dataset,
-) -> tuple[Audit, tuple[common.Check, ...]]:
+) -> tuple[Audit, tuple[common.SavedCheck, ...]]:
     """Say with undecided checks of changes that samples were taken as independent, and how to pair them."""
     from fairfix.tasks.column_suggestions import paired_instead
 
@@ -284,7 +284,7 @@ def audited_pair(matched: Matched, settings: Settings) -> tuple[tuple[Audit, Aud
 def with_section(
     result: Audit,
     section: common.Baseline,
-    checks: Sequence[common.Check],
+    checks: Sequence[common.SavedCheck],
     allowances: Sequence[Allowance],
     name: str,
 ) -> Audit:
@@ -343,7 +343,7 @@ class BothModels:
         return Matched(replace(old, data_spec=new.data_spec), new), new
 
 
-def both_models(request: AuditRequest | CompareRequest, data: Dataset, base: Baseline) -> BothModels:
+def both_models(request: AuditRequest | CompareRequest, data: Dataset, base: EarlierModel) -> BothModels:
     """Return how the rows of a baseline and of data are read; an error where they cannot be compared one by one."""
     new = data.data_spec
     parts = [one for one in ("prediction", "probability", "score") if getattr(new.columns, one)]

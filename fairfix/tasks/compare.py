@@ -42,7 +42,7 @@ from fairfix.schema.common import BeforeAfter, Data, Estimate, GroupChanges
 from fairfix.schema.compare import Advice, Compare, CompareNoise, CompareSettings, CompareSplit, Point
 from fairfix.tasks.advice import ORIGINAL, TRIVIAL, advice_of
 from fairfix.tasks.before_after import READ, Assessment
-from fairfix.tasks.changes import Baseline, baseline_of
+from fairfix.tasks.changes import EarlierModel, baseline_of
 from fairfix.tasks.command import repair_command
 from fairfix.tasks.compare_models import compare_models
 from fairfix.tasks.dataset import (
@@ -99,10 +99,10 @@ class Contender:
         return self.repairer if slack is None else replace(self.repairer, slack=slack)
 
     @property
-    def struct(self) -> of_compare.Contender:
+    def struct(self) -> of_compare.SavedContender:
         """Form in results."""
         parameters = {name: value for name, value in self.repairer.parameters.items() if name != "slack"}
-        return of_compare.Contender(title=self.title, parameters=parameters)
+        return of_compare.SavedContender(title=self.title, parameters=parameters)
 
 
 @dataclass(frozen=True)
@@ -408,7 +408,7 @@ class CompareResult(Result):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparePlan:
     """Opened data, and the contenders that a request sets side by side on it."""
 
     request: CompareRequest
@@ -493,7 +493,7 @@ class Plan:
         return fields_replaced(point, command=command)
 
 
-def plan_of(request: CompareRequest) -> Plan:
+def plan_of(request: CompareRequest) -> ComparePlan:
     """Return what is to be compared on which data."""
     said_of_unused(request)
     data = open_data(request, score_needed=False, label_needed=True)
@@ -510,7 +510,7 @@ def plan_of(request: CompareRequest) -> Plan:
     if request.group is not None:
         contenders = list(_with_group(contenders, request.group))
     log.info("comparing %s", "; ".join(dict.fromkeys(one.title for one in contenders)))
-    return Plan(request, data, features, noise, contenders)
+    return ComparePlan(request, data, features, noise, contenders)
 
 
 def chosen(
@@ -579,7 +579,7 @@ def _compare(request: CompareRequest) -> Result:
     return plan_of(request).run() if second is None else compare_models(request, second)
 
 
-def settled(request: CompareRequest) -> tuple[CompareRequest, Baseline | None]:
+def settled(request: CompareRequest) -> tuple[CompareRequest, EarlierModel | None]:
     """Return a request and its second model, if it names one; a saved result of a configuration is for audits."""
     base = baseline_of(request.baseline)
     if base is None or base.result is None:

@@ -25,7 +25,7 @@ from fairfix.schema import common
 from fairfix.schema.audit import Audit
 from fairfix.schema.compare import GroupOfModels, Model, Models
 from fairfix.tasks.before_after import LOSSES
-from fairfix.tasks.changes import Baseline, audited_pair, both_models
+from fairfix.tasks.changes import EarlierModel, audited_pair, both_models
 from fairfix.tasks.dataset import open_data, said_of_unused, unsent
 from fairfix.tasks.messages import of_direction, of_names, with_messages
 from fairfix.tasks.request import CompareRequest
@@ -48,7 +48,7 @@ class ModelsResult(Result):
     content: Models
 
 
-def compare_models(request: CompareRequest, base: Baseline) -> ModelsResult:
+def compare_models(request: CompareRequest, base: EarlierModel) -> ModelsResult:
     """Compare the score of the request with that of its baseline, on the same rows."""
     if request.noise:
         raise UsageError(
@@ -83,7 +83,7 @@ def compare_models(request: CompareRequest, base: Baseline) -> ModelsResult:
     result = Models(
         fairfix=__version__,
         data=common.Data(**data_fields(data.source.name, rows, data.data_spec, data.inferred)),
-        settings=common.Settings(**spec_fields(data_spec), confidence=request.confidence),
+        settings=common.SavedSettings(**spec_fields(data_spec), confidence=request.confidence),
         models=(
             Model(score=both.columns[0], source=sources[0].name),
             Model(score=both.columns[1], source=sources[1].name),

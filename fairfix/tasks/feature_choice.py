@@ -14,7 +14,7 @@ from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.models.identity import RowDraws
 from fairfix.models.screening import leaks_among, of_leaks, of_left_out, screen, screen_types
 from fairfix.models.trace import Note
-from fairfix.schema.common import Features, LeftOut
+from fairfix.schema.common import FeatureNames, LeftOut
 from fairfix.tasks.dataset import Dataset, membership_columns
 from fairfix.tasks.request import DataRequest
 
@@ -33,9 +33,9 @@ class FeatureChoice:
     notes: tuple[Note, ...] = ()
 
     @property
-    def struct(self) -> Features | None:
+    def struct(self) -> FeatureNames | None:
         """The columns in a result; None for the score alone."""
-        return None if self.names is None else Features(used=self.names, left_out=tuple(self.left_out))
+        return None if self.names is None else FeatureNames(used=self.names, left_out=tuple(self.left_out))
 
     def screened(self, table: Table) -> tuple[FeatureChoice, Table]:
         """Return the choice after a look at the values, and the table without the columns that it leaves out.

@@ -35,9 +35,9 @@ from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.models.threads import limited
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noise.membership_audit import check_memberships
-from fairfix.schema.common import Check, Features
+from fairfix.schema.common import FeatureNames, SavedCheck
 from fairfix.schema.repair import Candidate, FromCounts, GroupRule, Guarantee, RepairData
-from fairfix.tasks.before_after import Assessment, BeforeAfter, evaluate
+from fairfix.tasks.before_after import Assessment, RepairEffects, evaluate
 from fairfix.tasks.dataset import Dataset
 from fairfix.tasks.group_changes import acceptance_curves
 from fairfix.tasks.guarantee import guarantee_problem
@@ -59,7 +59,14 @@ from fairfix.tasks.multiclass_repair import (
 )
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.row_split import FIT, HOLDOUT, VALIDATION, Split, check_split, split_rows
-from fairfix.tasks.unproven_groups import Gap, Levels, levels_of, unproven, without_passes, without_rule
+from fairfix.tasks.unproven_groups import (
+    Levels,
+    UnprovenGroups,
+    levels_of,
+    unproven,
+    without_passes,
+    without_rule,
+)
 from fairfix.tasks.warnings import of_directions
 
 if TYPE_CHECKING:
@@ -79,8 +86,8 @@ class Outcome:
     split: Split | None
     sizes: Mapping[str, int]
     selection: tuple[Candidate, ...]
-    fit: BeforeAfter
-    holdout: BeforeAfter | None
+    fit: RepairEffects
+    holdout: RepairEffects | None
     """None where nothing was held out: then checks are on the training rows, and none of them passes."""
     messages: tuple[Note, ...]
     data_spec: DataSpec
@@ -97,12 +104,12 @@ class Outcome:
         return criterion_of(self.repairer, self.data_spec).id
 
     @property
-    def judged(self) -> BeforeAfter:
+    def judged(self) -> RepairEffects:
         """Evaluation that the checks are about."""
         return self.holdout or self.fit
 
     @property
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[SavedCheck, ...]:
         """The checks, judged on the held-out rows."""
         return self.judged.checks
 
@@ -119,7 +126,7 @@ class Made:
     """Where the artifact's scores come from."""
     notes: tuple[Note, ...] = ()
     """Reading of the data."""
-    features: Features | None = None
+    features: FeatureNames | None = None
     """Columns that the method learned from; None for the score alone."""
     counts: FromCounts | None = None
     """Counts that took the place of rows."""
@@ -313,7 +320,7 @@ def assess(
     made: Repairer | None = None,
     only: Sequence[str] | None = None,
     fitted_levels: Levels | None = None,
-    gaps: Sequence[Gap] = (),
+    gaps: Sequence[UnprovenGroups] = (),
 ) -> Assessment:
     """Evaluate a repair and collect its messages, the same in a repair of rows or of counts and in a comparison.
 
@@ -449,7 +456,7 @@ def repair_stream(
     return Outcome(repairer, predictor, None, *parts, notes, data_spec, rule), counted
 
 
-def _answered(kept: RepairedRows) -> tuple[RepairedRows, list[Gap]]:
+def _answered(kept: RepairedRows) -> tuple[RepairedRows, list[UnprovenGroups]]:
     """Return the held-out rows that the rule has an answer for, and the groups of the others."""
     answered = ~np.isnan(kept.predicted)
     if answered.all():

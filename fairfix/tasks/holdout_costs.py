@@ -27,7 +27,7 @@ from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
 from fairfix.schema.audit import Audit
-from fairfix.tasks.before_after import BeforeAfter
+from fairfix.tasks.before_after import RepairEffects
 from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import (
@@ -72,7 +72,7 @@ def _drawn(rows: RepairedRows, of: Comparison, settings: Settings) -> DrawnRule:
 
 
 def cost_of_rounding(
-    repairer: Repairer, held: RepairedRows, proof: BeforeAfter, drawn: DrawnRule | None
+    repairer: Repairer, held: RepairedRows, proof: RepairEffects, drawn: DrawnRule | None
 ) -> Iterator[Note]:
     """Yield what a deterministic rule costs against the randomised one that it was rounded from."""
     if drawn is None:
@@ -152,7 +152,7 @@ def repair_warnings(
     repairer: Repairer,
     fitted: RepairedRows,
     held: RepairedRows,
-    shown: tuple[BeforeAfter, BeforeAfter],
+    shown: tuple[RepairEffects, RepairEffects],
     drawn: DrawnRule | None,
     learn: Callable[[Bools], RepairedPredictor] | None,
 ) -> Iterator[Caution]:

@@ -37,7 +37,7 @@ from fairfix.schema import common
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import estimate
 from fairfix.schema.repair import ClassGap, Evaluation
-from fairfix.tasks.before_after import Assessment, BeforeAfter, changed, comparison_rows
+from fairfix.tasks.before_after import Assessment, RepairEffects, changed, comparison_rows
 from fairfix.tasks.messages import few
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_slack
@@ -133,7 +133,7 @@ def evaluate_classes(
     comparable: Comparable,
     copies: Counterfactuals | None,
     of_fit: bool = False,
-) -> BeforeAfter:
+) -> RepairEffects:
     """Audit the classes before and after the repair on the same rows.
 
     ``settings``: intervals and checks; the checks are about the repaired classes. ``comparable``, ``copies``:
@@ -184,7 +184,7 @@ def evaluate_classes(
         if len(balanced) == 2
         else None,
     )
-    return BeforeAfter(shown, was, now, now.checks)
+    return RepairEffects(shown, was, now, now.checks)
 
 
 def _gaps(was: Audit, now: Audit) -> Iterator[ClassGap]:
@@ -230,7 +230,7 @@ def _audited(
 
 
 def _doubts(
-    asked: ConstraintTarget, held: RepairedRows, fit: BeforeAfter, proof: BeforeAfter
+    asked: ConstraintTarget, held: RepairedRows, fit: RepairEffects, proof: RepairEffects
 ) -> Iterator[Note]:
     """Yield what comes first to say of a repair of classes."""
     predictor = held.rule

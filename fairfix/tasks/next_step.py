@@ -17,7 +17,7 @@ from fairfix.data.names import shell_line, with_values
 from fairfix.errors import UsageError
 from fairfix.report.answer import headline, leading_check, rows_to_decide
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Block, Check, NextStep
+from fairfix.schema.common import Block, NextStep, SavedCheck
 from fairfix.schema.repair import Repair
 from fairfix.tasks.advice import REFUSED
 from fairfix.tasks.command import Name, command_of, in_memory, settings_for
@@ -64,7 +64,7 @@ def after_audit(request: AuditRequest, result: Audit) -> NextStep | None:
     return None if result.checks else _to_limit(request, result)
 
 
-def _to_class(request: AuditRequest, result: Audit, check: Check) -> NextStep | None:
+def _to_class(request: AuditRequest, result: Audit, check: SavedCheck) -> NextStep | None:
     """Return the audit of the one class of a failed check, against all others."""
     columns = result.data.columns
     roles = {"label": columns.label, "prediction": columns.prediction}
@@ -73,7 +73,7 @@ def _to_class(request: AuditRequest, result: Audit, check: Check) -> NextStep | 
     return _step(f"To look at class {check.of_class} alone:", "audit", AuditRequest, request, refused, more)
 
 
-def _to_repair(request: AuditRequest, result: Audit, check: Check) -> NextStep | None:
+def _to_repair(request: AuditRequest, result: Audit, check: SavedCheck) -> NextStep | None:
     """Return the repair that holds the limit of a check on its training rows."""
     columns, task = result.data.columns, result.settings.task
     block = next((one for one in result.attributes if one.attribute == check.attribute), None)

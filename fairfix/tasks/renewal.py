@@ -22,7 +22,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.checks import Check
 from fairfix.auditing.history import beyond_since
 from fairfix.auditing.results import Settings, with_checks
-from fairfix.data.files import DerivedSource, Part, Source
+from fairfix.data.files import DerivedSource, Source, SourcePart
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import with_values
 from fairfix.data.numeric_groups import EACH, parse_bands
@@ -110,7 +110,7 @@ class Renewal:
     def certified(self, content: Audit, counts: CountFile, settings: Settings) -> Audit:
         """Return an audit whose checks of the guarantee say since when it no longer holds, if it does not."""
         mine = [one for one in settings.checks if one.text in self.guarantee.checks]
-        since = dict[str, common.Check]()
+        since = dict[str, common.SavedCheck]()
         for one in beyond_since(counts, replace(settings, checks=tuple(mine))):
             if one.id not in since or _beyond(one) > _beyond(since[one.id]):
                 since[one.id] = one
@@ -123,7 +123,7 @@ class Renewal:
             ),
         )
 
-    def _certificate(self, total: common.Check, since: common.Check | None) -> common.Check:
+    def _certificate(self, total: common.SavedCheck, since: common.SavedCheck | None) -> common.SavedCheck:
         """Return the check of all rows, or that of the rows since a batch where they show more that it is broken."""
         of = f"the guarantee of {self.name}"
         if since is not None and not (total.verdict == "fail" and _beyond(total) >= _beyond(since)):
@@ -137,7 +137,7 @@ class Renewal:
         return fields_replaced(total, reason=f"{of} {says}: {why}")
 
 
-def _beyond(check: common.Check) -> float:
+def _beyond(check: common.SavedCheck) -> float:
     """Return how far the whole interval of a check lies beyond its limit; negative where it does not."""
     return check.limit - check.upper if check.operator.startswith(">") else check.lower - check.limit
 
@@ -254,7 +254,9 @@ class _Again(DerivedSource):
         )
         self.doubtful = {}
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return the parts of the source, with the probabilities as numbers."""
         asked = {"p_positive": pa.float64(), **(types or {})}
         asked.pop(WAS, None)
@@ -263,7 +265,7 @@ class _Again(DerivedSource):
         return [replace(part, batches=partial(self._renamed, part, columns)) for part in inner]
 
     @staticmethod
-    def _renamed(part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _renamed(part: SourcePart, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in part.batches():
             yield batch.rename_columns(list(columns))
 

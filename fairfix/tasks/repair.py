@@ -42,7 +42,7 @@ from fairfix.models.trace import Note
 from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import check_columns
 from fairfix.schema import to_dict
-from fairfix.schema.common import Rows
+from fairfix.schema.common import RowNumbers
 from fairfix.schema.repair import (
     Artifact,
     Evaluations,
@@ -50,7 +50,7 @@ from fairfix.schema.repair import (
     RepairData,
     RepairSettings,
     Requirements,
-    Split,
+    SplitSizes,
 )
 from fairfix.tasks.changes import not_checked
 from fairfix.tasks.count import counts_of
@@ -310,7 +310,7 @@ def _content(made: Made, repaired: Repaired, notes: Sequence[Note]) -> Repair:
             **spec_fields(data_spec), confidence=settings.confidence, gate_on=settings.gate_on
         ),
         requires=Requirements(**repaired.requires()),
-        split=Split(**outcome.sizes),
+        split=SplitSizes(**outcome.sizes),
         selection=outcome.selection,
         solution=outcome.predictor.trace.solution,
         proof=Evaluations(
@@ -468,7 +468,7 @@ def _read(
 
 def _from_stream(
     request: RepairRequest, data: Dataset, repairer: Repairer, choices: Mapping[str, Any], settings: Settings
-) -> tuple[Outcome, Rows, str]:
+) -> tuple[Outcome, RowNumbers, str]:
     """Learn from the data as it is read; return the outcome, what became of the rows, and the data's fingerprint."""
     if request.guarantee is not None and (why := adapter_of(repairer).refusal(data.data_spec, None)):
         raise UsageError(f"`guarantee`: {why}")

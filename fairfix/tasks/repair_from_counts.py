@@ -41,7 +41,7 @@ from fairfix.models.score_models import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noise.description import Noise
 from fairfix.schema.repair import CountedRows, Ends, FromCounts, Optimum, RepairData
-from fairfix.tasks.before_after import BeforeAfter, evaluate
+from fairfix.tasks.before_after import RepairEffects, evaluate
 from fairfix.tasks.bin_bounds import certified, certified_values
 from fairfix.tasks.count import check_agreement, counts_of
 from fairfix.tasks.dataset import cut_counts
@@ -52,7 +52,7 @@ from fairfix.tasks.messages import of_names
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.request import RepairRequest
 from fairfix.tasks.result import data_fields
-from fairfix.tasks.unproven_groups import Gap, groups_in_words, without_passes, without_rule
+from fairfix.tasks.unproven_groups import UnprovenGroups, groups_in_words, without_passes, without_rule
 from fairfix.tasks.warnings import of_directions, of_slack
 
 FIT_ONLY = "checked on the training counts, not on held-out ones"
@@ -116,7 +116,7 @@ def repair_counts(
         rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
     if rule.gives == "value":  # what a proof knows of values is all of them
         settings = replace(settings, exact=True)
-    proof: BeforeAfter | None = None
+    proof: RepairEffects | None = None
     shown = table
     hidden_rows = list(_of_left_out(fit, held))
     if held is None:
@@ -141,7 +141,7 @@ def repair_counts(
                 "groups these are"
             )
             attributes = each_and_crossed(data_spec.columns.protected)
-            proof = without_passes(proof, [Gap(columns, (), hidden) for columns in attributes])
+            proof = without_passes(proof, [UnprovenGroups(columns, (), hidden) for columns in attributes])
             notes = [*hidden_rows, *assessed.messages, *notes]
         else:
             notes = [*assessed.messages, *hidden_rows, *notes]
@@ -307,7 +307,9 @@ def _parts(
     return parts[0], parts[1] if proof is not None else None
 
 
-def _answered(held: CountsPart, rule: OfGroups, protected: tuple[str, ...]) -> tuple[CountsPart, list[Gap]]:
+def _answered(
+    held: CountsPart, rule: OfGroups, protected: tuple[str, ...]
+) -> tuple[CountsPart, list[UnprovenGroups]]:
     """Return held-out counts without groups that the fit lacks, and what is not proven for these."""
     counts = held.counts
     _, place = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)

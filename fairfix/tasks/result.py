@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from fairfix.auditing.checks import exit_status
 from fairfix.data.choices import Undecided
 from fairfix.errors import DataError, UsageError
-from fairfix.schema.common import CheckedResult, Rows, SavedResult
+from fairfix.schema.common import CheckedResult, RowNumbers, SavedResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fairfix.data.data_spec import DataSpec
-    from fairfix.report.frames import Gap
+    from fairfix.report.frames import GapRow
     from fairfix.report.picture import Picture
 
 MAKE = "fairfix audit DATA --protected COLUMN --format json > audit.json"
@@ -103,7 +103,7 @@ class Result:
 
         return frame(self.content, of)
 
-    def gap(self, name: str, attribute: str | None = None, *, when: str = "after") -> Gap:
+    def gap(self, name: str, attribute: str | None = None, *, when: str = "after") -> GapRow:
         """Return a comparison of groups with its interval: ``gap("dp", "race")``, ``gap("tpr.ratio")``.
 
         A metric alone is its difference between groups. Of a repair it is that on held-out rows: ``"after"`` the
@@ -189,7 +189,9 @@ class Result:
         return int(exit_status(verdicts, undecided))
 
 
-def data_fields(source: str, rows: Rows, data_spec: DataSpec, inferred: Mapping[str, str]) -> dict[str, Any]:
+def data_fields(
+    source: str, rows: RowNumbers, data_spec: DataSpec, inferred: Mapping[str, str]
+) -> dict[str, Any]:
     """Return how data were read, as every result has it."""
     from fairfix.auditing.results import columns_struct
 

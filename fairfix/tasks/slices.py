@@ -37,7 +37,7 @@ from fairfix.tasks.result import Result
 from fairfix.tasks.run_metadata import with_record
 
 if TYPE_CHECKING:
-    from fairfix.auditing.slicing.quantity import Quantity
+    from fairfix.auditing.slicing.quantity import SliceMetric
     from fairfix.auditing.slicing.selection import Searched, SliceEstimate
     from fairfix.data.data_spec import DataSpec
     from fairfix.data.table import Table
@@ -165,7 +165,7 @@ def _metric(asked: SliceRequest, data: Dataset) -> Comparison:
 
 def searched_in(
     asked: SliceRequest, data: Dataset
-) -> tuple[of_slices.SliceSearch, tuple[common.Check, ...], DataSpec, Table]:
+) -> tuple[of_slices.SliceSearch, tuple[common.SavedCheck, ...], DataSpec, Table]:
     """Return a search, its judged checks, the reading, and the rows that were searched."""
     from fairfix.auditing.slicing.quantity import quantity_of
     from fairfix.auditing.slicing.search import Cells
@@ -291,7 +291,7 @@ def _bounded(table: Table) -> str:
     return f", or set `slice_metric` to one of {', '.join(names)}" if names else ""
 
 
-def _require_same(check: Check, of: Comparison, quantity: Quantity) -> None:
+def _require_same(check: Check, of: Comparison, quantity: SliceMetric) -> None:
     """Raise a UsageError where a check is not of the worst value of the search."""
     end = "difference" if quantity.is_gap else {1: "max", -1: "min", 0: ""}[quantity.worse]
     if check.comparison.metric == of.metric and check.comparison.kind == end:
@@ -343,7 +343,7 @@ def _command(asked: SliceRequest, data: Dataset, where: str) -> str:
 
 def _judged(
     check: Check, of: Comparison, found_in: Searched, part: of_slices.SliceSearch, request: AuditRequest
-) -> common.Check:
+) -> common.SavedCheck:
     """Return a judged check of the worst slice."""
     reason = "" if found_in.extreme else "no slice has enough rows"
     value = common.estimate(*(found_in.extreme or (math.nan,) * 3), reason)

@@ -22,7 +22,16 @@ from fairfix.errors import DataError
 from fairfix.report.frames import NAMES
 from fairfix.report.layout import HEADLINES, kind_of
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Baseline, Change, Check, Data, NextStep, NotComparable, Settings, no_number
+from fairfix.schema.common import (
+    Baseline,
+    Change,
+    Data,
+    NextStep,
+    NotComparable,
+    SavedCheck,
+    SavedSettings,
+    no_number,
+)
 from fairfix.schema.trend import Line, Moment, MomentValue, Trend
 from fairfix.tasks.result import load_result
 
@@ -62,7 +71,9 @@ def trend_of_audits(saved: Sequence[tuple[str, Audit]]) -> Trend:
     return Trend(
         fairfix=__version__,
         data=Data(**{name: getattr(newest.data, name) for name in Data.__struct_fields__}),
-        settings=Settings(**{name: getattr(newest.settings, name) for name in Settings.__struct_fields__}),
+        settings=SavedSettings(
+            **{name: getattr(newest.settings, name) for name in SavedSettings.__struct_fields__}
+        ),
         order="date" if dated else "given",
         moments=moments,
         lines=lines,
@@ -94,7 +105,7 @@ def _joined(saved: Sequence[tuple[str, Audit]]) -> tuple[tuple[Moment, ...], tup
     whole = [_other_data(one, last) for _, one in saved]
     for change in since[-1].changes:
         of = Comparison.of(change)
-        own: list[Check | None] = [check for check in checks.values() if Comparison.of(check) == of]
+        own: list[SavedCheck | None] = [check for check in checks.values() if Comparison.of(check) == of]
         lines += [_line(change, check, saved, since, whole) for check in own or [None]]
     for (path, one), base, reason in zip(saved, since, whole, strict=True):
         missing = [NotComparable(id="all numbers", reason=reason)] if reason else [*base.not_comparable]
@@ -113,12 +124,12 @@ def _joined(saved: Sequence[tuple[str, Audit]]) -> tuple[tuple[Moment, ...], tup
     return tuple(moments), tuple(lines)
 
 
-def _key(check: Check) -> tuple[Any, ...]:
+def _key(check: SavedCheck) -> tuple[Any, ...]:
     """Return the question that a check asks."""
     return check.comparison, check.attribute, check.group, check.operator, check.limit, check.gate_on
 
 
-def _is_joined(check: Check, audit: Audit) -> bool:
+def _is_joined(check: SavedCheck, audit: Audit) -> bool:
     """Return whether a trend has a check: one of a value of recorded groups, of all rows and classes."""
     of_all = check.of == "value" and not check.of_class and not check.since
     recorded = not Comparison.of(check).of_true_groups
@@ -162,7 +173,7 @@ def _unjoined(one: Audit, last: Audit) -> Iterator[NotComparable]:
 
 def _line(
     now: Change,
-    check: Check | None,
+    check: SavedCheck | None,
     saved: Sequence[tuple[str, Audit]],
     since: Sequence[Baseline],
     whole: Sequence[str],

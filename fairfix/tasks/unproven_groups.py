@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fairfix.data.names import attribute_name, each_and_crossed, group_name
 from fairfix.data.table import Table
 from fairfix.models.trace import Caution
-from fairfix.schema.common import Check
-from fairfix.tasks.before_after import BeforeAfter
+from fairfix.schema.common import SavedCheck
+from fairfix.tasks.before_after import RepairEffects
 
 Levels = Callable[[tuple[str, ...]], Sequence[tuple[str, ...]]]
 """Makes of columns the levels of the groups that there are."""
@@ -21,7 +21,7 @@ def levels_of(table: Table) -> Levels:
 
 
 @dataclass(frozen=True)
-class Gap:
+class UnprovenGroups:
     """Groups of an attribute for which a proof proves nothing, or not for all of their rows, and why in words."""
 
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Gap:
         return Caution(self.why, "unproven")
 
 
-def unproven(protected: tuple[str, ...], fitted: Levels, held: Levels) -> Iterator[Gap]:
+def unproven(protected: tuple[str, ...], fitted: Levels, held: Levels) -> Iterator[UnprovenGroups]:
     """Yield the groups without held-out rows, by protected columns, each and crossed.
 
     A crossed group that lacks a part is a gap for the reason of that part.
@@ -57,20 +57,21 @@ def unproven(protected: tuple[str, ...], fitted: Levels, held: Levels) -> Iterat
             by_why[why] = own
             part |= {(columns[0], level[0]): why for level in own if len(columns) == 1}
         for why, levels in by_why.items():
-            yield Gap(columns, tuple(map(group_name, levels)), why)
+            yield UnprovenGroups(columns, tuple(map(group_name, levels)), why)
 
 
-def without_rule(protected: tuple[str, ...], lost: Levels, why: str) -> list[Gap]:
+def without_rule(protected: tuple[str, ...], lost: Levels, why: str) -> list[UnprovenGroups]:
     """Return the groups that the training rows lack, by protected columns, each and crossed, as gaps."""
     return [
-        Gap(columns, tuple(map(group_name, lost(columns))), why) for columns in each_and_crossed(protected)
+        UnprovenGroups(columns, tuple(map(group_name, lost(columns))), why)
+        for columns in each_and_crossed(protected)
     ]
 
 
-def without_passes(proof: BeforeAfter, gaps: Sequence[Gap]) -> BeforeAfter:
+def without_passes(proof: RepairEffects, gaps: Sequence[UnprovenGroups]) -> RepairEffects:
     """Return a proof in which no check passes that is about a group with a gap."""
 
-    def why(check: Check) -> str:
+    def why(check: SavedCheck) -> str:
         of_it = (
             gap.why
             for gap in gaps

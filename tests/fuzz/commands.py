@@ -23,7 +23,7 @@ import pyarrow as pa
 from fairfix.auditing.comparisons import written
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, SCOPES
 from fairfix.cli import COMMANDS
-from fairfix.cli.options import Number
+from fairfix.cli.options import NumberOption
 from fairfix.data.choices import Keep, Probabilities
 from fairfix.data.domain import Domain
 from fairfix.data.names import quoted_name
@@ -567,7 +567,7 @@ def entry_of(param: click.Parameter) -> Callable[[Drawer], str] | None:
         )
     if getattr(param, "is_flag", False):
         return lambda d: ""
-    if isinstance(kind, Number) and kind.domain.kind is int:
+    if isinstance(kind, NumberOption) and kind.domain.kind is int:
         low = int(kind.min or 0)
         usual = (low, low + 1, low + 2, low + 7, low + 50)
         return lambda d: (
@@ -582,7 +582,7 @@ def entry_of(param: click.Parameter) -> Callable[[Drawer], str] | None:
         return lambda d: d.hyper(
             [rule for method, rule in rules if method == d.method] or [rule for _, rule in rules]
         )
-    if isinstance(kind, Number):
+    if isinstance(kind, NumberOption):
         return lambda d: d.number(0.0, 0.1, 0.5, 1.0)
     if getattr(param, "metavar", None) == "COLUMN":
         return lambda d: d.column("number", "odd", "group", "score", "label")

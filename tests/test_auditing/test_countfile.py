@@ -19,7 +19,7 @@ from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data import container as artifact
 from fairfix.data import files as io
-from fairfix.data.container import COUNTS, Artifact
+from fairfix.data.container import COUNTS, Archive
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.domain import parameters_of
 from fairfix.errors import ArtifactError, DataError, UsageError
@@ -232,7 +232,7 @@ def test_what_does_not_fit_together_is_refused(damage: str, tmp_path: Path) -> N
     found = artifact.read(tmp_path / "a.counts", COUNTS)
     manifest, arrays = json.loads(json.dumps(dict(found.manifest))), dict(found.arrays)
     DAMAGES[damage](manifest, arrays)
-    artifact.write(tmp_path / "b.counts", Artifact(manifest, arrays), COUNTS)
+    artifact.write(tmp_path / "b.counts", Archive(manifest, arrays), COUNTS)
 
     with pytest.raises(ArtifactError, match=r"b\.counts is not a valid file of counts"):
         CountFile.load(tmp_path / "b.counts")
@@ -262,7 +262,7 @@ def test_weights_that_contradict_their_squares_are_refused(damage: dict[str, Any
             if name in ("mass", "square_mass")
             else arrays[name] * factor
         )
-    artifact.write(tmp_path / "b.counts", Artifact(held.manifest, arrays), COUNTS)
+    artifact.write(tmp_path / "b.counts", Archive(held.manifest, arrays), COUNTS)
 
     with pytest.raises(
         ArtifactError, match=r"b\.counts is not a valid file of counts: .*count the data again"
@@ -437,7 +437,7 @@ def test_only_counts_are_added(shards: Path, capsys: pytest.CaptureFixture[str])
     assert run(["count", "data/0.csv", "--protected", "race", "-o", "a.counts"]) == 0
     Path("twin.counts").write_bytes(Path("a.counts").read_bytes())
     Path("bad.counts").write_bytes(Path("a.counts").read_bytes()[:-9])
-    artifact.write("other.fairfix", Artifact({"method": "ramp"}, {}))
+    artifact.write("other.fairfix", Archive({"method": "ramp"}, {}))
 
     for wrong, told in (
         (["a.counts", "./a.counts", "-o", "x"], "named twice"),

@@ -17,7 +17,7 @@ from fairfix.auditing.disclosure import audit_counts, with_noise
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data import container
-from fairfix.data.container import COUNTS, Artifact
+from fairfix.data.container import COUNTS, Archive
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.errors import ArtifactError, UsageError
 
@@ -126,7 +126,7 @@ def test_a_changed_file_is_refused(change: Any, tmp_path: Path) -> None:
     manifest = json.loads(json.dumps(dict(content.manifest)))
     arrays = {name: np.array(array) for name, array in content.arrays.items()}
     change(manifest, arrays)
-    container.write(tmp_path / "two.counts", Artifact(manifest, arrays), COUNTS)
+    container.write(tmp_path / "two.counts", Archive(manifest, arrays), COUNTS)
     with pytest.raises(ArtifactError):
         CountFile.load(tmp_path / "two.counts")
 

@@ -224,7 +224,7 @@ def test_of_many_groups_no_pair_is_formed(kind: str, monkeypatch: pytest.MonkeyP
     data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score"))
     monkeypatch.setattr(engine, "BINS", 32)
     counts = engine.scan(open_source(frame(kind, 8, 300, seed=2)), data_spec, exact=False).counts
-    view = distributions.View(np.arange(8), 8)
+    view = distributions.Partition(np.arange(8), 8)
     every = distributions.distances(counts, view, None)
     monkeypatch.setattr(distributions, "ALL_PAIRS", 3)
     one = distributions.distances(counts, view, None)
@@ -247,7 +247,7 @@ def test_many_groups_are_measured_as_few_are(kind: str, whole: bool, monkeypatch
     data["w"] = np.random.default_rng(0).integers(1, 4, len(data))
     scanned = engine.scan(open_source(data), data_spec)
     assert scanned.kept is not None
-    counts, kept, view = scanned.counts, scanned.kept.by_score(), distributions.View(np.arange(8), 8)
+    counts, kept, view = scanned.counts, scanned.kept.by_score(), distributions.Partition(np.arange(8), 8)
     if not whole:
         assert counts.grid is not None
         kept = kept.take(distributions.candidate_bins(counts, view)[counts.grid.index(kept.score)])

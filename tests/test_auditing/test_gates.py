@@ -272,7 +272,7 @@ def judged_of(
     complete: bool = True,
     gate_on: GateOn = "interval",
     of: Literal["value", "change"] = "value",
-) -> common.Check:
+) -> common.SavedCheck:
     """Return a check of race with the verdict of its number."""
     check, number = Check.parse(text), estimate(*numbers, bound=bound)
     ruling = check.judge(number, complete=complete, gate_on=gate_on)

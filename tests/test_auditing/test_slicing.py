@@ -12,7 +12,7 @@ import pytest
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.slicing import search as search_module
 from fairfix.auditing.slicing import selection
-from fairfix.auditing.slicing.quantity import Quantity, quantity_of
+from fairfix.auditing.slicing.quantity import SliceMetric, quantity_of
 from fairfix.auditing.slicing.search import Cells, cubes, most_slices, search
 from fairfix.auditing.slicing.selection import Searched, confirmed, searched
 from fairfix.data.data_spec import ColumnRoles, DataSpec
@@ -281,6 +281,6 @@ def test_a_number_without_a_range_is_tested_on_held_out_rows() -> None:
             if weight is None
             else np.stack([w * loss**k for w in (weight, weight**2) for k in range(3)])
         )
-        quantity = Quantity(METRICS["absolute_loss"], "free", 1, (), key, 1, sums)
+        quantity = SliceMetric(METRICS["absolute_loss"], "free", 1, (), key, 1, sums)
         result = confirmed(Cells(tuple(levels), quantity), rng.random(rows) < 0.5, 50, 0.05)
         assert texts(result) == ["a == 'q'"]

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from fairfix.auditing.countfile import CountFile
 from fairfix.cli import run
-from fairfix.data.container import COUNTS, Artifact, read, write
+from fairfix.data.container import COUNTS, Archive, read, write
 from fairfix.errors import ArtifactError, DataError, UsageError
 
 ABOUT: dict[str, Any] = {"protected": "group", "score": "score", "label": "label", "prediction": "decision"}
@@ -192,7 +192,7 @@ def test_damaged_batches_are_refused(tmp_path: Path, change: dict[str, Any]) -> 
     path = tmp_path / "gate.counts"
     grown(path, batch(1))
     content = read(path, COUNTS)
-    write(path, Artifact({**content.manifest, **change}, content.arrays), COUNTS)
+    write(path, Archive({**content.manifest, **change}, content.arrays), COUNTS)
     with pytest.raises(ArtifactError):
         grown(path, batch(2))
 

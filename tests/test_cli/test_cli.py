@@ -20,7 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fairfix import cli
-from fairfix.cli.options import Number, known_options
+from fairfix.cli.options import NumberOption, known_options
 from fairfix.errors import DataError
 from fairfix.models.repaired import OUTPUT
 
@@ -391,7 +391,7 @@ def plausible(param: click.Parameter) -> str:
     if isinstance(param.type, click.Choice):
         return f'"{param.type.choices[-1]}"'
     if isinstance(param.type, click.types.FloatParamType):
-        return "7" if isinstance(param.type, Number) and param.type.domain.kind is int else "0.7"
+        return "7" if isinstance(param.type, NumberOption) and param.type.domain.kind is int else "0.7"
     return {"out": '"json=x"', "set_": '"rho=0.4"'}.get(str(param.name), '"x"')
 
 

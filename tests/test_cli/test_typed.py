@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.cli.options import Number, known_options
+from fairfix.cli.options import NumberOption, known_options
 from fairfix.data.domain import parameters_of
 from fairfix.methods import available
 from fairfix.report.words import SETTINGS
@@ -208,7 +208,7 @@ def test_every_option_that_is_a_number_is_in_a_request() -> None:
         assert not [
             one.name
             for one in command.params
-            if isinstance(one.type, of_click) and not isinstance(one.type, Number)
+            if isinstance(one.type, of_click) and not isinstance(one.type, NumberOption)
         ]
 
 

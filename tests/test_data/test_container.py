@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fairfix.data.container import DTYPES, Artifact, fingerprint, read, write
+from fairfix.data.container import DTYPES, Archive, fingerprint, read, write
 from fairfix.errors import ArtifactError, DataError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,14 +24,14 @@ from tests.strategies import examples
 Members = dict[str, bytes]
 
 
-def sample() -> Artifact:
+def sample() -> Archive:
     """Return a small artifact with arrays of several shapes."""
     arrays = {
         "offsets": np.array([0.25, -1.5]),
         "codes": np.arange(6).reshape(2, 3),
         "empty": np.zeros((0, 4)),
     }
-    return Artifact({"method": "ramp", "parameters": {"gamma": 0.05}, "text": "naïve – ok"}, arrays)
+    return Archive({"method": "ramp", "parameters": {"gamma": 0.05}, "text": "naïve – ok"}, arrays)
 
 
 def saved(path: Path) -> Path:
@@ -81,7 +81,7 @@ def repacked(
 def test_every_array_comes_back_to_the_bit(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     """Values, type and shape survive; the result is read-only."""
     array = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
-    write(tmp_path / "a.fairfix", Artifact({}, {"x": array}))
+    write(tmp_path / "a.fairfix", Archive({}, {"x": array}))
     found = read(tmp_path / "a.fairfix").arrays["x"]
 
     assert found.dtype == array.dtype
@@ -93,7 +93,7 @@ def test_every_array_comes_back_to_the_bit(dtype: str, shape: tuple[int, ...], t
 def test_special_floats_survive(tmp_path: Path) -> None:
     """NaN payloads, infinities and negative zero are kept."""
     array = np.array([np.nan, -np.inf, -0.0, 5e-324])
-    write(tmp_path / "a.fairfix", Artifact({}, {"x": array}))
+    write(tmp_path / "a.fairfix", Archive({}, {"x": array}))
 
     assert read(tmp_path / "a.fairfix").arrays["x"].tobytes() == array.tobytes()
 
@@ -101,7 +101,7 @@ def test_special_floats_survive(tmp_path: Path) -> None:
 def test_big_endian_and_fortran_are_normalised(tmp_path: Path) -> None:
     """The file is little-endian and in C order whatever the array was."""
     array = np.asfortranarray(np.arange(6.0).reshape(2, 3)).astype(">f8")
-    write(tmp_path / "a.fairfix", Artifact({}, {"x": array}))
+    write(tmp_path / "a.fairfix", Archive({}, {"x": array}))
 
     np.testing.assert_array_equal(read(tmp_path / "a.fairfix").arrays["x"], array)
 
@@ -113,8 +113,8 @@ def test_the_manifest_comes_back(tmp_path: Path) -> None:
 
 def test_same_content_same_bytes(tmp_path: Path) -> None:
     """The order of keys does not show in the bytes, and the hash is the file's."""
-    first = write(tmp_path / "a.fairfix", Artifact({"a": 1, "b": 2}, {"x": np.ones(2), "y": np.zeros(2)}))
-    second = write(tmp_path / "b.fairfix", Artifact({"b": 2, "a": 1}, {"y": np.zeros(2), "x": np.ones(2)}))
+    first = write(tmp_path / "a.fairfix", Archive({"a": 1, "b": 2}, {"x": np.ones(2), "y": np.zeros(2)}))
+    second = write(tmp_path / "b.fairfix", Archive({"b": 2, "a": 1}, {"y": np.zeros(2), "x": np.ones(2)}))
 
     assert first == second == fingerprint(tmp_path / "a.fairfix")
 
@@ -122,17 +122,17 @@ def test_same_content_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        Artifact({"x": float("nan")}, {}),
-        Artifact({"x": object()}, {}),
-        Artifact({"format": "mine"}, {}),
-        Artifact({}, {"../x": np.ones(1)}),
-        Artifact({}, {"X": np.ones(1)}),
-        Artifact({}, {"x": np.array([object()])}),
-        Artifact({}, {"x": np.array(["text"])}),
-        Artifact({}, {"x": np.ones(1, dtype=complex)}),
+        Archive({"x": float("nan")}, {}),
+        Archive({"x": object()}, {}),
+        Archive({"format": "mine"}, {}),
+        Archive({}, {"../x": np.ones(1)}),
+        Archive({}, {"X": np.ones(1)}),
+        Archive({}, {"x": np.array([object()])}),
+        Archive({}, {"x": np.array(["text"])}),
+        Archive({}, {"x": np.ones(1, dtype=complex)}),
     ],
 )
-def test_what_the_format_has_not_is_refused(bad: Artifact, tmp_path: Path) -> None:
+def test_what_the_format_has_not_is_refused(bad: Archive, tmp_path: Path) -> None:
     """Nothing is written for content that could not be read again."""
     with pytest.raises(ArtifactError):
         write(tmp_path / "a.fairfix", bad)
@@ -150,7 +150,7 @@ def test_a_failing_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write(path, Artifact({"other": 1}, {}))
+        write(path, Archive({"other": 1}, {}))
 
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -333,7 +333,7 @@ def test_a_zip_bomb_is_refused_before_it_unpacks(tmp_path: Path) -> None:
 def test_an_array_that_grows_is_refused_before_it_unpacks(tmp_path: Path) -> None:
     """40 MiB of zeros in 40 KiB, with a hash and a ratio that are right: no rule looks like that."""
     path, small = tmp_path / "a.fairfix", tmp_path / "small.fairfix"
-    write(path, Artifact({}, {"x": np.zeros(5 << 20)}))
+    write(path, Archive({}, {"x": np.zeros(5 << 20)}))
     with zipfile.ZipFile(small, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members(path).items():
             archive.writestr(name, data)

@@ -17,7 +17,7 @@ import pytest
 from fairfix.data.files import Source, open_source
 from fairfix.data.row_filter import (
     KEYWORDS,
-    Comparison,
+    ColumnTest,
     Condition,
     Junction,
     Negation,
@@ -184,14 +184,14 @@ def trees() -> st.SearchStrategy[Condition]:
         st.sampled_from(["True", "False", "01", "-0.5", "1e400", "+5", "x", "", "a'b", 'a"b', "and"]),
     )
     leaf = st.one_of(
-        st.builds(Comparison, name, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), st.tuples(value)),
+        st.builds(ColumnTest, name, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), st.tuples(value)),
         st.builds(
-            Comparison,
+            ColumnTest,
             name,
             st.sampled_from(["in", "not in"]),
             st.lists(value, min_size=1, max_size=3, unique=True).map(tuple),
         ),
-        st.builds(Comparison, name, st.sampled_from(["is missing", "is not missing"])),
+        st.builds(ColumnTest, name, st.sampled_from(["is missing", "is not missing"])),
     )
     return st.recursive(
         leaf,

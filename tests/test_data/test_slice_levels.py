@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from fairfix.data.files import open_source
 from fairfix.data.row_filter import mask_of, parse_condition
-from fairfix.data.slice_levels import Levels, conjunction, levels_of
+from fairfix.data.slice_levels import SliceLevels, conjunction, levels_of
 from fairfix.errors import ColumnError
 
 
@@ -42,7 +42,7 @@ def columns(rows: int = 400, seed: int = 0) -> pa.Table:
     )
 
 
-def selected(table: pa.Table, level: Levels, code: int) -> np.ndarray:
+def selected(table: pa.Table, level: SliceLevels, code: int) -> np.ndarray:
     """Return the rows that the text of a level's condition selects."""
     condition = parse_condition(str(level.conditions[code]))
     return np.concatenate([mask_of(batch, condition) for batch in table.to_batches()])

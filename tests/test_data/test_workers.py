@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.data.data_spec import ColumnRoles, DataSpec
-from fairfix.data.files import FrameSource, Part, Source
+from fairfix.data.files import FrameSource, Source, SourcePart
 from fairfix.data.scan import scan
 from fairfix.data.workers import Threads, added, workers_of
 from fairfix.errors import DataError, UsageError
@@ -159,10 +159,14 @@ class Deadly(Source):
             times,
         )
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return ten parts."""
         table, size = self.table.select(list(columns)), len(self.table) // 10
-        return [Part(f"part {i}", self.data_spec(table.slice(i * size, size), i == 6)) for i in range(10)]
+        return [
+            SourcePart(f"part {i}", self.data_spec(table.slice(i * size, size), i == 6)) for i in range(10)
+        ]
 
     def data_spec(self, table: pa.Table, kills: bool) -> Callable[[], Iterator[pa.RecordBatch]]:
         """Return what reads a part."""

@@ -36,7 +36,7 @@ from fairfix.individual.flips import (
 )
 from fairfix.methods.logloss import LogLoss
 from fairfix.methods.problem import RepairProblem
-from fairfix.models.scored_source import Averaged, Change, read_changes
+from fairfix.models.scored_source import Averaged, RowChange, read_changes
 from fairfix.models.user_file import file_hash
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -333,7 +333,7 @@ def test_the_mean_over_flips_is_constant_under_them() -> None:
 )
 def test_a_damaged_list_of_changes_is_refused(odd: dict[str, Any]) -> None:
     """Shares sum to one, and values are entries of a row."""
-    whole = Averaged(_Model(), (Change(1.0, {"sex": "f"}, {}),)).state()
+    whole = Averaged(_Model(), (RowChange(1.0, {"sex": "f"}, {}),)).state()
     with pytest.raises(ArtifactError, match=r"sum to 1|averaged over"):
         read_changes([{**whole[0], **odd}])
 

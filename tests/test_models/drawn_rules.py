@@ -24,10 +24,10 @@ from fairfix.models.score_models import (
     Unrepaired,
 )
 from fairfix.models.spline_basis import BoostedMember, Splines, SplinesMember
-from fairfix.solvers.group_blind_rates import BlindMixture, EqualRates
+from fairfix.solvers.group_blind_rates import BlindMixture, GroupBlindRule
 from fairfix.solvers.piecewise import Piecewise
 from fairfix.solvers.plugin_rule import PluginRule
-from fairfix.solvers.quantile_matching import Levels, Tube
+from fairfix.solvers.quantile_matching import ScoreLevels, Tube
 
 Rng = np.random.Generator
 LEAST = float(np.finfo(np.float64).smallest_subnormal)
@@ -174,10 +174,10 @@ def _binned(rng: Rng) -> RepairedPredictor:
     return BinnedRule(columns, levels, edges, shares(rng, len(levels), edges.size + 1))
 
 
-def _levels(rng: Rng, first: Any, last: Any) -> Levels:
+def _levels(rng: Rng, first: Any, last: Any) -> ScoreLevels:
     ends = np.sort(rng.random(2 * first.size))
     low, high = ends[::2], ends[1::2]
-    return Levels(first, last, low, low.copy() if rng.random() < 0.3 else high)
+    return ScoreLevels(first, last, low, low.copy() if rng.random() < 0.3 else high)
 
 
 def _tube(rng: Rng) -> RepairedPredictor:
@@ -190,7 +190,7 @@ def _tube(rng: Rng) -> RepairedPredictor:
     return GroupTube(columns, levels, scorer(rng), _tube_of(rng, tuple(atoms)))
 
 
-def _tube_of(rng: Rng, atoms: tuple[Levels, ...]) -> Tube:
+def _tube_of(rng: Rng, atoms: tuple[ScoreLevels, ...]) -> Tube:
     if rng.random() < 0.15:
         return Tube(atoms, None, np.ones((len(atoms), 0)))
     values = np.sort(rng.random(5))
@@ -274,7 +274,7 @@ def _blind(rng: Rng) -> RepairedPredictor:
     rules = int(rng.integers(0, 3))
     parts = rng.random(rules + 1) + 0.05
     parts /= parts.sum()
-    rule = EqualRates(cells, (0.4, 0.6), cells)
+    rule = GroupBlindRule(cells, (0.4, 0.6), cells)
     mixture = BlindMixture(rule, rng.normal(size=(rules, 2 * sum(sizes))), parts[1:], float(parts[0]))
     each = (scorer(rng, size) for size in sizes for _ in range(2))
     return BlindRule.of((scorer(rng), *each), mixture)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairfix.data.container import Artifact, read, write
+from fairfix.data.container import Archive, read, write
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.files import open_source
 from fairfix.data.scan import read_table, scan
@@ -81,7 +81,7 @@ def test_a_lying_manifest_is_refused_or_harmless(data: st.DataObject, saved: Pat
         del inner[path[-1]]
     else:
         inner[path[-1]] = data.draw(st.sampled_from(WRONG))
-    write(tmp_path / "changed.fairfix", Artifact(manifest, whole.arrays))
+    write(tmp_path / "changed.fairfix", Archive(manifest, whole.arrays))
     try:
         repaired = Repaired.load(tmp_path / "changed.fairfix")
         rows = sum(batch.num_rows for batch in repaired.predict_source(open_source(ROWS)))
@@ -115,7 +115,7 @@ def test_every_command_refuses_a_lie_and_names_the_file(
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = value
-    write(changed := tmp_path / "changed.fairfix", Artifact(manifest, whole.arrays))
+    write(changed := tmp_path / "changed.fairfix", Archive(manifest, whole.arrays))
     pq.write_table(ROWS, tmp_path / "rows.parquet")
     more = {
         "predict": (f"{tmp_path}/rows.parquet", "-o", f"{tmp_path}/x"),
@@ -134,7 +134,7 @@ def test_every_command_refuses_a_lie_and_names_the_file(
 def test_inspect_escapes_what_steers_a_terminal(saved: Path, tmp_path: Path, call: Call) -> None:
     whole = read(saved)
     manifest = {**whole.manifest, "parameters": {"gamma": "\x1b[31m\u202egpj\n::error::x"}}
-    write(tmp_path / "a.fairfix", Artifact(manifest, whole.arrays))
+    write(tmp_path / "a.fairfix", Archive(manifest, whole.arrays))
     status, out, _ = call("inspect", str(tmp_path / "a.fairfix"), "--detail")
 
     assert status == 0
@@ -188,10 +188,10 @@ def test_arrays_that_do_not_fit_are_refused(bad: Any, saved: Path, tmp_path: Pat
     """Missing arrays, one of another length than the groups, offsets that decide nothing; bands may be missing."""
     whole = read(saved)
     older = {name: part for name, part in whole.manifest.items() if name != "bands"}
-    write(tmp_path / "changed.fairfix", Artifact(older, whole.arrays))
+    write(tmp_path / "changed.fairfix", Archive(older, whole.arrays))
     assert Repaired.load(tmp_path / "changed.fairfix").data_spec.bands == {}
     arrays = {**whole.arrays, "offsets": bad} if isinstance(bad, np.ndarray) else bad
-    write(tmp_path / "changed.fairfix", Artifact(older, arrays))
+    write(tmp_path / "changed.fairfix", Archive(older, arrays))
     with pytest.raises(ArtifactError):
         Repaired.load(tmp_path / "changed.fairfix")
 

@@ -8,7 +8,7 @@ import joblib
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.data.container import Artifact, read, write
+from fairfix.data.container import Archive, read, write
 from fairfix.models.user_file import file_hash
 from sklearn.linear_model import LogisticRegression
 
@@ -32,7 +32,7 @@ def test_a_column_of_the_data_is_no_score_of_a_model_file() -> None:
 
     for name in ("score", "other", "x"):
         columns = {**kept["columns"], "score": name}
-        write("changed.fairfix", Artifact({**kept, "columns": columns}, sound.arrays))
+        write("changed.fairfix", Archive({**kept, "columns": columns}, sound.arrays))
         for data in ("d.parquet", "scored.parquet"):
             assert run(["predict", "changed.fairfix", data, "-o", "o.parquet", *model]) == 2
         assert run(["inspect", "changed.fairfix"]) == 2

@@ -11,12 +11,12 @@ from fairfix.methods.robust.histogram import range_of
 from fairfix.noise.bounds import tv_bounds
 from fairfix.noise.dual_certificates import (
     AllowedGroups,
-    ClassConditional,
-    KnownMembership,
+    ClassConditionalProof,
+    KnownMembershipProof,
     RateHypothesis,
     RecordedGivenTrue,
     RuledRows,
-    TotalVariation,
+    TotalVariationProof,
     TrueGivenRecorded,
 )
 from fairfix.noise.randomized_rule_bounds import level_bounds
@@ -86,7 +86,9 @@ def test_recording_that_hangs_on_nothing_else_is_undone(by_label: bool) -> None:
             mass = own[:, group][..., labels].sum(-1)
             truth = float((mass * LEVELS.T).sum() / mass.sum())
             for side in (1.0, -1.0):
-                got = least_limit(ClassConditional(table, table, table), rows_of(whole), rate, group, side)
+                got = least_limit(
+                    ClassConditionalProof(table, table, table), rows_of(whole), rate, group, side
+                )
                 assert got == pytest.approx(truth, abs=1e-5)
 
 
@@ -103,10 +105,10 @@ def test_probabilities_that_hang_on_the_recorded_group_allow_what_their_table_al
         for side in (1.0, -1.0):
             got = [
                 least_limit(one, rows, rate, group, side)
-                for one in (KnownMembership(False), TrueGivenRecorded(columns, columns))
+                for one in (KnownMembershipProof(False), TrueGivenRecorded(columns, columns))
             ]
             assert got[0] == pytest.approx(got[1], abs=1e-6)
-            known = least_limit(KnownMembership(True), rows, rate, group, side)
+            known = least_limit(KnownMembershipProof(True), rows, rate, group, side)
             assert known == pytest.approx(float(weight @ rows.own / weight.sum()), abs=1e-6)
 
 
@@ -129,7 +131,10 @@ def test_prices_by_probabilities_are_above_what_any_members_of_that_share_are_wo
             float(rng.choice([-1, 1])),
             rng.random(),
         )
-        v, prices = asked.violation(rows, rows.own), KnownMembership(False).dual_values(asked, fit, rows)[1]
+        v, prices = (
+            asked.violation(rows, rows.own),
+            KnownMembershipProof(False).dual_values(asked, fit, rows)[1],
+        )
         for one in np.unique(kind):
             own = np.sort(v[kind == one])[::-1]
             share = rows.member[kind == one][0, asked.group] * own.size
@@ -149,7 +154,7 @@ def test_balls_give_their_sharp_bounds(rate: str) -> None:
     low, high = tv_bounds(cells, radii, RATIOS[rate])
     for group in range(GROUPS):
         ends = [
-            least_limit(TotalVariation(radii, np.arange(radii.size)), rows, rate, group, side)
+            least_limit(TotalVariationProof(radii, np.arange(radii.size)), rows, rate, group, side)
             for side in (-1.0, 1.0)
         ]
         np.testing.assert_allclose(ends, [low[group], high[group]], atol=1e-5)
@@ -163,7 +168,7 @@ def test_prices_of_any_rows_are_above_what_any_table_of_the_box_allows(seed: int
     for _ in range(10):
         whole = masses(int(rng.integers(1000)))
         rows, joint = rows_of(whole), whole.sum((2, 3))
-        for axis, kind in ((-2, TrueGivenRecorded), (-1, RecordedGivenTrue), (-1, ClassConditional)):
+        for axis, kind in ((-2, TrueGivenRecorded), (-1, RecordedGivenTrue), (-1, ClassConditionalProof)):
             table = shares(whole, axis, by_label=False)
             low = np.where(rng.random(table.shape) < 0.5, table, 0.8 * table)
             high = np.where(low < table, table, 1.2 * table)
@@ -172,7 +177,7 @@ def test_prices_of_any_rows_are_above_what_any_table_of_the_box_allows(seed: int
             for rate, labels in (("selection_rate", [0, 1]), ("true_positive_rate", [1])):
                 group, side = int(rng.integers(GROUPS)), float(rng.choice([-1, 1]))
                 worst = level_bounds(rows.mass.reshape(whole.shape[1:]), joint, LEVELS, rate)[side > 0][group]
-                if kind is ClassConditional:
+                if kind is ClassConditionalProof:
                     own = whole[group][..., labels].sum(-1)
                     worst = (own * LEVELS).sum() / own.sum()
                 asked = RateHypothesis(rate, group, side, float(worst) - side * 1e-6)

@@ -37,8 +37,8 @@ from fairfix.report.answer import (
 )
 from fairfix.report.layout import MARKS
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Check as SavedCheck
-from fairfix.schema.common import Comparison as SavedComparison
+from fairfix.schema.common import SavedCheck as SavedCheck
+from fairfix.schema.common import SavedComparison as SavedComparison
 from fairfix.schema.common import estimate
 from hypothesis import given
 from hypothesis import strategies as st

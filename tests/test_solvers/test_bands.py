@@ -13,7 +13,7 @@ from fairfix.solvers.band_ramps import solve_ramps
 from fairfix.solvers.band_thresholds import solve_thresholds
 from fairfix.solvers.bands import Bands
 from fairfix.solvers.ramp import Cell, solve
-from fairfix.solvers.threshold_curves import Curve, mean_of, nearest
+from fairfix.solvers.threshold_curves import ThresholdCurve, mean_of, nearest
 from scipy import sparse
 from scipy.optimize import linprog
 
@@ -214,7 +214,7 @@ def test_the_nearest_mixture_has_the_least_mean_square() -> None:
         base = np.average(world.eta, weights=world.weights)
         slopes = np.stack([world.eta / base, (1 - world.eta) / (1 - base)], axis=1)
         bands = Bands.of_groups(np.stack([alone] * 2, axis=1), 0.0, world.weights, slopes)
-        curve = Curve.of(world.scores, bands, bands.slopes.tocsc(), np.arange(n))
+        curve = ThresholdCurve.of(world.scores, bands, bands.slopes.tocsc(), np.arange(n))
         parts = rng.dirichlet(np.full(curve.ends.size, 0.1))
         means = curve.adds @ parts
         best = nearest(curve, means)

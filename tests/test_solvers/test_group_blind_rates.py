@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fairfix.solvers.group_blind_rates import EqualRates, WeightedSample, held_rates
+from fairfix.solvers.group_blind_rates import GroupBlindRule, WeightedSample, held_rates
 from scipy.optimize import linprog
 
 Floats = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ def test_rates_held_on_rows_are_the_linear_program_over_kinds_of_rows(slack: flo
     p = (counts[:, 1].sum(1) / counts.sum((1, 2)))[kind]
     groups = [tuple((counts[:, y] / counts[:, y].sum(1, keepdims=True))[kind] for y in (1, 0))]
     known = WeightedSample(label.astype(float), (code,), np.full(code.size, 1 / code.size))
-    found = held_rates(EqualRates.of(p, groups), [(p, groups)], known, slack)[0]
+    found = held_rates(GroupBlindRule.of(p, groups), [(p, groups)], known, slack)[0]
     accepted = found.chance(p, groups)
 
     # a chance for each kind; rates given the label by group, and of everybody
@@ -64,7 +64,7 @@ def test_a_price_moves_the_best_decision_as_its_constraint_says() -> None:
             cells = (share * q)[:, None] * g
             gaps += list((cells / cells.sum(axis=0) - (share * q / (share @ q))[:, None]).T)
     mu = np.random.default_rng(1).normal(size=len(gaps))
-    score = EqualRates.of(p, groups, weight).priced(mu).score(p, groups)
+    score = GroupBlindRule.of(p, groups, weight).priced(mu).score(p, groups)
 
     np.testing.assert_allclose(share * score, gain + mu @ np.array(gaps), atol=1e-12)
 
@@ -73,7 +73,7 @@ def test_with_room_it_is_the_plain_rule() -> None:
     p, groups = chances(2, 500, (2,))
     y = (p > np.random.default_rng(0).random(500)).astype(float)
     rows = WeightedSample(y, ((groups[0][0][:, 1] > 0.5).astype(int),), np.full(500, 0.002))
-    found = held_rates(EqualRates.of(p, groups), [(p, groups)], rows, 2.0)[0]
+    found = held_rates(GroupBlindRule.of(p, groups), [(p, groups)], rows, 2.0)[0]
 
     assert ((found.chance(p, groups) > 0) == (p > p.mean())).all()
 
@@ -82,18 +82,18 @@ def test_rules_keep_their_invariances() -> None:
     """Scale of weights, names of groups, a group nobody is in."""
     p, groups = chances(3, 800, (3,))
     mu = np.array([0.1, -0.2, 0.3, 0.2, 0.1, -0.3])
-    one = EqualRates.of(p, groups).priced(mu).score(p, groups)
+    one = GroupBlindRule.of(p, groups).priced(mu).score(p, groups)
     names = [(g[:, ::-1], h[:, ::-1]) for g, h in groups]
     more = [(np.column_stack([g, 0 * p]), np.column_stack([h, 0 * p])) for g, h in groups]
 
     for rule, given, prices in (
-        (EqualRates.of(p, names), names, np.concatenate([mu[2::-1], mu[:2:-1]])),
-        (EqualRates.of(p, more), more, np.insert(mu, [3, 6], 5.0)),
-        (EqualRates.of(p, groups, np.full(800, 3.0)), groups, mu),
+        (GroupBlindRule.of(p, names), names, np.concatenate([mu[2::-1], mu[:2:-1]])),
+        (GroupBlindRule.of(p, more), more, np.insert(mu, [3, 6], 5.0)),
+        (GroupBlindRule.of(p, groups, np.full(800, 3.0)), groups, mu),
     ):
         np.testing.assert_allclose(rule.priced(prices).score(p, given), one, atol=1e-12)
 
 
 def test_chances_of_one_label_alone_are_refused() -> None:
     with pytest.raises(ValueError, match="all 0"):
-        EqualRates.of(np.zeros(5), [])
+        GroupBlindRule.of(np.zeros(5), [])

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.solvers.arrays import distinct_rows
-from fairfix.solvers.network import Candidates, Network
+from fairfix.solvers.network import Network, RowVariants
 from fairfix.solvers.network_fit import Adam, Moved, Trainer, fit_network
 from fairfix.solvers.relu_change_bounds import Ascent, _bends, _steepest, free_steps, network_regularizer
 from fairfix.solvers.transport import regularizer_empirical
@@ -45,7 +45,7 @@ def test_value_and_gradient_are_those_of_the_written_objective(scale: float, log
         np.random.default_rng(1).dirichlet(np.ones(30)),
     )
     ascent = Ascent.of(X, eps, None, None) if eps else None
-    moved = Moved.of(network, X, share, Candidates.of(X, flips_of(X)).take(np.arange(30)), ascent)
+    moved = Moved.of(network, X, share, RowVariants.of(X, flips_of(X)).take(np.arange(30)), ascent)
     there = X.copy()
     there[:, moved.columns] += moved.added
 
@@ -72,7 +72,7 @@ def test_the_worst_listed_variant_is_found_by_brute_force(logits: int) -> None:
     moves, network = flips_of(X), small_network(1, logits=logits)
     sums = network.sums(X)
     s = network.forward(X)[1]
-    found = Candidates.of(X, moves).take(np.arange(50)).worst(network, sums, s)
+    found = RowVariants.of(X, moves).take(np.arange(50)).worst(network, sums, s)
     others = np.clip([network.forward(one)[1] for one in moves.others], -8, 8)
     changes = ((others - np.clip(s, -8, 8)) ** 2).mean(axis=2)
     assert np.take_along_axis(changes, found[None], 0)[0] == pytest.approx(changes.max(axis=0), abs=1e-12)
@@ -343,7 +343,7 @@ def trained(
             X,
             y.astype(np.int64),
             share,
-            Candidates.of(X, variants),
+            RowVariants.of(X, variants),
             ascent,
             **({"l2": 0.0, "hidden": 100} | given),
         )
@@ -390,7 +390,7 @@ def test_draws_follow_weights() -> None:
     y[:30], weight[::2], weight[31] = 1.0, 0.0, 30.0
     X = np.zeros((300, 1))
     trainer = Trainer(
-        X, y.astype(np.int64), weight / weight.sum(), Candidates.of(X, none_for(X)), None,
+        X, y.astype(np.int64), weight / weight.sum(), RowVariants.of(X, none_for(X)), None,
         hidden=1, rho=0.0, l2=0.0, batch=101, seed=0
     )  # fmt: skip
     drawn = np.concatenate([trainer.draw() for _ in range(40)])

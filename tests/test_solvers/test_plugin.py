@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.solvers.parity import ks_to_overall
-from fairfix.solvers.plugin import PluginProblem, _Program
+from fairfix.solvers.plugin import PluginProblem, _PluginProgram
 from fairfix.solvers.plugin_rule import PluginRule, expected_loss
 
 Floats = npt.NDArray[np.float64]
@@ -189,7 +189,7 @@ def test_a_rule_gives_values_by_their_chances() -> None:
 
 def test_a_failed_solver_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the program is not solved everybody gets the mean, and nothing is certified."""
-    monkeypatch.setattr(_Program, "solve", lambda _: None)
+    monkeypatch.setattr(_PluginProgram, "solve", lambda _: None)
     given = problem(10)
     found = given.fit(np.full(2, 0.01))
 

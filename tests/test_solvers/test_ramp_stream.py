@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from fairfix.solvers.ramp import Cell, RampSolution, solve
-from fairfix.solvers.ramp_stream import Batch, learn
+from fairfix.solvers.ramp_stream import StreamBatch, learn
 
 
 def points(rows: int, cells: int = 3, seed: int = 0, kind: str = "smooth") -> tuple[np.ndarray, np.ndarray]:
@@ -21,13 +21,13 @@ def points(rows: int, cells: int = 3, seed: int = 0, kind: str = "smooth") -> tu
 
 def stream(
     f: np.ndarray, cell: np.ndarray, w: np.ndarray | None = None, size: int = 10_000
-) -> Callable[[], Iterator[Batch]]:
+) -> Callable[[], Iterator[StreamBatch]]:
     """Return a stream of batches of one size."""
 
-    def batches() -> Iterator[Batch]:
+    def batches() -> Iterator[StreamBatch]:
         for at in range(0, f.size, size):
             cut = slice(at, at + size)
-            yield Batch(f[cut], cell[cut], np.ones(f[cut].size) if w is None else w[cut])
+            yield StreamBatch(f[cut], cell[cut], np.ones(f[cut].size) if w is None else w[cut])
 
     return batches
 
@@ -109,11 +109,11 @@ def test_what_has_not_converged_says_so() -> None:
     ("batch", "message"),
     [
         (None, "no points"),
-        (Batch(np.array([np.nan]), np.array([0]), np.ones(1)), "finite"),
-        (Batch(np.array([0.1]), np.array([0]), np.array([0.0])), "weight 0"),
+        (StreamBatch(np.array([np.nan]), np.array([0]), np.ones(1)), "finite"),
+        (StreamBatch(np.array([0.1]), np.array([0]), np.array([0.0])), "weight 0"),
     ],
 )
-def test_bad_streams_are_refused(batch: Batch | None, message: str) -> None:
+def test_bad_streams_are_refused(batch: StreamBatch | None, message: str) -> None:
     """A stream that is learned from is valid."""
     with pytest.raises(ValueError, match=message):
         learn(lambda: [] if batch is None else [batch], 0.1, 0.0)

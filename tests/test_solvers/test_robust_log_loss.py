@@ -10,7 +10,14 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from fairfix.solvers import robust_log_loss as game
-from fairfix.solvers.robust_log_loss import ConstraintGroups, Solution, adversary, marginal, solve, truncated
+from fairfix.solvers.robust_log_loss import (
+    ConstraintGroups,
+    SaddlePoint,
+    adversary,
+    marginal,
+    solve,
+    truncated,
+)
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
@@ -53,12 +60,12 @@ def guesses(X: np.ndarray, cells: ConstraintGroups, seed: int, trust: float) -> 
     return np.asarray(trust * truth + (1 - trust) * wrong / wrong.sum(axis=1, keepdims=True))
 
 
-def rule(found: Solution, X: np.ndarray, chances: np.ndarray) -> np.ndarray:
+def rule(found: SaddlePoint, X: np.ndarray, chances: np.ndarray) -> np.ndarray:
     """Return P of the rows by the definition."""
     return truncated(expit(X @ found.coef + found.intercept), chances @ (found.prices / found.shares))
 
 
-def spread(found: Solution, cells: ConstraintGroups) -> float:
+def spread(found: SaddlePoint, cells: ConstraintGroups) -> float:
     """Return the largest difference of two rates of an event."""
     return max(float(np.ptp(found.rates[cells.events == e])) for e in np.unique(cells.events))
 
@@ -343,7 +350,7 @@ def test_what_is_the_same_data_has_the_same_solution(constraint: str, chances: b
     order, twice = rng.permutation(y.size), rng.random(y.size) < 0.5
     again = np.concatenate([np.arange(y.size), np.flatnonzero(twice)])
 
-    def solved(rows: np.ndarray, weight: np.ndarray | None = None, unit: float = 1.0) -> Solution:
+    def solved(rows: np.ndarray, weight: np.ndarray | None = None, unit: float = 1.0) -> SaddlePoint:
         own = None if guess is None else guess[rows]
         few = ConstraintGroups(cells.codes[rows], cells.events)
         l2 = 0.01 * unit**2
@@ -520,7 +527,7 @@ def test_where_the_search_fails_the_solution_is_followed_from_the_cells_that_are
     chances, search, calls = guesses(X, cells, 0, 0.6), game._powell, []
     whole = solve(X, y, cells, cell_chances=chances, l2=0.01)
 
-    def failing(own: game.LogLossSaddle, at: game.Point) -> game.Point:
+    def failing(own: game.LogLossSaddle, at: game.GamePoint) -> game.GamePoint:
         calls.append(own.seen)
         return search(own, at) if len(calls) > 1 else at
 

@@ -7,12 +7,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from fairfix.stats.gap_parts import Regression, Solution, of_model, of_regression, solved
+from fairfix.stats.gap_parts import Regression, UniqueParts, of_model, of_regression, solved
 
 
 def regressed(
     X: np.ndarray, y: np.ndarray, first: np.ndarray, w: np.ndarray, feature: list[int], pieces: int = 1
-) -> tuple[np.ndarray, Solution]:
+) -> tuple[np.ndarray, UniqueParts]:
     """Return the parts of one outcome, of rows that come in pieces."""
     of = np.array(feature)
 

@@ -13,7 +13,12 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 from fairfix.errors import DataError, UsageError
-from fairfix.noise.dual_certificates import ClassConditional, PossibleTrueGroups, RecordedGivenTrue, RuledRows
+from fairfix.noise.dual_certificates import (
+    ClassConditionalProof,
+    PossibleTrueGroups,
+    RecordedGivenTrue,
+    RuledRows,
+)
 from fairfix.stats.population import BoundedStatistic, RatesOfRules
 from fairfix.tasks.guarantee_under_noise import TrueGroupDistances
 from fairfix.tasks.repair import RepairResult, repair
@@ -650,8 +655,8 @@ def test_true_groups_may_be_the_farther_the_less_is_known() -> None:
         seen: dict[str, Any] = {"fit": rows, "held": rows, "names": ("everybody",), "rows": np.array([many])}
         return TrueGroupDistances(**seen, alpha=0.05, true_groups=what)
 
-    far = {kind: bound(judged(2000, kind, 0.0)) for kind in (ClassConditional, RecordedGivenTrue)}
-    assert far[ClassConditional] < far[RecordedGivenTrue]
+    far = {kind: bound(judged(2000, kind, 0.0)) for kind in (ClassConditionalProof, RecordedGivenTrue)}
+    assert far[ClassConditionalProof] < far[RecordedGivenTrue]
     for kind, few in far.items():
         near = judged(10**6, kind, 0.0)
         assert gap(near) < bound(near) < gap(near) + 0.02

@@ -223,12 +223,12 @@ def test_a_guarantee_that_was_changed_is_an_error(
     parity: str, tmp_path: Path, change: dict[str, Any]
 ) -> None:
     """An artifact comes from strangers: what is no guarantee ends with status 2, not with a traceback."""
-    from fairfix.data.container import Artifact, read, write
+    from fairfix.data.container import Archive, read, write
 
     held = read(parity)
     facts = {**held.manifest["facts"], "guarantee": {**held.manifest["facts"]["guarantee"], **change}}
     path = tmp_path / "strange.fairfix"
-    write(path, Artifact({**held.manifest, "facts": facts}, held.arrays))
+    write(path, Archive({**held.manifest, "facts": facts}, held.arrays))
     assert zipfile.is_zipfile(path)
     with pytest.raises(ArtifactError, match="guarantee"):
         fairfix.audit(decided(parity, 8, 300), of=str(path))

@@ -13,7 +13,7 @@ import fairfix
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix.data.container import Artifact, read, write
+from fairfix.data.container import Archive, read, write
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.errors import ArtifactError, ColumnError, DataError, UsageError
@@ -263,7 +263,7 @@ def test_a_rule_whose_classes_do_not_fit_is_refused(tmp_path: Path) -> None:
     for names in (["a", "b"], ["a", "a", "b"], ["a", "b", 3]):
         settings = {**held.manifest["predictor"]["settings"], "names": names}
         manifest = {**held.manifest, "predictor": {**held.manifest["predictor"], "settings": settings}}
-        write(path, Artifact(manifest, held.arrays))
+        write(path, Archive(manifest, held.arrays))
         with pytest.raises(ArtifactError):
             fairfix.load(path)
 

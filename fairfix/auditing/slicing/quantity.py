@@ -30,7 +30,7 @@ WORSE = {"larger": -1, "smaller": 1}
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SliceMetric:
     """A metric of slices, and what its table sums: ``key`` in [0, K) of shape (n,), ``sums`` of shape (p, n)."""
 
     metric: Metric
@@ -57,7 +57,7 @@ class Quantity:
         """Name as in checks, such as ``accuracy`` or ``selection_rate.difference``."""
         return f"{self.metric.name}.difference" if self.is_gap else self.metric.name
 
-    def take(self, rows: Ints) -> Quantity:
+    def take(self, rows: Ints) -> SliceMetric:
         """Return the quantity of the given row numbers."""
         return replace(self, key=self.key[rows], sums=self.sums[:, rows])
 
@@ -158,7 +158,7 @@ class Quantity:
         return apart(value, value), np.maximum(apart(low, high), 0.0), apart(high, low)
 
 
-def quantity_of(table: Table, metric: Metric, groups: Groups | None) -> Quantity:
+def quantity_of(table: Table, metric: Metric, groups: Groups | None) -> SliceMetric:
     """Return the quantity of a metric over the rows of a table; a UsageError where it has none."""
     code = np.zeros(len(table), dtype=np.int64) if groups is None else groups.codes
     names = () if groups is None else groups.names
@@ -168,10 +168,12 @@ def quantity_of(table: Table, metric: Metric, groups: Groups | None) -> Quantity
     )
     weight = table.rows.weight
 
-    def made(kind: Kind, key: Ints, sums: list[Floats], ends: tuple[float, float] = (0.0, 1.0)) -> Quantity:
+    def made(
+        kind: Kind, key: Ints, sums: list[Floats], ends: tuple[float, float] = (0.0, 1.0)
+    ) -> SliceMetric:
         keys = 3 * many if kind == "counted" else many
         stacked = np.stack(sums) if sums else np.zeros((0, key.size))
-        return Quantity(metric, kind, worse, names, key, keys, stacked, ends)
+        return SliceMetric(metric, kind, worse, names, key, keys, stacked, ends)
 
     if isinstance(metric, Rate):
         ones = np.ones(len(table))

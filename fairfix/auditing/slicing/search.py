@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.auditing.slicing.quantity import Quantity
+from fairfix.auditing.slicing.quantity import SliceMetric
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.row_filter import Condition
-from fairfix.data.slice_levels import Levels, conjunction
+from fairfix.data.slice_levels import SliceLevels, conjunction
 
 DEPTH = 3
 """Conditions of a slice, at most."""
@@ -38,8 +38,8 @@ Place = tuple[tuple[int, int], ...]
 class Cells:
     """Rows with their levels, each once or as many times as ``times`` says, and the quantity that they have."""
 
-    levels: tuple[Levels, ...]
-    quantity: Quantity
+    levels: tuple[SliceLevels, ...]
+    quantity: SliceMetric
     times: Floats | None = None
     """Rows that each entry stands for, shape (n,)."""
 
@@ -83,11 +83,11 @@ class Cells:
         )
         flat = table.reshape(-1, table.shape[-1])
         there = np.flatnonzero(flat[:, 0])
-        rest, levels = there // keys, list[Levels]()
+        rest, levels = there // keys, list[SliceLevels]()
         for one, size in zip(reversed(self.levels), reversed(sizes), strict=True):
-            levels.append(Levels(one.column, rest % size, one.conditions, one.rows, one.pooled))
+            levels.append(SliceLevels(one.column, rest % size, one.conditions, one.rows, one.pooled))
             rest //= size
-        quantity = Quantity(
+        quantity = SliceMetric(
             **{**vars(self.quantity), "key": there % keys, "sums": np.ascontiguousarray(flat[there, 1:].T)}
         )
         return Cells(tuple(reversed(levels)), quantity, flat[there, 0].copy())

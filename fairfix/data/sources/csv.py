@@ -26,7 +26,7 @@ from fairfix.data.dialect import (
     usual,
 )
 from fairfix.data.encodings import known_encoding
-from fairfix.data.files import FileSource, Part, Write, readable
+from fairfix.data.files import FileSource, SourcePart, Write, readable
 from fairfix.data.notation import Notation, Seen, decimal_of, notation_of
 from fairfix.data.storage import FileLocation
 from fairfix.data.text_stream import AHEAD, TextFile, odd_value, reader_of
@@ -220,7 +220,9 @@ class CsvSource(FileSource):
         """The files that are read, of all that were opened together."""
         return [self._files[place] for place in self.places]
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return one part per file: CSV text has no places to start from."""
         self.require(columns)
         # every file gets the types of the first, so that "01" does not turn into 1 from file to file
@@ -238,7 +240,7 @@ class CsvSource(FileSource):
             and ((how := self._written[name]) != self._usual or name not in self._proven)
         }
         return [
-            Part(file.place.name, partial(_batches, file, list(columns), wanted, own, self.settled))
+            SourcePart(file.place.name, partial(_batches, file, list(columns), wanted, own, self.settled))
             for file in self._own
         ]
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.confined import BYTES, TOO_LARGE, read_confined
-from fairfix.data.files import FileSource, Part, readable, require
+from fairfix.data.files import FileSource, SourcePart, readable, require
 from fairfix.data.storage import FileLocation
 from fairfix.data.typed import (
     CODED,
@@ -71,12 +71,14 @@ class TypedFile(FileSource):
         Labels of values are in the metadata of the chunks (:func:`fairfix.data.typed.with_labels`).
         """
 
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+    def parts(
+        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
+    ) -> list[SourcePart]:
         """Return one part per file, since most such formats have no places to start from."""
         require(columns, self.schema.names, self.name)
         wanted = pa.schema({one: self._kinds[one] for one in columns})
         return [
-            Part(place.name, partial(self.alone(place)._read, place, wanted, types or {}))
+            SourcePart(place.name, partial(self.alone(place)._read, place, wanted, types or {}))
             for place in self.places
         ]
 

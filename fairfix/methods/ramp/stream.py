@@ -23,7 +23,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import offsets
 from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, FitTrace
-from fairfix.solvers.ramp_stream import PASSES, Batch, StreamSolution, learn
+from fairfix.solvers.ramp_stream import PASSES, StreamBatch, StreamSolution, learn
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
@@ -48,7 +48,9 @@ class Stream(StreamSolver):
         cells = cells_of(problem)
         if len(set(cells.stratum)) > 1:
             raise UsageError("ramp: `solver=stream` cannot be combined with `strata`; use `solver=exact`")
-        batches = [Batch(c.score, np.full(c.score.size, k), c.weights) for k, c in enumerate(cells.cells)]
+        batches = [
+            StreamBatch(c.score, np.full(c.score.size, k), c.weights) for k, c in enumerate(cells.cells)
+        ]
         solution = self._solution(lambda: batches, problem.table.data_spec)
         return self._ramps(cells.columns, cells.levels, solution.offsets, solution)
 
@@ -57,13 +59,13 @@ class Stream(StreamSolver):
         numbers: dict[tuple[str, ...], int] = {}
         columns: tuple[str, ...] = ()
 
-        def batches() -> Iterator[Batch]:
+        def batches() -> Iterator[StreamBatch]:
             nonlocal columns
             for table in tables():
                 groups = table.groups()
                 columns = groups.columns
                 into = np.array([numbers.setdefault(level, len(numbers)) for level in groups.levels])
-                yield Batch(2.0 * table.probability - 1.0, into[groups.codes], table.weight)
+                yield StreamBatch(2.0 * table.probability - 1.0, into[groups.codes], table.weight)
 
         data_spec = next(tables()).data_spec
         solution = self._solution(batches, data_spec)
@@ -72,7 +74,7 @@ class Stream(StreamSolver):
         own = solution.offsets[[numbers[level] for level in levels]]
         return self._ramps(columns, levels, own, solution)
 
-    def _solution(self, batches: Callable[[], Iterable[Batch]], data_spec: DataSpec) -> StreamSolution:
+    def _solution(self, batches: Callable[[], Iterable[StreamBatch]], data_spec: DataSpec) -> StreamSolution:
         """Return the offsets for scores as they are."""
         method = self.method
         rho = None if isinstance(method.rho, str) else float(method.rho)

@@ -34,7 +34,7 @@ from typing import ClassVar, cast
 
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.domain import parameter
-from fairfix.data.noise_spec import Assumption
+from fairfix.data.noise_spec import StatedAssumption
 from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer, Use, group_param
 from fairfix.methods.constraint import Grammar
@@ -42,7 +42,7 @@ from fairfix.methods.learned import Learning, learner_param
 from fairfix.methods.robust.gradient_training import Dro, SoftGroups
 from fairfix.methods.robust.guarantee import RobustGuarantee
 from fairfix.methods.robust.model_mixture import OracleMixture
-from fairfix.methods.robust.postprocessed import Ideal, Thresholds
+from fairfix.methods.robust.postprocessed import Ideal, RobustThresholds
 from fairfix.models.estimators import Learner
 from fairfix.noise.description import Noise
 from fairfix.noise.rates import DEMANDS, Parity
@@ -77,7 +77,7 @@ class Robust(Learning):
     uses: ClassVar[tuple[Use, ...]] = ("features", "noise")
     guarantee_adapter: ClassVar = RobustGuarantee
     solvers: ClassVar = {
-        "thresholds": Thresholds,
+        "thresholds": RobustThresholds,
         "ideal": Ideal,
         "oracle": OracleMixture,
         "dro": Dro,
@@ -144,7 +144,7 @@ class Robust(Learning):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Assumption.parse(self.assume)
+        StatedAssumption.parse(self.assume)
         if self.goal != "minimax":
             return
         given = {"slack": (Robust.slack,), "solver": ("thresholds", "oracle")}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fairfix.data.counts import Floats
 from fairfix.data.noise_spec import TABLE
-from fairfix.data.noise_spec import Assumption as Stated
+from fairfix.data.noise_spec import StatedAssumption as Stated
 from fairfix.errors import UsageError
 from fairfix.methods.base import Accepts
 from fairfix.methods.problem import RepairProblem

@@ -15,11 +15,11 @@ from fairfix.methods.robust.histogram import range_of
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.dual_certificates import (
     AllowedGroups,
-    ClassConditional,
-    KnownMembership,
+    ClassConditionalProof,
+    KnownMembershipProof,
     PossibleTrueGroups,
     RecordedGivenTrue,
-    TotalVariation,
+    TotalVariationProof,
     TrueGivenRecorded,
 )
 from fairfix.noise.rates import quotient
@@ -46,14 +46,14 @@ class RobustGuarantee(GuaranteeAdapter):
         noise = self.method.effective_noise(noise)
         name, demands = self.method.assumption_of(noise), self.method.demands
         if noise.membership is not None:
-            members = (KnownMembership(name == "identified"),)
+            members = (KnownMembershipProof(name == "identified"),)
             independent = ", and that decisions and labels are independent of the true group given them"
             words = f", and that the membership probabilities are right{independent * (name == 'identified')}"
             true, columns = tuple(noise.membership), tuple(noise.membership.values())
             return PossibleTrueGroups(tuple(names), true, demands, members, members, False, words, columns)
         if name == "radii" and noise.radii is not None:
             balls = balls_for(noise.radii, names, column)
-            near = (TotalVariation(balls.radii, balls.home),)
+            near = (TotalVariationProof(balls.radii, balls.home),)
             its = "of its name" if balls.recorded(names) == balls.true else "that it is stated to be near"
             words = f", and that each true group is within its radius of the recorded group {its}"
             return PossibleTrueGroups(tuple(names), balls.true, demands, near, near, False, words)
@@ -110,4 +110,4 @@ def _allowed(name: str, noise: Noise, table: NoiseTable, way: Keep, alpha: float
     if name not in ("identified", "epsilon"):
         return RecordedGivenTrue(low, high, point)
     eps = noise.epsilon or 0.0
-    return ClassConditional(np.maximum(low - eps, 0.0), np.minimum(high + eps, 1.0), point)
+    return ClassConditionalProof(np.maximum(low - eps, 0.0), np.minimum(high + eps, 1.0), point)

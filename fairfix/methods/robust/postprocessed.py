@@ -156,7 +156,7 @@ class Postprocessed(Solver):
         yield from cut_note(problem)
 
 
-class Thresholds(Postprocessed):
+class RobustThresholds(Postprocessed):
     """The best thresholds, mixed where that is better, by linear programs."""
 
     option = "`solver=thresholds`"

@@ -58,7 +58,7 @@ from fairfix.methods.learned import L2, LEARNERS, MOST_L2, Learning, learner_par
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.equal_rates import EqualRates
 from fairfix.methods.sensei.exact import Average, Merge
-from fairfix.methods.sensei.regularized import Linear, Network
+from fairfix.methods.sensei.regularized import Linear, NetworkLearner
 from fairfix.models.estimators import Learner
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noise.description import Noise
@@ -123,7 +123,7 @@ class Sensei(Learning):
     solvers: ClassVar = {
         "merge": Merge,
         "regularizer": Linear,
-        "network": Network,
+        "network": NetworkLearner,
         "average": Average,
         "equal-rates": EqualRates,
     }

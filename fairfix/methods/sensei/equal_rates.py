@@ -33,7 +33,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note, Quantity
 from fairfix.solvers.group_blind_rates import BlindMixture, View, WeightedSample, held_rates
-from fairfix.solvers.group_blind_rates import EqualRates as PricedRule
+from fairfix.solvers.group_blind_rates import GroupBlindRule as PricedRule
 
 if TYPE_CHECKING:
     from fairfix.methods.sensei import Sensei
@@ -135,7 +135,7 @@ def _require_both_labels(problem: RepairProblem, y: Floats) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Models:
+class RateModels:
     """Parts of the rule that are independent of the slack."""
 
     label: Scorer
@@ -151,7 +151,7 @@ class Models:
 @once_per_object
 def _models_of(
     problem: RepairProblem, comparable: Comparable, learner: Learner, l2: float, seed: int
-) -> Models:
+) -> RateModels:
     """Return the models of label and groups over the features."""
     table, y = problem.table, label_of(problem)
     features, matrix = merged_features(problem, comparable, learner)
@@ -166,7 +166,7 @@ def _models_of(
         sides = [_groups_given(table, name, matrix, y == label, folds, settings) for label in (1.0, 0.0)]
         scorers.append((Scorer(features, sides[0][0]), Scorer(features, sides[1][0])))
         given.append((sides[0][1], sides[1][1]))
-    return Models(Scorer(features, whole), tuple(scorers), columns, (chance, tuple(given)))
+    return RateModels(Scorer(features, whole), tuple(scorers), columns, (chance, tuple(given)))
 
 
 def _groups_given(

@@ -266,7 +266,7 @@ class Linear(Regularized):
         return LinearMember(one.coef, one.intercept, "softmax" if data.classes else "sigmoid"), trace
 
 
-class Network(Regularized):
+class NetworkLearner(Regularized):
     """A hidden layer of ReLU, with flips by enumeration; not exactly constant for any weight."""
 
     option = "`learner=network`"

@@ -43,7 +43,7 @@ def model(steps: Sequence[Step], result: int, name: str, inputs: Mapping[str, st
         helper.make_tensor_value_info(column, types.get(kind, TensorProto.DOUBLE), ["rows"])
         for column, kind in kinds.items()
     ]
-    writer = _Writer(next(iter(inputs)))
+    writer = _OnnxWriter(next(iter(inputs)))
     for step in steps:
         writer.add_step(step)
     writer.spread(writer.names[result], name)
@@ -55,7 +55,7 @@ def model(steps: Sequence[Step], result: int, name: str, inputs: Mapping[str, st
     return bytes(made.SerializeToString())
 
 
-class _Writer:
+class _OnnxWriter:
     """Nodes and constants of a graph under construction."""
 
     def __init__(self, column: str) -> None:

@@ -23,7 +23,7 @@ with many numbers.
 
 
 @dataclass(frozen=True)
-class Dialect:
+class SqlDialect:
     """Notation of a database for names, texts and types."""
 
     quote: str = '""'
@@ -68,15 +68,15 @@ def _without_nul(text: str) -> str:
     return text
 
 
-DIALECTS: Mapping[Database, Dialect] = {
-    "duckdb": Dialect(),
-    "postgresql": Dialect(),
-    "sqlite": Dialect(text="TEXT", double="REAL"),
-    "snowflake": Dialect(backslash=True, layer="AS"),
-    "bigquery": Dialect(
+DIALECTS: Mapping[Database, SqlDialect] = {
+    "duckdb": SqlDialect(),
+    "postgresql": SqlDialect(),
+    "sqlite": SqlDialect(text="TEXT", double="REAL"),
+    "snowflake": SqlDialect(backslash=True, layer="AS"),
+    "bigquery": SqlDialect(
         "``", "STRING", "FLOAT64", backslash=True, escaped_names=True, one_line=True, layer="AS"
     ),
-    "spark": Dialect(
+    "spark": SqlDialect(
         "``", "STRING", "DOUBLE", backslash=True, shorn="TRIM(TRAILING '0' FROM {})", layer="AS"
     ),
 }
@@ -96,7 +96,7 @@ def query(
         Columns of the table that are returned as well.
     """
     own = DIALECTS[dialect]
-    writer = _Writer(steps, own)
+    writer = _SqlWriter(steps, own)
     kept = [own.column(column) for column in columns]
     final = [f"{writer.texts[place]} AS {own.name(name)}" for name, place in results.items()]
     layers, source = [], own.name(table)
@@ -110,10 +110,10 @@ def query(
     return head + "SELECT\n  " + ",\n  ".join([*kept, *final]) + f"\nFROM {source} AS {ROW}\n"
 
 
-class _Writer:
+class _SqlWriter:
     """Writes steps one after the other; those that are long and used twice become columns of layers."""
 
-    def __init__(self, steps: Sequence[Step], dialect: Dialect) -> None:
+    def __init__(self, steps: Sequence[Step], dialect: SqlDialect) -> None:
         self.dialect = dialect
         uses, compared = [0] * len(steps), set()
         for step in steps:
