@@ -86,7 +86,7 @@ JSON_LINES = '''"""JSON lines: an object per row."""
 
 import pyarrow as pa
 
-from fairfix.data.files import FileSource, Part, readable
+from fairfix.data.files import FileSource, SourcePart, readable
 
 
 class LinesSource(FileSource):
@@ -107,7 +107,7 @@ class LinesSource(FileSource):
 
     def parts(self, columns, types=None):
         return [
-            Part(place.name, table.select(columns).to_batches) for place, table in self.tables.items()
+            SourcePart(place.name, table.select(columns).to_batches) for place, table in self.tables.items()
         ]
 '''
 
