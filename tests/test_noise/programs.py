@@ -85,7 +85,7 @@ class Joint:
         """Return the least and the largest ``top @ q / bottom @ q``; None if no ``q`` has a denominator."""
         given = self.program
         equal = sparse.hstack([given["A_eq"], sparse.csr_matrix(-given["b_eq"][:, None])])
-        equal = sparse.vstack([equal, np.append(self.flat(bottom), 0.0)], format="csr")
+        equal = sparse.vstack([equal, sparse.csr_matrix(np.append(self.flat(bottom), 0.0))], format="csr")
         more = {"A_eq": equal, "b_eq": np.append(np.zeros(given["b_eq"].size), 1.0)}
         if "A_ub" in given:
             more["A_ub"] = sparse.hstack([given["A_ub"], sparse.csr_matrix((given["A_ub"].shape[0], 1))])
