@@ -102,10 +102,13 @@ class Solver:
                 continue
             suited = [one for one in solvers if one.reads.get(name, only())(value)]
             if self.option not in {one.option for one in suited}:
-                # `solver=auto` takes the place of others
+                # `solver=auto` takes the place of others, and what is given already is no remedy
+                given = {f"`{one}={getattr(method, one)}`" for one in method.domains()}
                 users = {one.remedy or one.option for one in suited} - {"`solver=auto`"}
                 shown = f"{value:g}" if isinstance(value, float) else value
-                remedy = f"it needs {' or '.join(sorted(users))}" if users else "leave it out"
+                remedy = "leave one out" if users else "leave it out"
+                if users - given:
+                    remedy = f"it needs {' or '.join(sorted(users - given))}"
                 raise UsageError(f"{method.name}: `{name}={shown}` conflicts with {self.option}; {remedy}")
 
 
