@@ -308,7 +308,9 @@ def _rates(content: Mapping[str, Any], table: pa.Table) -> Iterator[str]:
         entries = _column(table, names[0]) if len(names) == 1 else None
         if entries is None or not all(isinstance(one, str) for one in entries):
             continue
-        strange = [seen["group"] for seen in block["groups"] if seen["group"] not in entries]
+        shown = {seen["group"] for seen in block["groups"]}
+        entries = [one if one in shown else one.replace("\x00", "") for one in entries]  # as a file of text says it
+        strange = [name for name in shown if name not in entries]
         if any(name.endswith(("\x00", '"')) for name in strange):  # the writer of CSV has put it there
             continue
         group = np.array(entries, dtype=object)
