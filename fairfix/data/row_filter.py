@@ -58,6 +58,8 @@ KEYWORDS = frozenset(("and", "or", "not", "in", "is", "missing", "null", "true",
 SIGNS = {"=": "==", "<>": "!="}
 TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 VALUED = ("==", "in")
+INFINITE = ("inf", "-inf")
+"""Names of infinite entries (:func:`~fairfix.data.canonical.canonical`)."""
 OPPOSITES = {"!=": "==", "not in": "in", "is not missing": "is missing"}
 """Operator -> the one that it negates."""
 
@@ -409,11 +411,16 @@ def _of_numbers(array: pa.Array, comparison: ColumnTest, seen: Observed | None) 
 def limits_of(comparison: ColumnTest, *, whole: bool) -> list[int | float]:
     """Return the numbers of a comparison; of a column of ``whole`` numbers the exact ones."""
     limits = (_limit(one, whole=whole) for one in comparison.operands)
-    return [limit for limit in limits if limit is not None]
+    ordered = (
+        comparison.operator not in VALUED
+    )  # infinity is compared as a value alone, as it is where it is a text
+    return [one for one in limits if one is not None and not (ordered and math.isinf(one))]
 
 
 def _limit(value: str, *, whole: bool) -> int | float | None:
-    """Return the number that a value is; None where it is none."""
+    """Return the number that a value is, infinity too where a column can hold it; None where it is none."""
+    if not whole and value in INFINITE:
+        return float(value)
     if whole and re.fullmatch(r"-?(0|[1-9]\d{0,17})", value):
         return int(value)
     return as_number(value)

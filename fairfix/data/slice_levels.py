@@ -19,6 +19,7 @@ import pyarrow as pa
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.encoder import group_codes, numbers
 from fairfix.data.numeric_groups import (
+    EACH,
     MOST_NUMBERS,
     Edges,
     as_number,
@@ -104,12 +105,13 @@ def _levels(column: pa.Table, name: str, rule: Edges | str, least: int) -> Slice
     if pa.types.is_float16(kind):
         raise ColumnError(HALF)
     coded = None
-    if not numeric or (not rule and len(array.dictionary_encode().dictionary) <= MOST_NUMBERS):
+    each = rule == EACH
+    if each or not numeric or (not rule and len(array.dictionary_encode().dictionary) <= MOST_NUMBERS):
         coded = group_codes(array, name)
         own = coded[1][: -1 if coded[2] is not None else None]
         amounts = [as_number(level) for level in own]
-        if not (own and None not in amounts and (rule or len(own) > MOST_NUMBERS)):
-            if rule:
+        if each or not (own and None not in amounts and (rule or len(own) > MOST_NUMBERS)):
+            if rule and not each:
                 raise ColumnError(f"`bands`: column {name!r} holds texts, and bands cut numbers")
             return _of_values(name, *coded[:2], least, missing=coded[2] is not None)
         entries = np.array([*amounts, np.nan], dtype=np.float64)[coded[0]]

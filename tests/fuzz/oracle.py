@@ -138,7 +138,7 @@ def _files(ran: Ran) -> Iterator[str]:
     changed = {name for name in ran.after if ran.after[name] != ran.before.get(name)}
     if gone := set(ran.before) - set(ran.after):
         yield f"files are gone: {sorted(gone)[0][-12:]}"
-    whole = re.search(r"; files written whole before it: (\d+) \[", ran.err)
+    whole = re.search(r"; files completed before the error: (\d+) \[", ran.err)
     if ran.status == 2 and whole and ran.command == "predict":
         if len(changed) != int(whole[1]):
             yield "status 2 and the number of files that are whole is wrong"
@@ -309,7 +309,9 @@ def _rates(content: Mapping[str, Any], table: pa.Table) -> Iterator[str]:
         if entries is None or not all(isinstance(one, str) for one in entries):
             continue
         shown = {seen["group"] for seen in block["groups"]}
-        entries = [one if one in shown else one.replace("\x00", "") for one in entries]  # as a file of text says it
+        entries = [
+            one if one in shown else one.replace("\x00", "") for one in entries
+        ]  # as a file of text says it
         strange = [name for name in shown if name not in entries]
         if any(name.endswith(("\x00", '"')) for name in strange):  # the writer of CSV has put it there
             continue

@@ -97,7 +97,7 @@ def test_the_tables_have_no_word_twice() -> None:
         ("audit x.csv --protected race --label class=good --score points --threshold 600",
          "audit x.csv --protected race --label class=good --score points --threshold 600 --score-scale raw"),
         ("repair x.csv --method ramp --protected race --label class=good --score mark --threshold 40",
-         ("repair x.csv --method ramp --protected race --label class=good --score mark --threshold 40 "
+         ("repair x.csv --protected race --label class=good --score mark --threshold 40 --method ramp "
           "--score-scale percent")),
         ("repair x.csv --method ramp --protected race --label class=good -o report.html",
          "repair x.csv --method ramp --protected race --label class=good --out html=report.html"),

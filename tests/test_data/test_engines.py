@@ -191,7 +191,7 @@ def test_the_report_of_few_rows_is_that_of_a_file(engine: Open, path: Path) -> N
 CONDITIONS = [
     "score>=0.25", "member==1 or member==0", "race in ('a','b')", "race!='a' and town in ('n','s')", "weight<=1.5",
     "single>=0.7", "single==0.256", "old is missing", "not (old is missing)", "amount>1", "draw==0.5",
-    "word in ('repaid')",
+    "word in ('repaid')", "logit in ('inf', 0.5) or draw!='-inf'",
 ]  # fmt: skip
 
 

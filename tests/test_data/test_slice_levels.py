@@ -73,6 +73,18 @@ def test_given_edges_select_the_same_rows(name: str) -> None:
     assert (held == 1).all()
 
 
+def test_bands_of_values_are_a_level_each() -> None:
+    """The word means in a slice what it means in a protected column, whatever the type and however many there are."""
+    table = columns(seed=2)
+    names = [name for name in table.column_names if name != "half"]
+    levels, _ = levels_of(table, names, dict.fromkeys(names, "values"), 1)
+    for one in levels:
+        entries = table[one.column].to_pandas()
+        assert len(one.conditions) == entries.nunique() + entries.isna().any(), one.column
+        for code in range(len(one.conditions)):
+            np.testing.assert_array_equal(one.codes == code, selected(table, one, code), err_msg=one.column)
+
+
 def test_conditions_select_the_same_rows_of_a_file(tmp_path: object) -> None:
     """The text of a conjunction, read by a row filter of a CSV file, selects the rows of the frame."""
     frame = columns().to_pandas().drop(columns=["half", "infinite", "endless", "short"])
