@@ -129,7 +129,7 @@ def answer(reader: str, given: str) -> None:
         content = BytesIO(sys.stdin.buffer.read(BYTES + 1))
         table = getattr(import_module(module), name)(content, **json.loads(given))
         if table.nbytes > BYTES:
-            raise MemoryError  # noqa: TRY301  as where it has no room to begin with
+            reply = {"error": TOO_LARGE, "own": True}
     except DataError as error:
         reply = {"error": str(error), "own": True}
     except MemoryError:

@@ -104,14 +104,15 @@ def _levels(column: pa.Table, name: str, rule: Edges | str, least: int) -> Slice
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if pa.types.is_float16(kind):
         raise ColumnError(HALF)
-    coded = None
-    each = rule == EACH
-    if each or not numeric or (not rule and len(array.dictionary_encode().dictionary) <= MOST_NUMBERS):
+    if rule == EACH:
+        codes, levels, missing = group_codes(array, name)
+        return _of_values(name, codes, levels, least, missing=missing is not None)
+    if not numeric or (not rule and len(array.dictionary_encode().dictionary) <= MOST_NUMBERS):
         coded = group_codes(array, name)
         own = coded[1][: -1 if coded[2] is not None else None]
         amounts = [as_number(level) for level in own]
-        if each or not (own and None not in amounts and (rule or len(own) > MOST_NUMBERS)):
-            if rule and not each:
+        if not (own and None not in amounts and (rule or len(own) > MOST_NUMBERS)):
+            if rule:
                 raise ColumnError(f"`bands`: column {name!r} holds texts, and bands cut numbers")
             return _of_values(name, *coded[:2], least, missing=coded[2] is not None)
         entries = np.array([*amounts, np.nan], dtype=np.float64)[coded[0]]
