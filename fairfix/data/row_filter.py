@@ -434,7 +434,7 @@ def check_observed(observed: Mapping[ColumnTest, Observed], where: str) -> Itera
     words = {"number": "numbers", "truth": "True and False", "text": "texts"}
     for comparison, seen in observed.items():
         wanted = {kind_of(value) for value in comparison.operands}
-        if seen.kinds and not wanted & seen.kinds:
+        if seen.kinds and not wanted & seen.kinds and not seen.matched:
             own = " and ".join(words[kind] for kind in sorted(seen.kinds))
             example = next(iter(seen.others), "")
             like = replace(comparison, operator="==", operands=(example,))

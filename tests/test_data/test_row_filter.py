@@ -413,3 +413,17 @@ def test_conjunctions_of_many_conditions_agree_with_all() -> None:
     assert kept(source) == [1, 2, 3]
     masks = [frame["a"] == 1, (frame["a"] == 0) & (frame["b"] == 1)]
     assert kept(source) == frame[reduce(lambda one, two: one | two, masks)]["row"].tolist()
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.string(), None])
+def test_infinity_is_a_value_in_every_type(kind: pa.DataType | None, tmp_path: Path) -> None:
+    """The condition of a slice with infinite entries selects its rows, also where all others are finite numbers."""
+    entries = [5.3, float("inf"), 7.0, float("-inf")]
+    data: Any = pa.table(
+        {"x": pa.array(map(str, entries) if kind == pa.string() else entries, kind or pa.float64())}
+    )
+    if kind is None:
+        data.to_pandas().to_csv(tmp_path / "d.csv", index=False)
+        data = str(tmp_path / "d.csv")
+    for condition, rows in {"x == 'inf'": 1, "x != 'inf'": 3, "x in ('inf', '-inf')": 2}.items():
+        assert filtered(open_source(data), parse_condition(condition)).rows == rows, condition
