@@ -303,6 +303,8 @@ def _notes_on_rule(
         )
         if given < DEAR:
             yield Note(f"the repair {gives}", "cost")
+        elif problem.many_fits:
+            yield Caution(f"this repair does not use {names!r} and {gives}", "cost")
         else:
             aware = max((rows.seeing_the_group.fit(slack).loss - free) / span, 0.0)
             remedy = (
