@@ -160,7 +160,8 @@ def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
         rows = "training rows, none held out" if proof.holdout is None else "held-out rows"
         yield f"evaluation        {held.rows:,} {rows}, {held.randomized:.2%} of the decisions randomized"
         yield from (
-            f"  {titled(row.name)}: {interval(row.before)} -> {interval(row.after)}" for row in held.table
+            f"  {titled(row.id, row.attribute)}: {interval(row.before)} -> {interval(row.after)}"
+            for row in held.table
         )
         messages = sorted(facts.get("messages", ()), key=lambda one: one["severity"] == "note")
         yield from (f"{one['severity']:<18}{as_options(one['text'])}" for one in messages)

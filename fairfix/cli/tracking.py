@@ -207,7 +207,6 @@ def _key_of(check: SavedCheck) -> str:
 
 def _numbers(result: SavedResult) -> dict[str, Number]:
     """Return the numbers of a result by their keys, such as ``dp.difference.race``."""
-    from fairfix.report.layout import parted
     from fairfix.schema.audit import Audit
     from fairfix.schema.common import CheckedResult
     from fairfix.schema.compare import Compare, Models
@@ -234,9 +233,8 @@ def _numbers(result: SavedResult) -> dict[str, Number]:
         for place, point in enumerate(result.points):
             own = ".".join(filter(None, (point.title, "" if point.slack is None else f"{point.slack:g}")))
             own = f"{own}.{place}" if any(key.startswith(f"{own}.") for key in out) else own
-            for name, one in (*point.gaps.items(), *point.qualities.items()):
-                identifier, attribute = parted(name)
-                out[f"{own}.{_key(identifier, attribute[1:-1])}"] = one
+            out |= {f"{own}.{_key(one.gap.comparison, one.gap.attribute)}": one for one in point.gaps}
+            out |= {f"{own}.{_key(name)}": one for name, one in point.qualities.items()}
     return out
 
 

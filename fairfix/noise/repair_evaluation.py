@@ -38,6 +38,7 @@ from fairfix.noise.rates import DEMANDS, Floats, bounded_in_words, shortfalls
 from fairfix.noise.total_variation_radii import recorded_in
 from fairfix.noise.true_groups import TrueGroups
 from fairfix.schema.common import Estimate, SavedComparison
+from fairfix.schema.compare import GapName, SavedGap
 
 DIGITS = 6
 """Digits of probabilities by which rows are distinguished; linear programs are solved to 1e-7."""
@@ -143,17 +144,17 @@ def values_of(true: TrueGroups | None) -> dict[str, dict[str, dict[str, Estimate
     return {} if true is None else {true.data.attribute: true.rates()}
 
 
-def worst_of(true: TrueGroups | None) -> dict[str, Estimate]:
-    """Return ``name [attribute]`` -> the largest gap of true groups that the noise allows, with its upper limit."""
+def worst_of(true: TrueGroups | None) -> Iterator[SavedGap]:
+    """Yield the largest gaps of true groups that the noise allows, with their upper limits."""
     if true is None:
-        return {}
-    bounds, out = true.bounds[true.rests_on], {}
+        return
+    bounds = true.bounds[true.rests_on]
     for name, metrics in DIFFERENCES.items():
         if all(metric in true.data.metrics for metric in metrics):
             bound = bounds.of_comparison("difference", metrics)
-            label = f"{name}.difference.true_groups.worst_case [{true.data.attribute}]"
-            out[label] = Estimate(value=bound.high, low=None, high=bound.outer_high, reason=bound.reason)
-    return out
+            comparison = f"{name}.difference.true_groups.worst_case"
+            gap = GapName(comparison=comparison, attribute=true.data.attribute)
+            yield SavedGap(gap=gap, value=bound.high, low=None, high=bound.outer_high, reason=bound.reason)
 
 
 def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: RobustnessClaim) -> Iterator[Note]:

@@ -21,16 +21,16 @@ from fairfix.report.layout import (
     left_out_columns,
     message_lines,
     pairs,
-    parted,
     points,
     shortly,
     show,
     signed,
     titled,
+    titled_gap,
     with_ends,
 )
 from fairfix.schema.common import NOTHING, Estimate
-from fairfix.schema.compare import Compare, Point
+from fairfix.schema.compare import Axes, Compare, GapName, Point
 
 LEADING = (
     "selection_rate.difference.between_groups",
@@ -50,13 +50,13 @@ def sections(result: Compare, *, detail: bool) -> Iterator[Section]:
     points = [point for point in result.points if not point.failure]
     qualities = dict.fromkeys(name for point in points for name in point.qualities)
     main = _main(result, qualities)
-    gaps = dict.fromkeys(name for point in points for name in point.gaps)
+    gaps = dict.fromkeys(one.gap for point in points for one in point.gaps)
     leading = _leading(result)
     for gap in sorted(gaps, key=lambda one: one not in leading):
         yield _of_gap(
             result,
             gap,
-            [point for point in points if gap in point.gaps],
+            [point for point in points if gap in point.by_gap],
             main,
             detail=detail,
             leads=gap in leading,
@@ -77,19 +77,21 @@ def sections(result: Compare, *, detail: bool) -> Iterator[Section]:
 
 
 def _of_gap(
-    result: Compare, gap: str, points: Sequence[Point], main: str | None, *, detail: bool, leads: bool
+    result: Compare, gap: GapName, points: Sequence[Point], main: str | None, *, detail: bool, leads: bool
 ) -> Section:
     """Return the frontier of a gap and the main quality; all points and qualities with detail, folded on a page.
 
     What the report opens with, the advice for a gap that ``leads``, is not said again.
     """
-    on = [point for point in points if point.title == ORIGINAL or f"{gap}|{main}" in point.front]
-    shown = on if main else points
-    ordered = sorted(shown, key=lambda point: point.gaps[gap].value or 0.0)
+    shown = points
+    if main:
+        axes = Axes(gap=gap, quality=main)
+        shown = [point for point in points if point.title == ORIGINAL or axes in point.front]
+    ordered = sorted(shown, key=lambda point: point.by_gap[gap].value or 0.0)
     columns: dict[str, str | Callable[[Point], str]] = {
         "method": "title",
         "allowed gap": slack_of,
-        "gap, points": lambda point: shortly(point.gaps[gap]),
+        "gap, points": lambda point: shortly(point.by_gap[gap]),
     }
     if main:
         percent = METRICS[main].percent
@@ -101,11 +103,10 @@ def _of_gap(
         "randomized": lambda point: f"{100 * (point.randomized or 0.0):.1f}%",
         "uses group": lambda point: "yes" if point.protected_at_predict else "no",
     }
-    attribute = parted(gap)[1].strip("[]")
-    selected: Columns = {"selected, %": _selected, "by group, %": _by_group(attribute)}
+    selected: Columns = {"selected, %": _selected, "by group, %": _by_group(gap.attribute)}
     columns |= selected if any(point.selection_rate is not None for point in ordered) else {}
     columns |= _WARNED if any(map(_codes, ordered)) else {}
-    grids = [TextTable.of(columns, ordered, 2, f"Frontier of {titled(gap)}")]
+    grids = [TextTable.of(columns, ordered, 2, f"Frontier of {titled_gap(gap)}")]
     lines = [] if leads else list(advised(result, gap))
     if left := len(points) - len(shown):
         lines.append(
@@ -117,13 +118,15 @@ def _of_gap(
         every: Columns = {
             "method": "title",
             "allowed gap": slack_of,
-            "gap": lambda point: interval(point.gaps[gap]),
-            **{name: _quality_of(gap, name) for name in qualities},
+            "gap": lambda point: interval(point.by_gap[gap]),
+            **{name: _quality_of(Axes(gap=gap, quality=name)) for name in qualities},
         }
         every = {**every, **selected} if any(point.selection_rate is not None for point in points) else every
         every = {**every, **_WARNED} if any(map(_codes, points)) else every
-        grids.append(replace(TextTable.of(every, points, 2, f"All candidates: {titled(gap)}"), folded=True))
-    return Section(titled(gap), tuple(lines), tuple(grids), "gap" if leads else "other gap")
+        grids.append(
+            replace(TextTable.of(every, points, 2, f"All candidates: {titled_gap(gap)}"), folded=True)
+        )
+    return Section(titled_gap(gap), tuple(lines), tuple(grids), "gap" if leads else "other gap")
 
 
 # ---------------------------------------------------------------------- advice
@@ -160,14 +163,12 @@ def answer(result: Compare) -> Iterator[str]:
         )
 
 
-def _leading(result: Compare) -> list[str]:
+def _leading(result: Compare) -> list[GapName]:
     """Return the gaps that the report opens with, one of every attribute."""
-    gaps = dict.fromkeys(one.gap for one in result.advice)
-    out = []
-    for attribute in dict.fromkeys(parted(gap)[1] for gap in gaps):
-        of = [gap for gap in gaps if parted(gap)[1] == attribute]
-        out.append(next((gap for name in LEADING for gap in of if parted(gap)[0] == name), of[0]))
-    return out
+    of: dict[str, dict[str, GapName]] = {}
+    for one in result.advice:
+        of.setdefault(one.gap.attribute, {}).setdefault(one.gap.comparison, one.gap)
+    return [next(gaps[name] for name in (*LEADING, *gaps) if name in gaps) for gaps in of.values()]
 
 
 def _main(result: Compare, qualities: Iterable[str]) -> str | None:
@@ -175,11 +176,10 @@ def _main(result: Compare, qualities: Iterable[str]) -> str | None:
     return next((name for name in (quality_of(result), *MAIN) if name in qualities), None)
 
 
-def _as_is(base: Point, gap: str, main: str) -> str:
+def _as_is(base: Point, gap: GapName, main: str) -> str:
     """Return the gap and the quality of the model as it is."""
-    name, attribute = parted(gap)
-    title = f"By {attribute[1:-1]}, the {titled(name)} of the original model"
-    value = base.gaps.get(gap, NOTHING)
+    title = f"By {gap.attribute}, the {titled(gap.comparison)} of the original model"
+    value = base.by_gap.get(gap, NOTHING)
     if value.value is None:
         return f"{title} is undefined on held-out rows."
     quality, metric, also = base.qualities.get(main, NOTHING), METRICS[main], ""
@@ -189,7 +189,7 @@ def _as_is(base: Point, gap: str, main: str) -> str:
     return f"{title} is {with_ends(value, points)} on held-out rows{also}."
 
 
-def advised(result: Compare, gap: str) -> Iterator[str]:
+def advised(result: Compare, gap: GapName) -> Iterator[str]:
     """Yield which point to take for a gap of at most each limit; a point that is taken for several stands once."""
     runs = groupby((one for one in result.advice if one.gap == gap), key=attrgetter("point"))
     for place, run in runs:
@@ -208,7 +208,7 @@ def advised(result: Compare, gap: str) -> Iterator[str]:
             )
             continue
         point = result.points[place]
-        value, cost = point.surer[gap], point.costs.get(one.quality)
+        value, cost = next(own for own in point.surer if own.gap == gap), point.costs.get(one.quality)
         text = f"{begin}: {named(point)}. Its gap is {with_ends(value, points)}"
         shown = value.high is not None and value.high <= one.at_most
         if not shown:
@@ -227,7 +227,7 @@ def advised(result: Compare, gap: str) -> Iterator[str]:
         yield text
 
 
-def _of_advised(result: Compare, gaps: Sequence[str]) -> Iterator[str]:
+def _of_advised(result: Compare, gaps: Sequence[GapName]) -> Iterator[str]:
     """Yield the warnings of recommended candidates, each text once: it may have numbers of its candidate."""
     warned: dict[tuple[str, str], list[str]] = {}
     for point in _advised(result, gaps):
@@ -238,7 +238,7 @@ def _of_advised(result: Compare, gaps: Sequence[str]) -> Iterator[str]:
         yield f"Warning for {'; '.join(dict.fromkeys(names))}: {text} [{code}]"
 
 
-def _advised(result: Compare, gaps: Sequence[str]) -> list[Point]:
+def _advised(result: Compare, gaps: Sequence[GapName]) -> list[Point]:
     """Return the candidates that are recommended for some gaps, in order."""
     places = dict.fromkeys(one.point for one in result.advice if one.gap in gaps)
     return [result.points[place] for place in places if place is not None]
@@ -318,11 +318,12 @@ def slack_of(point: Point) -> str:
     return "" if point.slack is None else str(point.slack)
 
 
-def _quality_of(gap: str, name: str) -> Callable[[Point], str]:
+def _quality_of(axes: Axes) -> Callable[[Point], str]:
     """Return the cell of a quality, with a star where the point is on the frontier."""
 
     def cell(point: Point) -> str:
-        mark = "*" if f"{gap}|{name}" in point.front else ""
-        return Interval(interval(point.qualities[name]) + mark) if name in point.qualities else ""
+        mark = "*" if axes in point.front else ""
+        quality = point.qualities.get(axes.quality)
+        return "" if quality is None else Interval(interval(quality) + mark)
 
     return cell

@@ -396,12 +396,12 @@ def before_after(proof: Evaluation, title: str) -> Iterator[FigurePart]:
     for name, rows in axes.items():
         heading = f"{title}: {HINTS.get(name) or titled(name)}"
         both = tuple(
-            (titled(row.name), when, *_numbers(value))
+            (titled(row.id, row.attribute), when, *_numbers(value))
             for row in rows
             for when, value in (("before", row.before), ("after", row.after))
         )
         grid = TextTable(("metric", "when", *NUMBERS), both, 2, heading)
-        drawn = {titled(row.name): (row.before, row.after) for row in rows}
+        drawn = {titled(row.id, row.attribute): (row.before, row.after) for row in rows}
         most = 1.0 if name in ("ratios", "rates") else None
         figures.append(pairs_of(heading, drawn, grid, zero=True, most=most))
     if figures:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairfix.auditing.checks import named
 from fairfix.errors import UsageError
-from fairfix.report.layout import kind_of, parted
+from fairfix.report.layout import kind_of
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import NOTHING, Change, CheckedResult, NotComparable, Number, SavedResult
 from fairfix.schema.compare import Compare, Models
@@ -251,11 +251,10 @@ def _points(result: Compare) -> Iterator[Row]:
         )
         warnings = dict.fromkeys(one.code for one in point.messages if one.severity == "warning")
         rest = (*both, _float(point.randomized), ", ".join(warnings), point.failure)
-        for kind, numbers in (("gap", point.gaps), ("quality", point.qualities)):
-            for name, value in numbers.items():
-                number, attribute = parted(name)
-                of = (kind, number, attribute.strip("[]"))
-                yield place, point.title, _float(point.slack), *of, *_numbers(value), *rest
+        gaps = (("gap", one.gap.comparison, one.gap.attribute, one) for one in point.gaps)
+        qualities = (("quality", name, "", value) for name, value in point.qualities.items())
+        for *of, value in (*gaps, *qualities):
+            yield place, point.title, _float(point.slack), *of, *_numbers(value), *rest
         if point.failure:
             yield place, point.title, _float(point.slack), "", "", "", *_numbers(None), *rest
 

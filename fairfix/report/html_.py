@@ -34,7 +34,6 @@ from fairfix.report.layout import (
     interval,
     kind_of,
     layout,
-    parted,
     read_and_used,
     titled,
 )
@@ -357,7 +356,11 @@ def _named(result: SavedResult, *, detail: bool) -> Iterator[tuple[str, str, str
         checked = [check.comparison for check in result.checks]
         names = [name for name in checked if name not in metrics and name not in titles]
     elif isinstance(result, Compare):
-        names = [parted(name)[0] for point in result.points for name in (*point.gaps, *point.qualities)]
+        names = [
+            name
+            for point in result.points
+            for name in (*(one.gap.comparison for one in point.gaps), *point.qualities)
+        ]
     elif isinstance(result, Models):
         names = [*(one.comparison for one in result.changes), *(one.id for one in result.qualities)]
     elif isinstance(result, Trend):

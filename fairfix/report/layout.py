@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import METRICS, Catalogue
+from fairfix.auditing.metrics import Catalogue
 from fairfix.auditing.results import cut_words
 from fairfix.schema.audit import ExplainedGap, NoiseResults, StateBatches
 from fairfix.schema.common import (
@@ -31,6 +31,7 @@ from fairfix.schema.common import (
     SavedWaiver,
 )
 from fairfix.schema.common import Columns as Roles
+from fairfix.schema.compare import GapName
 from fairfix.schema.repair import Evaluation, GroupRule
 from fairfix.schema.slices import SliceSearch
 from fairfix.schema.trend import Line
@@ -313,17 +314,15 @@ def exact(number: float | None) -> str:
     return "–" if number is None else f"{number:.6g}"
 
 
-def parted(name: str) -> tuple[str, str]:
-    """Return identifier and attribute of a key such as ``ks.to_overall [race]``; an attribute keeps its brackets."""
-    identifier, _, attribute = name.partition(" ")
-    return identifier, attribute
+def titled(name: str, attribute: str | None = None) -> str:
+    """Return the words for a metric or a comparison, with the attribute if one is given."""
+    title = Comparison.parse(name).title
+    return f"{title} [{attribute}]" if attribute else title
 
 
-def titled(name: str) -> str:
-    """Return the words for a metric or a comparison, with its attribute where the name has one."""
-    identifier, attribute = parted(name)
-    title = METRICS[identifier].title if identifier in METRICS else Comparison.parse(identifier).title
-    return f"{title} {attribute}" if attribute else title
+def titled_gap(gap: GapName) -> str:
+    """Return the words for a gap, with its attribute."""
+    return titled(gap.comparison, gap.attribute)
 
 
 # ---------------------------------------------------------------------- sections

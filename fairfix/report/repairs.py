@@ -496,7 +496,9 @@ def _proof(proof: Evaluation, title: str, kind: str = "proof") -> Iterator[Secti
         for one in proof.noise
     ]
     lines += [
-        f"{titled(row.name)} after the repair: {row.after.reason}" for row in proof.table if row.after.reason
+        f"{titled(row.id, row.attribute)} after the repair: {row.after.reason}"
+        for row in proof.table
+        if row.after.reason
     ]
     reading = f": {READINGS[proof.reading]}" if proof.reading is not None else ""
     grids = [_before_and_after([row for row in proof.table if not row.unlike])]
@@ -512,7 +514,7 @@ def _proof(proof: Evaluation, title: str, kind: str = "proof") -> Iterator[Secti
 
 
 UNLIKE: Columns = {
-    "loss": lambda row: titled(row.name),
+    "loss": lambda row: titled(row.id, row.attribute),
     "of the score, before": lambda row: interval(row.before),
     "of the probability of yes, after": lambda row: interval(row.after),
 }
@@ -528,7 +530,7 @@ def _before_and_after(table: Sequence[EvaluationRow]) -> TextTable:
         return lambda row: "–" if (value := number(row)) is None else f"{value:.4f}"
 
     columns: Columns = {
-        "metric": lambda row: titled(row.name),
+        "metric": lambda row: titled(row.id, row.attribute),
         "before": lambda row: interval(row.before),
         "after": lambda row: interval(row.after),
         "change": _change,

@@ -78,7 +78,7 @@ def json_schema(name: str) -> dict[str, Any]:
     own = parts.pop(top["$ref"].rpartition("/")[2])
     null = {"properties": {"value": {"type": "null"}}, "required": ["value"]}
     for part in parts:
-        if part in ("Estimate", "Comparison"):  # a check always has a reason
+        if part in ("Estimate", "SavedComparison", "SavedGap"):  # a check always has a reason
             parts[part] |= {"if": null, "then": {"required": ["reason"]}}
     return {"$schema": DIALECT, "$id": schema_id(name), **own, "$defs": parts}
 

@@ -309,7 +309,7 @@ class PairGap(Part, frozen=True, kw_only=True):
 
 SCOPES = (
     "between_groups|to_overall|to_reference|within_strata|under_flips|under_comparable|under_everybody|"
-    "under_counterfactuals|within_radius|true_groups|under_n[0-4]|rms_of_classes|mean_of_classes"
+    r"under_counterfactuals|within_radius|true_groups(\.worst_case)?|under_n[0-4]|rms_of_classes|mean_of_classes"
 )
 Identifier = Annotated[
     str,

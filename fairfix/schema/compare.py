@@ -17,6 +17,7 @@ from fairfix.schema.common import (
     FeatureNames,
     Fraction,
     GroupChanges,
+    Identifier,
     Message,
     NotComparable,
     NotNegative,
@@ -63,20 +64,40 @@ class SavedContender(Part, frozen=True, kw_only=True):
     parameters: dict[str, Any]
 
 
+class GapName(Part, frozen=True, kw_only=True):
+    """A comparison of the groups of an attribute."""
+
+    comparison: Identifier
+    attribute: str
+
+
+class SavedGap(Estimate, frozen=True, kw_only=True):
+    """A gap and its value."""
+
+    gap: GapName
+
+
+class Axes(Part, frozen=True, kw_only=True):
+    """The axes of a frontier."""
+
+    gap: GapName
+    quality: str
+
+
 class Point(Part, frozen=True, kw_only=True):
     """A repair with an allowed gap, evaluated on held-out rows; or why it failed."""
 
     title: str
     slack: NotNegative | Literal["inf"] | None
     failure: str = ""
-    gaps: dict[str, Estimate] = field(default_factory=dict)
+    gaps: tuple[SavedGap, ...] = ()
     qualities: dict[str, Estimate] = field(default_factory=dict)
     randomized: Fraction | None = None
     protected_at_predict: bool | None = None
-    front: tuple[str, ...]
-    """Pairs ``gap|quality`` in which no other point is better in one and as good in the other."""
+    front: tuple[Axes, ...]
+    """Gaps and qualities in which no other point is better in one and as good in the other."""
     messages: tuple[Message, ...]
-    surer: dict[str, Estimate] = field(default_factory=dict)
+    surer: tuple[SavedGap, ...] = ()
     """Gaps with intervals that hold for all points at once."""
     costs: dict[str, Estimate] = field(default_factory=dict)
     """Changes of a quality against the base, with intervals that hold for all points at once."""
@@ -86,16 +107,23 @@ class Point(Part, frozen=True, kw_only=True):
     """Parameters with which ``fairfix repair`` makes it of the same data."""
 
     def __post_init__(self) -> None:
-        """Require a failure, or all that a repair has."""
+        """Require a failure, or all that a repair has; and every gap once."""
         made = (self.randomized is not None, self.protected_at_predict is not None, bool(self.qualities))
         if any(one == bool(self.failure) for one in made):
             raise ValueError("a point has 'failure', or all numbers of a repair")
+        for gaps in (self.gaps, self.surer):
+            require_once((one.gap for one in gaps), "gap")
+
+    @property
+    def by_gap(self) -> dict[GapName, SavedGap]:
+        """The gaps by their names."""
+        return {one.gap: one for one in self.gaps}
 
 
 class Advice(Part, frozen=True, kw_only=True):
     """The point of the best quality with a gap of at most so much on held-out rows, by its index; null without any."""
 
-    gap: str
+    gap: GapName
     at_most: Annotated[float, Meta(gt=0)]
     quality: str
     point: Count | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix import __version__
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.custom_metrics import added, own_struct
-from fairfix.auditing.metrics import METRICS, Metric
+from fairfix.auditing.metrics import Metric
 from fairfix.auditing.results import Settings, rows_struct, spec_fields
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import did_you_mean
@@ -39,8 +39,17 @@ from fairfix.noise.repair_evaluation import RobustnessClaim, true_groups_of, wor
 from fairfix.schema import compare as of_compare
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import BeforeAfter, Data, Estimate, GroupChanges
-from fairfix.schema.compare import Advice, Compare, CompareNoise, CompareSettings, CompareSplit, Point
-from fairfix.tasks.advice import ORIGINAL, TRIVIAL, advice_of
+from fairfix.schema.compare import (
+    Advice,
+    Compare,
+    CompareNoise,
+    CompareSettings,
+    CompareSplit,
+    GapName,
+    Point,
+    SavedGap,
+)
+from fairfix.tasks.advice import ORIGINAL, TRIVIAL, advice_of, with_fronts
 from fairfix.tasks.before_after import READ, Assessment
 from fairfix.tasks.changes import EarlierModel, baseline_of
 from fairfix.tasks.command import repair_command
@@ -115,8 +124,9 @@ class ComparisonOutcome:
     advice: tuple[Advice, ...]
 
 
-Numbers = tuple[dict[str, Estimate], dict[str, Estimate]]
-"""Gaps by ``metric [attribute]``, and qualities by their names."""
+Gaps = tuple[SavedGap, ...]
+Numbers = tuple[Gaps, dict[str, Estimate]]
+"""Gaps, and qualities by their names."""
 
 
 def compare_table(
@@ -183,7 +193,7 @@ def compare_table(
             begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
             points.append(point_of(contender.title, slack, contender.with_slack(slack)))
             done(1)
-        points = list(_with_fronts(points))
+        points = list(with_fronts(points))
         advice = tuple(advice_of(points, slacks, None if quality is None else quality.name))
     sizes = CompareSplit(fit=split.sizes["fit"], holdout=split.sizes["holdout"])
     return ComparisonOutcome(tuple(points), sizes, table.data_spec, advice)
@@ -245,15 +255,15 @@ class _HoldoutEvaluator:
         settings = Settings(confidence, crossed, only=GAPS, metrics=() if sure else READ)
         return audit(table, table.data_spec, settings, flips)
 
-    def gaps(self, report: Audit, names: Sequence[str] = GAPS) -> dict[str, Estimate]:
+    def gaps(self, report: Audit, names: Sequence[str] = GAPS) -> Gaps:
         """Return some gaps of an audit, as far as they are there."""
-        return {
-            f"{name} [{block.attribute}]": own[name].alone
+        return tuple(
+            SavedGap(gap=GapName(comparison=name, attribute=block.attribute), **own[name].numbers)
             for block in report.attributes
             for own in [block.by_id]
             for name in names
             if name in own
-        }
+        )
 
     def qualities(self, report: Audit, *, decided: bool = False) -> dict[str, Estimate]:
         """Return the qualities of an audit; for decisions, without those of the score."""
@@ -274,7 +284,7 @@ class _HoldoutEvaluator:
         qualities = self.qualities(report, decided=decided)
         if rule.is_probability and rule.gives == "decision" and chance is not None:
             own = self.audited(self.held.with_score(chance), sure=sure)
-            gaps = {**self.gaps(own, (DISTANCE,)), **gaps}
+            gaps = (*self.gaps(own, (DISTANCE,)), *gaps)
             qualities = {**self.qualities(own), **qualities}
         return gaps, qualities
 
@@ -310,7 +320,7 @@ class _HoldoutEvaluator:
         self,
         table: Table,
         numbers: Numbers,
-        sure: dict[str, Estimate],
+        sure: Gaps,
         predictor: RepairedPredictor | None = None,
         **facts: Any,
     ) -> Point:
@@ -321,7 +331,7 @@ class _HoldoutEvaluator:
             cost = quality.change(base, table, self.surest)
             costs = {} if cost is None else {quality.name: cost}
         return Point(
-            gaps={**numbers[0], **self.of_true_groups(table, predictor)},
+            gaps=(*numbers[0], *self.of_true_groups(table, predictor)),
             qualities=numbers[1],
             surer=sure,
             costs=costs,
@@ -329,13 +339,13 @@ class _HoldoutEvaluator:
             **facts,
         )
 
-    def of_true_groups(self, table: Table, predictor: RepairedPredictor | None) -> Mapping[str, Estimate]:
+    def of_true_groups(self, table: Table, predictor: RepairedPredictor | None) -> Iterable[SavedGap]:
         """Return the largest gaps of true groups that any noise allows which fits the noise table.
 
         Of decisions with more than :data:`DISTINCT` chances the bounds are those of cells, which hold and may be wider.
         """
         if self.noise is None or table.data_spec.task != "classification":
-            return {}
+            return ()
         many = table.rows.decision is not None and np.unique(table.rows.decision).size > DISTINCT
         weakest = replace(self.noise, assume="")
         claim = RobustnessClaim(weakest, (), math.inf)
@@ -375,26 +385,6 @@ def _baselines(fitted: Table, judge: _HoldoutEvaluator) -> Iterator[Point]:
             selection_rate=selected,
             people=people,
         )
-
-
-def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
-    """Yield the points with the frontiers they lie on: no other has both a smaller gap and a better quality."""
-    axes = {(gap, quality) for point in points for gap in point.gaps for quality in point.qualities}
-    fronts: list[list[str]] = [[] for _ in points]
-    for gap, quality in sorted(axes):
-        sign = -1.0 if METRICS[quality].better == "larger" else 1.0
-        places = [
-            (point.gaps[gap].point, sign * point.qualities[quality].point, i)
-            for i, point in enumerate(points)
-            if gap in point.gaps and quality in point.qualities
-        ]
-        best = math.inf
-        for _, loss, i in sorted(place for place in places if np.isfinite(place).all()):
-            if loss < best:
-                fronts[i].append(f"{gap}|{quality}")
-                best = loss
-    for point, front in zip(points, fronts, strict=True):
-        yield fields_replaced(point, front=tuple(front))
 
 
 # ---------------------------------------------------------------------- from a request to a result

@@ -240,9 +240,10 @@ def compared_with_its_own_method(rng: np.random.Generator, shell: Shell) -> Trie
     quality = "accuracy" if "accuracy" in rows else "square_loss"
     place = [rows[name]["after"]["value"] for name in (gap, quality)]
     there = [
-        (p["gaps"][f"{gap} [race]"]["value"], p["qualities"][quality]["value"])
+        (one["value"], p["qualities"][quality]["value"])
         for p in points
-        if f"{gap} [race]" in p["gaps"] and quality in p["qualities"]
+        for one in p["gaps"]
+        if one["gap"] == {"comparison": gap, "attribute": "race"} and quality in p["qualities"]
     ]
     near = any(np.allclose(place, one, atol=1e-9) for one in there)
     return judged(near, f"{method} slack {slack}: {gap}, {quality} {place} is not among {there}")

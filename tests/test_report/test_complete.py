@@ -67,7 +67,13 @@ SHOWN = {
         *("proof.holdout.table.*.after.reason", "proof.holdout.rows"),
     ),
     "promise": ("guarantee.says",),
-    "compare": (*DATA, "contenders.*.title", "points.*.title", "points.*.messages.*.text", "advice.*.gap"),
+    "compare": (
+        *DATA,
+        "contenders.*.title",
+        "points.*.title",
+        "points.*.messages.*.text",
+        "advice.*.gap.attribute",
+    ),
     "slices": (
         *(path for path in DATA if "protected" not in path),
         *(

@@ -278,9 +278,12 @@ def test_many_groups_are_drawn_in_part_and_told_in_full() -> None:
 
 def test_every_point_of_a_comparison_is_drawn_where_it_is(saved: dict[str, Any]) -> None:
     """A marker per point and one per method in the key; the frontier lies where its numbers are, from zero on."""
-    gap, quality = "selection_rate.difference.between_groups [race]", "accuracy"
-    points = [p for p in saved["compare"]["points"] if gap in p["gaps"]]
-    front = sorted(p["gaps"][gap]["value"] for p in points if f"{gap}|{quality}" in p["front"])
+    gap = {"comparison": "selection_rate.difference.between_groups", "attribute": "race"}
+    axes = {"gap": gap, "quality": "accuracy"}
+    points = [p for p in saved["compare"]["points"] if any(one["gap"] == gap for one in p["gaps"])]
+    front = sorted(
+        one["value"] for p in points for one in p["gaps"] if axes in p["front"] and one["gap"] == gap
+    )
     pictures = re.findall(r"<svg.*?</svg>", rendered("html", saved["compare"]), re.DOTALL)
     (picture,) = (one for one in pictures if ">accuracy against demographic parity difference [race]<" in one)
     titles = {p["title"] for p in points}

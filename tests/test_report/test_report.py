@@ -304,8 +304,8 @@ def test_text_keeps_every_letter_of_a_table_under_its_heading() -> None:
 
 def test_a_name_in_backquotes_is_found_by_its_name() -> None:
     """What is named in a JSON form has the same name as a key and as a value."""
-    result = as_options({"gap": "ks.to_overall [`data`]", "surer": {"ks.to_overall [`data`]": 1.0}})
-    assert result["surer"][result["gap"]] == 1.0
+    result = as_options({"attribute": "the `data`", "bands": {"the `data`": 1.0}})
+    assert result["bands"][result["attribute"]] == 1.0
 
 
 JSON_VALUES = st.recursive(

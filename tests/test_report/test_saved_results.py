@@ -111,8 +111,9 @@ OTHERS: dict[str, dict[str, Change]] = {
         "outside its interval": lambda result: first(result, "accuracy").update(value=0.0, low=0.4, high=0.6),
         "interval": reversed_interval,
         "half a point": lambda result: result["points"][-1].pop("front"),
+        "no comparison": lambda result: first(result, "gap").update(comparison="which gap"),
         "failed and not": lambda result: result["points"][-1].update(failure="it failed"),
-        **{f"{name} twice": twice(name) for name in ("points", "people", "groups")},
+        **{f"{name} twice": twice(name) for name in ("points", "gaps", "surer", "people", "groups")},
     },
     "models": {
         "rows used": CHANGES["rows used"],

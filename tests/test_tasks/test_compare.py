@@ -26,6 +26,7 @@ from fairfix.models.predictors import OfGroups
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.true_groups import audit_noisy
 from fairfix.schema import json_schema
+from fairfix.schema.compare import Axes, GapName
 from fairfix.tasks.advice import REFUSED, is_refused
 from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, compare_table, fits
 from fairfix.tasks.quality import Quality
@@ -38,6 +39,7 @@ NONE = NoiseTable("table", ("0", "1"), ("0", "1"), np.eye(2), "count")
 """No noise."""
 READING = DataSpec(ColumnRoles(("sex",), label="label", score="score"))
 SLACKS = (0.05, 0.1)
+PARITY = GapName(comparison="selection_rate.difference.between_groups", attribute="sex")
 
 
 def frame(many: int = 800) -> pa.Table:
@@ -141,11 +143,8 @@ def test_repairs_are_fitted_to_one_part_and_judged_on_the_other() -> None:
     other = Contender("ramp", replace(ramp, slack=0.0))
     _, constant, repaired = compare_table(table, [other], slacks=(0.1,)).points
 
-    gap, name = (
-        np.ptp([chance[codes == k].mean() for k in (0, 1)]),
-        "selection_rate.difference.between_groups [sex]",
-    )
-    assert repaired.gaps[name].value == pytest.approx(gap, abs=1e-9)
+    gap = np.ptp([chance[codes == k].mean() for k in (0, 1)])
+    assert repaired.by_gap[PARITY].value == pytest.approx(gap, abs=1e-9)
     assert (constant.protected_at_predict, repaired.protected_at_predict) == (False, True)
     loss = np.mean((label - np.mean(fitted.rows.label)) ** 2)
     assert constant.qualities["square_loss"].value == pytest.approx(loss, abs=1e-12)
@@ -153,9 +152,9 @@ def test_repairs_are_fitted_to_one_part_and_judged_on_the_other() -> None:
 
 def test_the_frontier_is_what_no_other_point_beats(outcome: ComparisonOutcome) -> None:
     """A point is marked if and only if no other has both a smaller gap and a better quality."""
-    gap, quality = "selection_rate.difference.between_groups [sex]", "accuracy"
+    axes = Axes(gap=PARITY, quality="accuracy")
     places = [
-        (p.gaps[gap].value, p.qualities[quality].value, f"{gap}|{quality}" in p.front) for p in outcome.points
+        (p.by_gap[PARITY].value, p.qualities["accuracy"].value, axes in p.front) for p in outcome.points
     ]
 
     for i, (x, y, marked) in enumerate(places):
@@ -260,17 +259,15 @@ def test_a_further_slack_costs_three_audits_and_two_predictions(
 def test_worst_cases_of_true_groups_are_those_of_an_audit(table: Table) -> None:
     """Every point has the largest gap of true groups that the table allows; without noise it is the recorded gap."""
     known = NoiseTable("table", ("0", "1"), ("0", "1"), np.array([[90.0, 10.0], [20.0, 80.0]]), "count")
-    gap = "selection_rate.difference.{} [sex]"
-    worst, recorded = gap.format("true_groups.worst_case"), gap.format("between_groups")
-
+    worst = GapName(comparison="selection_rate.difference.true_groups.worst_case", attribute="sex")
     ramp = contenders("ramp")
     points, exact = (
         compare_table(table, ramp, slacks=(0.1,), noise=Noise(noise)).points for noise in (known, NONE)
     )
     for some, same in zip(points, exact, strict=True):
-        assert same.gaps[worst].value == pytest.approx(same.gaps[recorded].value, abs=1e-9)
-        assert some.gaps[worst].value >= some.gaps[recorded].value - 1e-9
-        assert some.gaps[worst].high >= some.gaps[worst].value
+        assert same.by_gap[worst].value == pytest.approx(same.by_gap[PARITY].value, abs=1e-9)
+        assert some.by_gap[worst].value >= some.by_gap[PARITY].value - 1e-9
+        assert some.by_gap[worst].high >= some.by_gap[worst].value
     split = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=0.3)
     data_spec = replace(table.data_spec, thresholds=(0.5,))
     report = audit_noisy(open_source(frame().take(split.holdout)), data_spec, Noise(known))
@@ -278,21 +275,21 @@ def test_worst_cases_of_true_groups_are_those_of_an_audit(table: Table) -> None:
     (bound,) = (
         one.bounds["N1"] for one in report.noise.comparisons if one.name == "selection_rate.difference"
     )
-    assert points[0].gaps[worst].value == pytest.approx(bound.high, abs=1e-9)
+    assert points[0].by_gap[worst].value == pytest.approx(bound.high, abs=1e-9)
 
 
 def test_advice_is_the_best_point_within_the_gap(outcome: ComparisonOutcome) -> None:
     """No point but the constant is within the gap and better, unless its warnings forbid to advise it."""
     assert {one.at_most for one in outcome.advice} == set(SLACKS)
-    assert {one.gap for one in outcome.advice} == {name for point in outcome.points for name in point.surer}
+    assert {one.gap for one in outcome.advice} == {gap.gap for point in outcome.points for gap in point.surer}
     for one in outcome.advice:
         sign = 1 if one.quality == "accuracy" else -1
         within = [
             sign * point.qualities[one.quality].value
             for point in outcome.points
             if point.title != "constant"
-            and one.gap in point.surer
-            and point.gaps[one.gap].value <= one.at_most
+            and any(gap.gap == one.gap for gap in point.surer)
+            and point.by_gap[one.gap].value <= one.at_most
             and not is_refused(point)
         ]
         assert (one.point is None) == (not within)
@@ -300,7 +297,7 @@ def test_advice_is_the_best_point_within_the_gap(outcome: ComparisonOutcome) -> 
             taken = outcome.points[one.point]
             assert not is_refused(taken)
             assert sign * taken.qualities[one.quality].value == max(within)
-            assert taken.gaps[one.gap].value <= one.at_most
+            assert taken.by_gap[one.gap].value <= one.at_most
 
 
 def test_intervals_of_advice_are_wider_and_costs_are_against_the_base(outcome: ComparisonOutcome) -> None:
@@ -308,8 +305,8 @@ def test_intervals_of_advice_are_wider_and_costs_are_against_the_base(outcome: C
     base = outcome.points[0]
     wider = 0
     for point in outcome.points:
-        for name, value in point.surer.items():
-            own = point.gaps[name]
+        for value in point.surer:
+            own = point.by_gap[value.gap]
             assert value.value == own.value
             assert value.low <= own.low + 1e-12
             assert value.high >= own.high - 1e-12
@@ -339,7 +336,7 @@ def test_a_quality_that_is_asked_for_decides(text: str, tmp_path: Path) -> None:
             sign * point["qualities"][name]["value"]
             for point in result["points"]
             if point["title"] != "constant"
-            and point["gaps"][one["gap"]]["value"] <= one["at_most"]
+            and any(gap["gap"] == one["gap"] and gap["value"] <= one["at_most"] for gap in point["gaps"])
             and not {message["code"] for message in point["messages"]} & REFUSED
         ]
         assert sign * result["points"][one["point"]]["qualities"][name]["value"] == max(numbers)
