@@ -199,7 +199,6 @@ def test_every_way_to_define_a_name_is_seen() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    """A module opens with a docstring."""
     assert not [path for path, tree in trees().items() if not ast.get_docstring(tree)]
 
 
@@ -256,7 +255,6 @@ def test_the_audit_path_needs_numpy_and_pyarrow_only(tmp_path: Path) -> None:
 
 
 def test_public_names_are_complete_and_sorted() -> None:
-    """Every public name can be imported, and the list is in order."""
     assert fairfix.__all__ == sorted(fairfix.__all__)
     assert set(fairfix.__all__) == set(fairfix._HOME)
     for name in fairfix.__all__:

@@ -224,7 +224,6 @@ def test_bad_arguments_are_named(
     arguments: list[str],
     said: str,
 ) -> None:
-    """Nothing is run or made."""
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(SystemExit) as stopped:

@@ -282,7 +282,6 @@ def test_the_action_compares_with_a_baseline_of_the_same_name(runner: Callable[.
 def test_the_action_comments_where_it_may(
     *, allowed: bool, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fork has no right to, which is a warning and no failure."""
     (comment,) = (step for step in ACTION["runs"]["steps"] if "gh pr comment" in step.get("run", ""))
     monkeypatch.setenv("PULL_REQUEST", "7")
     stub = 'gh() { echo "$@"; }' if allowed else "gh() { false; }"

@@ -27,7 +27,6 @@ def test_it_is_small() -> None:
 
 @pytest.mark.slow
 def test_the_script_makes_the_files(generator: ModuleType, tmp_path: Path) -> None:
-    """Generated anew, every file holds the same table."""
     generator.write(tmp_path)
     for path in tmp_path.iterdir():
         read = pd.read_parquet if path.suffix == ".parquet" else pd.read_csv

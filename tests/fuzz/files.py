@@ -14,8 +14,6 @@ import pyarrow.feather
 import pyarrow.ipc
 import pyarrow.parquet
 
-TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-
 
 def as_text(scalar: pa.Scalar) -> str:
     """Return an entry as a text; of a time that Python has not, its number."""

@@ -94,7 +94,6 @@ def test_a_run_may_be_ended_at_any_line(name: str, world: World) -> None:
 
 @pytest.mark.parametrize("name", [*QUICK, "report"])
 def test_a_full_disk_changes_nothing(name: str, world: World) -> None:
-    """Whichever of several files has no room, the others stay too."""
     sizes = sorted(map(len, world.new(name).values()))
     for size in {sizes[0] // 2, sizes[-1] - 1}:
         assert limited(world, name, size) == [], size
@@ -147,7 +146,6 @@ def test_odd_surroundings(name: str, where: str, world: World) -> None:
 
 
 def test_every_command_that_writes_is_tried(world: World) -> None:
-    """Those of the tests of outputs, each."""
     from tests.test_cli.test_outputs import RUNS
 
     assert {name.partition("-")[0] for name in COMMANDS} == set(RUNS)

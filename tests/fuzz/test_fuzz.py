@@ -99,7 +99,6 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ran, pa.Table,
     ],
 )
 def test_the_oracle_sees_a_wrong_run(ran: Any, changes: dict[str, Any], fault: str) -> None:
-    """Each thing that a run may not do is told."""
     wrong = replace(ran[0], **changes)
     for name in wrong.after:
         Path(name).touch()

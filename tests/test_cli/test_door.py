@@ -203,7 +203,6 @@ def test_a_value_that_no_row_has_is_noted_beside_others() -> None:
 
 @pytest.mark.parametrize("text", ["kind=", "=x"])
 def test_an_empty_value_is_refused(text: str) -> None:
-    """It names nothing."""
     with pytest.raises(UsageError):
         fairfix.audit(rows(score=SCORE, kind=LABEL), protected="race", label=text)
 
@@ -276,7 +275,6 @@ def repeated(form: str, name: str, folder: Path) -> Any:
 
 @pytest.mark.parametrize("form", ["frame", "table", "parquet", "arrow"])
 def test_a_repeated_name_stops_nothing_unless_it_is_used(form: str, tmp_path: Path) -> None:
-    """A used one is refused by its name."""
     plain = numbers_of(data=rows(score=SCORE, label=LABEL))
     data = repeated(form, "x", tmp_path)
     assert numbers_of(data=data) == plain
@@ -291,7 +289,6 @@ def test_a_repeated_name_stops_nothing_unless_it_is_used(form: str, tmp_path: Pa
 
 
 def test_groups_of_single_rows_are_refused_in_a_line() -> None:
-    """Unless it is confirmed that each value is a group."""
     days = pd.date_range("1950-01-01", periods=N).astype(str)
     frame = rows(score=SCORE, label=LABEL, born=days)
     for task in (fairfix.audit, lambda *data, **asked: fairfix.repair(*data, method="ramp", **asked)):
@@ -303,7 +300,6 @@ def test_groups_of_single_rows_are_refused_in_a_line() -> None:
 
 @pytest.mark.parametrize("value", [1.0000001, 1 + 2e-16, -1e-9])
 def test_a_score_hardly_outside_shows_the_digits_that_matter(value: float) -> None:
-    """Never as 1 outside [0, 1]."""
     frame = rows(score=np.where(np.arange(N) == 3, value, SCORE), label=LABEL)
     with pytest.raises(DataError) as refused:
         fairfix.audit(frame, protected="race")
@@ -313,7 +309,6 @@ def test_a_score_hardly_outside_shows_the_digits_that_matter(value: float) -> No
 
 
 def test_checks_of_the_environment_may_have_blanks(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between them, around the sign, and in the name of a group."""
     rows(score=SCORE, label=LABEL).replace({"race": {"A": "of A"}}).to_csv("d.csv", index=False)
     monkeypatch.setenv("FAIRFIX_CHECK", "dp.difference <= 0.9  ks<0.9 accuracy[race=of A] >= 0.01")
     status, out, err = call("audit", "d.csv", "--protected", "race", "--format", "json")

@@ -162,7 +162,6 @@ def test_what_is_proposed(case: str, call: Call) -> None:
 
 
 def test_a_secret_is_no_part_of_a_command(call: Call) -> None:
-    """A URL that cannot be shown as it is cannot be copied."""
     url = named("d.duckdb", {"race": column("group"), "label": column("label"), "score": column("score")})
     assert "'duckdb:///d.duckdb#my%20t'" in call("audit", url)[2]
     assert not copied(call("audit", url.replace("#", "?memory_limit=200MB#"))[2])

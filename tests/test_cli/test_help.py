@@ -134,7 +134,6 @@ def test_the_help_without_a_method_lists_the_methods_before_the_common_options()
 
 
 def test_a_method_that_is_not_there_is_named() -> None:
-    """Not the help of another one."""
     done = CliRunner().invoke(cli, ["repair", "--help", "--method", "rmap"], prog_name="fairfix")
 
     assert isinstance(done.exception, UsageError)

@@ -65,18 +65,6 @@ def nulls(value: Any) -> Iterator[dict[str, Any]]:
             yield from nulls(part)
 
 
-def test_a_run_that_ends_with_an_error_leaves_no_counts(rows: pd.DataFrame) -> None:
-    """Neither of rows nor of other counts."""
-    given = ["count", "d.parquet", "--protected", "race", "-o", "c.counts", "--quiet"]
-
-    for wrong in (["--label", "town"], ["--part", "1:0"]):
-        assert run([*given, *wrong]) == 2
-        assert not Path("c.counts").exists()
-    assert run(given) == 0
-    assert run(["count", "c.counts", "--label", "town", "-o", "d.counts"]) == 2
-    assert not Path("d.counts").exists()
-
-
 def test_a_ratio_to_a_rate_of_zero_says_that_it_is_infinite(rows: pd.DataFrame) -> None:
     """The rate of the reference is 0 and others are not: the ratio is worst, and each null says why."""
     rows.loc[rows.race == "r0", "label"] = 0

@@ -314,7 +314,6 @@ def test_decisions_by_a_score_are_not_said_twice_to_point_the_wrong_way(
 
 
 def test_two_models_say_which_score_points_the_wrong_way(reverse: pd.DataFrame) -> None:
-    """By the name of its column."""
     frame = reverse.assign(other=1 - reverse.score)
     result = fairfix.compare(frame, protected="race", score="other", baseline="score").to_dict()
     (message,) = result["messages"]
@@ -326,7 +325,6 @@ def test_two_models_say_which_score_points_the_wrong_way(reverse: pd.DataFrame) 
 
 
 def test_a_repair_and_a_comparison_say_it_too(reverse: pd.DataFrame, call: Call) -> None:
-    """Before anything else that a repair has to say of itself."""
     write(reverse, "d.csv")
     asked = ("d.csv", "--protected", "race", "--format", "json")
     for more, right in (((), False), (("--label", "label=0"), True)):
@@ -380,18 +378,6 @@ def test_a_decimal_comma_between_commas_is_asked_for(rows: pd.DataFrame, call: C
 
 
 # ---------------------------------------------------------------------- the command to copy
-
-
-GUIDED: dict[str, tuple[dict[str, str], str]] = {
-    "no groups": ({}, ""),
-    "settings are kept": ({}, "--check 'dp.difference<=0.9' --confidence 0.9 --missing drop"),
-    "capitals": ({}, "--protected RACE"),
-    "a typing error": ({}, "--protected sexx,race --weight wieght"),
-    "a label that is not there": ({}, "--protected race --label labl"),
-    "unusual names": ({"label": "outcome_2024", "score": "riskScore", "sex": "customer gender"}, ""),
-    "commas and blanks": ({"race": "race, self", "label": "has repaid"}, "--label 'has repaidd'"),
-    "signs of the shell": ({"race": "race$(rm)", "label": "default?"}, ""),
-}
 
 
 def test_the_command_to_copy_of_a_repair_keeps_what_is_of_its_method(rows: pd.DataFrame, call: Call) -> None:

@@ -152,7 +152,6 @@ def test_an_audit_counts_people_and_their_copies(people: pd.DataFrame, call: Any
 def test_what_an_audit_cannot_measure_is_refused(
     similar: str, message: str, people: pd.DataFrame, call: Any
 ) -> None:
-    """With status 2, and what an audit takes."""
     people.assign(score=0.5 + 0.1 * (people["age"] > 40)).to_csv("scored.csv", index=False)
     status, _, err = call("audit scored.csv --protected sex --id person --config none --similar", similar)
 

@@ -91,7 +91,6 @@ def test_an_audit_is_a_run_with_its_numbers_verdicts_and_reports(rows: str, runs
 
 @pytest.mark.slow
 def test_a_repair_has_its_artifact_and_a_comparison_its_candidates(rows: str, runs: Any, call: Call) -> None:
-    """The logged artifact is the written one."""
     assert call("repair d.csv --protected a?b --method ramp --log mlflow -q")[0] == 0
     (repair,) = runs()
     assert files_of(repair)["repaired.fairfix"].read_bytes() == Path("repaired.fairfix").read_bytes()

@@ -123,7 +123,6 @@ def test_what_is_not_declared_is_refused(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", [*thing().state()[0], *thing().state()[1]])
 def test_a_missing_part_is_refused(name: str) -> None:
-    """All but what is optional has to be there."""
     settings, arrays = ({n: v for n, v in part.items() if n != name} for part in thing().state())
     if name == "extra":
         assert Thing.from_state(settings, arrays).extra is None

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.data.container import DTYPES, Archive, fingerprint, read, write
-from fairfix.errors import ArtifactError, DataError
+from fairfix.errors import ArtifactError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -59,17 +59,12 @@ def entry(data: bytes, array: npt.NDArray[Any]) -> dict[str, Any]:
     return {"dtype": array.dtype.str, "shape": list(array.shape), "bytes": len(data), "sha256": digest}
 
 
-def repacked(
-    path: Path, content: Members, *, manifest: dict[str, Any] | None = None, **zip_settings: Any
-) -> Path:
-    """Write members as a ZIP, with another manifest if given."""
+def repacked(path: Path, content: Members) -> Path:
+    """Write members as a ZIP."""
     out = path.parent / "changed.fairfix"
-    with zipfile.ZipFile(out, "w", **zip_settings) as archive:
+    with zipfile.ZipFile(out, "w") as archive:
         for name, data in content.items():
-            plain = (
-                json.dumps(manifest).encode() if manifest is not None and name == "manifest.json" else data
-            )
-            archive.writestr(zipfile.ZipInfo(name), plain)
+            archive.writestr(zipfile.ZipInfo(name), data)
     return out
 
 
@@ -79,7 +74,6 @@ def repacked(
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3)])
 def test_every_array_comes_back_to_the_bit(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
-    """Values, type and shape survive; the result is read-only."""
     array = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
     write(tmp_path / "a.fairfix", Archive({}, {"x": array}))
     found = read(tmp_path / "a.fairfix").arrays["x"]
@@ -90,20 +84,15 @@ def test_every_array_comes_back_to_the_bit(dtype: str, shape: tuple[int, ...], t
     assert not found.flags.writeable
 
 
-def test_special_floats_survive(tmp_path: Path) -> None:
-    """NaN payloads, infinities and negative zero are kept."""
-    array = np.array([np.nan, -np.inf, -0.0, 5e-324])
-    write(tmp_path / "a.fairfix", Archive({}, {"x": array}))
+def test_special_floats_and_other_orders_survive(tmp_path: Path) -> None:
+    """NaN payloads, infinities and negative zero are kept, and so is what was big-endian or in Fortran's order."""
+    special = np.array([np.nan, -np.inf, -0.0, 5e-324])
+    turned = np.asfortranarray(np.arange(6.0).reshape(2, 3)).astype(">f8")
+    write(tmp_path / "a.fairfix", Archive({}, {"x": special, "y": turned}))
+    found = read(tmp_path / "a.fairfix").arrays
 
-    assert read(tmp_path / "a.fairfix").arrays["x"].tobytes() == array.tobytes()
-
-
-def test_big_endian_and_fortran_are_normalised(tmp_path: Path) -> None:
-    """The file is little-endian and in C order whatever the array was."""
-    array = np.asfortranarray(np.arange(6.0).reshape(2, 3)).astype(">f8")
-    write(tmp_path / "a.fairfix", Archive({}, {"x": array}))
-
-    np.testing.assert_array_equal(read(tmp_path / "a.fairfix").arrays["x"], array)
+    assert found["x"].tobytes() == special.tobytes()
+    np.testing.assert_array_equal(found["y"], turned)
 
 
 def test_the_manifest_comes_back(tmp_path: Path) -> None:
@@ -133,77 +122,55 @@ def test_same_content_same_bytes(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_format_has_not_is_refused(bad: Archive, tmp_path: Path) -> None:
-    """Nothing is written for content that could not be read again."""
     with pytest.raises(ArtifactError):
         write(tmp_path / "a.fairfix", bad)
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failing_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt in the last moment leaves the old artifact and no temporary file."""
-    path = saved(tmp_path)
-    before = path.read_bytes()
-
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write(path, Archive({"other": 1}, {}))
-
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    """The message names the file."""
-    with pytest.raises(DataError, match=r"cannot write .*a\.fairfix"):
-        write(tmp_path / "no" / "a.fairfix", sample())
-
-
 # ---------------------------------------------------------------------- hostile files
 
 
-def change_manifest(**changes: Any) -> Callable[[Members], Members]:
-    """Return a change of top-level manifest keys; None removes one."""
+Change = Callable[[Members], Members]
 
-    def change(content: Members) -> Members:
-        manifest = {**json.loads(content["manifest.json"]), **changes}
-        manifest = {key: value for key, value in manifest.items() if value is not None}
+
+def resealed(change: Callable[[Any, Members], object]) -> Change:
+    """Return a change of the manifest, and of the members beside it."""
+
+    def changed(content: Members) -> Members:
+        content, manifest = dict(content), json.loads(content["manifest.json"])
+        change(manifest, content)
         return {**content, "manifest.json": json.dumps(manifest).encode()}
 
-    return change
+    return changed
 
 
-def change_entry(**changes: Any) -> Callable[[Members], Members]:
+def change_manifest(**changes: Any) -> Change:
+    """Return a change of top-level manifest keys."""
+    return resealed(lambda manifest, _: manifest.update(changes))
+
+
+def change_entry(**changes: Any) -> Change:
     """Return a change of the entry of the array ``offsets``."""
-
-    def change(content: Members) -> Members:
-        manifest = json.loads(content["manifest.json"])
-        manifest["arrays"]["offsets"] |= changes
-        return {**content, "manifest.json": json.dumps(manifest).encode()}
-
-    return change
+    return resealed(lambda manifest, _: manifest["arrays"]["offsets"].update(changes))
 
 
-def with_array(data: bytes, like: npt.NDArray[Any]) -> Callable[[Members], Members]:
+def with_array(data: bytes, like: npt.NDArray[Any]) -> Change:
     """Return a change of the array ``offsets`` to other bytes, with hash and size that fit them."""
 
-    def change(content: Members) -> Members:
-        manifest = json.loads(content["manifest.json"])
+    def change(manifest: Any, content: Members) -> None:
         manifest["arrays"]["offsets"] = entry(data, like)
-        return {**content, "arrays/offsets.npy": data, "manifest.json": json.dumps(manifest).encode()}
+        content["arrays/offsets.npy"] = data
 
-    return change
+    return resealed(change)
 
 
-def plus(name: str, data: bytes = b"x") -> Callable[[Members], Members]:
+def plus(name: str, data: bytes = b"x") -> Change:
     """Return a change that adds a member."""
     return lambda content: {**content, name: data}
 
 
-def less(name: str) -> Callable[[Members], Members]:
+def less(name: str) -> Change:
     """Return a change that drops a member."""
     return lambda content: {key: value for key, value in content.items() if key != name}
 
@@ -218,7 +185,7 @@ class Bomb:
 HUGE = npy(np.zeros(2))
 HUGE = HUGE.replace(b"(2,)", b"(9,)")
 
-HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
+HOSTILE: dict[str, tuple[Change, str]] = {
     "no manifest": (less("manifest.json"), "no manifest"),
     "a listed array is gone": (less("arrays/codes.npy"), "listed but not there"),
     "an array nobody listed": (plus("arrays/more.npy"), "not listed"),
@@ -257,12 +224,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "a shape beyond the bytes": (with_array(HUGE, np.zeros(9)), "bytes where its shape needs"),
     "no JSON": (plus("manifest.json", b"{"), "not JSON"),
     "JSON of another kind": (plus("manifest.json", b"[]"), "not a JSON object"),
-    "a key twice": (plus("manifest.json", b'{"a": 1, "a": 2}'), "twice"),
-    "NaN": (plus("manifest.json", b'{"a": NaN}'), "holds NaN"),
-    "a number beyond all": (plus("manifest.json", b'{"a": 1e999}'), "1e999"),
-    "half of a pair": (plus("manifest.json", rb'{"a": "\ud800"}'), "surrogates"),
     "deep nesting": (plus("manifest.json", b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "not a valid"),
-    "no UTF-8": (plus("manifest.json", b"\xff\xfe"), "not JSON"),
 }
 
 
@@ -281,7 +243,6 @@ def test_a_changed_file_is_refused(name: str, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"hello", b"PK\x05\x06" + b"\x00" * 18])
 def test_what_is_no_zip_is_refused(content: bytes, tmp_path: Path) -> None:
-    """Empty files, texts and empty archives are named."""
     (tmp_path / "a.fairfix").write_bytes(content)
 
     with pytest.raises(ArtifactError, match=r"a\.fairfix"):
@@ -289,7 +250,6 @@ def test_what_is_no_zip_is_refused(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    """Neither is an artifact."""
     for path in (tmp_path / "nothing", tmp_path):
         with pytest.raises(ArtifactError, match="cannot be read"):
             read(path)
@@ -344,41 +304,19 @@ def test_an_array_that_grows_is_refused_before_it_unpacks(tmp_path: Path) -> Non
     assert read(path).arrays["x"].size == 5 << 20  # stored, the file is as large as what is in it
 
 
-def test_a_lying_size_is_refused(tmp_path: Path) -> None:
-    """A directory that understates a member's size does not get more through."""
-    path = saved(tmp_path)
-    out = repacked(path, members(path), compression=zipfile.ZIP_DEFLATED)
-    content = bytearray(out.read_bytes())
-    place = content.rindex(b"PK\x01\x02", 0, content.rindex(b"arrays/offsets.npy"))
-    content[place + 24 : place + 28] = (16).to_bytes(4, "little")
-    out.write_bytes(bytes(content))
-
-    with pytest.raises(ArtifactError):
-        read(out)
-
-
-def test_a_size_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    """A member that claims a gigabyte from a few bytes is refused before anything is inflated."""
+@pytest.mark.parametrize(
+    ("at", "number", "words"),
+    [(24, 16, r"a\.fairfix"), (24, 1 << 30, "claims a size it cannot have"), (42, 0, "overlap")],
+)
+def test_a_directory_that_lies_is_refused(at: int, number: int, words: str, tmp_path: Path) -> None:
+    """A size that is too small, or a gigabyte in a few bytes; or a place that another member has, as bombs do it."""
     path = saved(tmp_path)
     content = bytearray(path.read_bytes())
-    place = content.rindex(b"PK\x01\x02", 0, content.rindex(b"arrays/offsets.npy"))
-    content[place + 24 : place + 28] = (1 << 30).to_bytes(4, "little")
+    at += content.rindex(b"PK\x01\x02", 0, content.rindex(b"arrays/offsets.npy"))
+    content[at : at + 4] = number.to_bytes(4, "little")
     path.write_bytes(bytes(content))
 
-    with pytest.raises(ArtifactError, match="claims a size it cannot have"):
-        read(path)
-
-
-def test_overlapping_members_are_refused(tmp_path: Path) -> None:
-    """Two directory entries that point at the same bytes are how overlapping bombs are built."""
-    path = saved(tmp_path)
-    content = bytearray(path.read_bytes())
-    first = content.index(b"PK\x01\x02")
-    second = content.index(b"PK\x01\x02", first + 4)
-    content[second + 42 : second + 46] = content[first + 42 : first + 46]
-    path.write_bytes(bytes(content))
-
-    with pytest.raises(ArtifactError, match="overlap"):
+    with pytest.raises(ArtifactError, match=words):
         read(path)
 
 

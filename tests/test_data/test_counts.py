@@ -152,7 +152,6 @@ def unified(table: pa.Table) -> pa.Schema:
 
 
 def test_addition_commutes_and_associates() -> None:
-    """The order of files does not matter."""
     a, b, c = (counted(frame(200, seed)) for seed in (1, 2, 3))
 
     assert_same(a + b, b + a)
@@ -191,7 +190,6 @@ def test_halving_keeps_the_totals_on_both_sides_of_a_threshold(raw: bool) -> Non
 
 
 def test_folding_cells_keeps_every_row() -> None:
-    """Groups are sums of cells; cells marked -1 are left out."""
     counts = counted(frame(500, 1), weight=True)
     group = np.arange(len(counts.cells)) % 3 - 1
     folded = counts.fold(group, 4)
@@ -203,7 +201,6 @@ def test_folding_cells_keeps_every_row() -> None:
 
 
 def test_weights_that_are_all_one_change_nothing() -> None:
-    """Mass and squared mass equal the rows when every weight is 1."""
     table = frame(300, 1).set_column(4, "w", pa.array(np.ones(300)))
     weighted, plain = counted(table, weight=True), counted(table)
 

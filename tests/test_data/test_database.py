@@ -331,7 +331,6 @@ SECRET = "h3mlig"  # noqa: S105  a word to look for
     ("abfs://box:key@acc.dfs.core.windows.net/d.csv", "abfs://box@acc.dfs.core.windows.net/d.csv"),
 ])  # fmt: skip
 def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
-    """Wherever they stand in a text."""
     assert shown_url(url) == shown
     assert hidden(f"see '{url}' or so") == f"see '{shown}' or so"
     assert SECRET not in shown_argument(f"--baseline={url}")
@@ -379,13 +378,6 @@ def test_what_cannot_be_opened_is_named_without_secrets(
     assert (status, out) == (2, "")
     assert words in err
     assert not any(part in err for part in (SECRET, "h3", "mlig"))
-
-
-def test_without_ibis_the_extra_is_named(data: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
-
-    with pytest.raises(UsageError, match=r"pip install 'fairfix\[sql\]'"):
-        open_source(data[1])
 
 
 # ---------------------------------------------------------------------- commands
@@ -555,7 +547,6 @@ def test_a_table_that_is_not_whole_is_not_there(
     call: Call,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rows break off in the middle, and the filling does."""
     base, url = loans_of(tmp_path) if there else (tmp_path / "new.duckdb", f"duckdb:///{tmp_path}/new.duckdb")
     wrong = tmp_path / "wrong.csv"
     pd.read_parquet(data[0]).assign(score=lambda rows: rows.score + 3 * (rows.index == 3500)).to_csv(

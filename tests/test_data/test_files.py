@@ -63,7 +63,6 @@ def test_tabs_are_told_by_the_last_ending(tmp_path: Path) -> None:
 
 
 def test_memory_is_cut_into_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Big tables come in slices, in order."""
     monkeypatch.setattr(io, "BATCH_ROWS", 7)
     table = pa.table({"x": range(100)})
     batches = list(open_source(table).parts(["x"])[0].batches())
@@ -121,7 +120,6 @@ def test_what_is_no_column_is_refused(bad: Any) -> None:
 
 @pytest.mark.parametrize("data", [3, None, [1, 2], np.zeros(3)])
 def test_what_is_no_data_is_refused(data: Any) -> None:
-    """The type is named."""
     with pytest.raises(DataError, match=f"cannot read data from a {type(data).__name__}"):
         open_source(data)
 
@@ -234,7 +232,6 @@ def test_bytes_that_are_no_text_are_refused_where_they_are_used(tmp_path: Path) 
 
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
-    """Between the first look and the reading."""
     for name in ("d.parquet", "d.csv", "d.arrow"):
         source = open_source(write(tmp_path / name))
         (tmp_path / name).unlink()
@@ -281,7 +278,6 @@ def test_missing_and_twofold_columns_are_named(tmp_path: Path) -> None:
 
 
 def test_a_second_file_without_the_column_is_named(tmp_path: Path) -> None:
-    """The message says which file."""
     for kind in ("parquet", "csv", "arrow"):
         folder = tmp_path / kind
         folder.mkdir()
@@ -315,7 +311,6 @@ def test_what_is_written_can_be_read(name: str, tmp_path: Path, frames: Frames) 
 
 
 def test_an_unknown_output_kind_is_refused(tmp_path: Path) -> None:
-    """Before anything is left behind."""
     with pytest.raises(DataError, match="unknown kind of file"), atomic_output(tmp_path / "o.docx") as file:
         table_writer(file, tmp_path / "o.docx", ROWS.schema)
     assert list(tmp_path.iterdir()) == []
@@ -350,7 +345,6 @@ def test_outputs_have_the_usual_mode_and_coding(tmp_path: Path) -> None:
 
 
 def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
-    """A folder in place of a file, and a folder that is not there."""
     for path, words in ((tmp_path, "is a folder"), (tmp_path / "no" / "o.txt", "cannot write")):
         with pytest.raises(DataError, match=words) as error:
             write_content(path, "x")

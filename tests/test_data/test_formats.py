@@ -387,7 +387,6 @@ def test_whole_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_missing_extra_is_named(
     name: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error has the command that installs it."""
     WAYS[name](people(20), tmp_path / name)
     monkeypatch.setattr(typed_file, "find_spec", lambda module: None)
     with pytest.raises(DataError, match=re.escape(f"pip install 'fairfix[{extra}]'")):

@@ -136,7 +136,6 @@ def test_what_is_no_threshold_of_each_group_is_an_error(asked: dict[str, Any], n
 
 
 def test_names_of_groups_with_signs_and_numbers_are_read_back() -> None:
-    """Also groups that are numbers, however they are written."""
     odd = GroupThresholds('ra:ce "x"', {"a,b": 0.1, 'c"d': 1.0, "e=f": -2.5, "1": 1e-9})
     assert GroupThresholds.parse(str(odd)) == odd
     frame = pd.DataFrame({"g": [1.0, 2.0] * 50, "score": np.linspace(0, 1, 100)})

@@ -87,7 +87,6 @@ def test_a_parameter_that_a_method_has_not_is_told_the_nearest() -> None:
     [["age", "income"], ["c,o", "g5"], ['a "b"', " c ", '"d"', 'K="x,y"'], ["A=p,a", "B=p=b"], ["only"]],
 )
 def test_a_list_of_names_is_read_as_it_was_written(names: list[str]) -> None:
-    """Whatever commas, blanks and quotes are in them."""
     assert split_names(joined_names(names)) == names
 
 
@@ -104,7 +103,6 @@ SIGNS = st.text(
 
 @given(st.lists(SIGNS, max_size=4))
 def test_a_shell_reads_the_words_of_a_line(words: list[str]) -> None:
-    """Whatever signs are in them."""
     done = subprocess.run(
         ["sh", "-c", "printf '%s\\0' " + shell_line(["-", *words])], capture_output=True, check=True
     )

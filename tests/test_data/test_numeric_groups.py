@@ -89,7 +89,6 @@ def test_close_edges_keep_their_order() -> None:
 
 
 def test_integers_are_cut_too() -> None:
-    """With the same names."""
     assert encoded(pa.array([-3, 0, 25, 2**40, None])) == [expected(n) for n in (-3, 0, 25, 2**40, None)]
 
 
@@ -120,7 +119,6 @@ def test_every_number_is_in_the_one_band_that_its_name_says(numbers: list[float]
     ],
 )
 def test_what_is_no_number_has_no_band(column: pa.Array, words: str) -> None:
-    """The entry and its row are named."""
     with pytest.raises(DataError, match=words):
         encoded(column)
 
@@ -135,13 +133,11 @@ def test_what_is_no_number_has_no_band(column: pa.Array, words: str) -> None:
     ],
 )
 def test_bands_that_cannot_be_read(texts: list[str], words: str) -> None:
-    """The message says how they are written."""
     with pytest.raises(UsageError, match=words):
         parse_bands(texts)
 
 
 def test_every_way_of_writing_bands_is_one() -> None:
-    """Texts, a mapping of numbers, of texts and of words."""
     both = {"a=b": (25.0, 40.0), "income": "quartiles"}
     assert parse_bands(["a=b=25, 40", "income=Quartiles"]) == both
     assert parse_bands({"a=b": [25, 40.0], "income": "quartiles"}) == both
@@ -176,7 +172,6 @@ def test_quantiles_divide_the_rows_as_evenly_as_they_can(word: str, ties: bool) 
 
 @pytest.mark.parametrize("column", [[5, 5, 5], [None, None]])
 def test_what_cannot_be_cut_is_said(column: list[int | None]) -> None:
-    """One number, or none, has no quartiles."""
     with pytest.raises(DataError, match="cannot be cut into quartiles"):
         settled_bands({"g": "quartiles"}, open_source(pa.table({"g": pa.array(column, pa.int64())})))
 
@@ -210,7 +205,6 @@ def test_too_many_numbers_are_no_groups(many: int, kind: Any) -> None:
     "column", [[text.format(i) for i in range(99)] for text in ("g{}", "{:03}", "{0}-{0}")]
 )
 def test_names_are_groups_however_many(column: list[str]) -> None:
-    """Words, codes with leading zeros and ranges are no numbers."""
     assert counted(2 * column) == 99
 
 
@@ -343,7 +337,6 @@ def test_compare_and_missing_ages(people: pd.DataFrame, call: Call) -> None:
 )
 @pytest.mark.usefixtures("people")
 def test_what_bands_are_refused(call: Call, more: list[str], words: str) -> None:
-    """The message names column, value and option."""
     Path("d.parquet").rename("e.parquet")
     frame = pd.read_parquet("e.parquet")
     frame.loc[0, "sex"] = "f"

@@ -246,14 +246,12 @@ def test_a_file_with_the_sign_in_its_name_stays_a_file(tmp_path: Path) -> None:
     [({}, "not hold a table"), ({"a.pdf": b"", "b.pdf": b""}, r"not hold a table; it holds: a\.pdf, b\.pdf")],
 )
 def test_a_zip_without_a_table_is_refused(members: dict[str, bytes], words: str, tmp_path: Path) -> None:
-    """With what it holds."""
     (tmp_path / "d.zip").write_bytes(zipped(members))
     with pytest.raises(DataError, match=words):
         open_source(tmp_path / "d.zip")
 
 
 def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:
-    """It says so, and asks for no password."""
     content = bytearray(zipped({"d.csv": CSV}))
     content[content.index(b"PK\1\2") + 8] |= 1
     content[6] |= 1
@@ -405,23 +403,9 @@ def test_content_overrules_the_name(actual: str, name: str, tmp_path: Path) -> N
     assert ("by its content" in source.remark) == (not agrees)
 
 
-def test_content_overrules_the_name_in_a_store(store: Server) -> None:  # noqa: F811
-    """There the first bytes of a file whose name agrees are not asked for."""
-    out = pa.BufferOutputStream()
-    pq.write_table(pa.table({"g": ["a"]}), out)
-    put("lie.csv", out.getvalue().to_pybytes())
-    put("lie.parquet", CSV)
-    put("lie.csv.gz", CSV)
-
-    assert columns_read("s3://loans/lie.csv") == {"g": ["a"]}
-    assert columns_read("s3://loans/lie.parquet")["g"] == ["a", "b"]
-    assert columns_read("s3://loans/lie.csv.gz")["g"] == ["a", "b"]
-
-
 @pytest.mark.parametrize("name", ["d.csv", "d.parquet", "d.txt", "d"])
 @pytest.mark.parametrize(("at", "sign", "what"), OTHERS)
 def test_what_is_no_table_is_named(at: int, sign: bytes, what: str, name: str, tmp_path: Path) -> None:
-    """By its content, with what to do, whatever it is called."""
     (tmp_path / name).write_bytes(bytes(at) + sign + (b"" if b"git" in sign else bytes(600)))
     path = tmp_path / name
     if "database" in what and name in ("d.txt", "d"):  # opened by its path
@@ -442,7 +426,6 @@ def test_what_is_no_table_is_named(at: int, sign: bytes, what: str, name: str, t
     ],
 )
 def test_what_is_no_table_is_refused(text: bytes, words: str, tmp_path: Path) -> None:
-    """Pages, unknown bytes and nothing."""
     (tmp_path / "d.xyz").write_bytes(text)
     with pytest.raises(DataError, match=words):
         open_source(tmp_path / "d.xyz")
@@ -475,7 +458,6 @@ def test_a_folder_of_texts_is_read_by_a_pattern(tmp_path: Path) -> None:
 
 
 def test_options_of_other_kinds_are_refused(tmp_path: Path) -> None:
-    """By the kind that the content has."""
     written(tmp_path / "d.parquet").rename(tmp_path / "d.csv")
     with pytest.raises(UsageError, match="CSV files"):
         open_source(tmp_path / "d.csv", delimiter=";")

@@ -135,7 +135,6 @@ def test_a_comparison_and_saved_counts_are_those_of_the_people(call: Call) -> No
 
 
 def test_databases_settings_and_first_settings_know_counts(call: Call) -> None:
-    """A table of a database, a settings file and ``init``."""
     table, one = tables()
     names = [*NAMES[:5], "n"]
     with sqlite3.connect("t.sqlite") as connection:
@@ -205,14 +204,12 @@ def test_rows_of_messages_are_those_of_the_file() -> None:
     "more", [{"id": "x"}, {"weight": "n"}, {"protected": "n"}, {"count": "gone"}, {"prediction": "n"}]
 )
 def test_what_does_not_go_with_counts_is_refused(more: dict[str, str]) -> None:
-    """Ids name one person each, and a column plays one part."""
     table, _ = tables(60)
     with pytest.raises((UsageError, DataError)):
         fairfix.audit(table, **{"protected": "race", "prediction": "yes", "count": "n", **more})  # type: ignore[arg-type]
 
 
 def test_counts_that_are_all_0_are_refused() -> None:
-    """Nobody is counted."""
     table, _ = tables(60)
     with pytest.raises(DataError, match="0 in every row"):
         fairfix.audit(table.assign(n=0), protected="race", prediction="yes", count="n")

@@ -239,7 +239,6 @@ WRONG = [
 
 @pytest.mark.parametrize(("text", "character"), WRONG)
 def test_a_syntax_error_names_the_character(text: str, character: int) -> None:
-    """The place is that of the token that cannot be there."""
     with pytest.raises(UsageError, match=rf"character ({character - 1}|{character}|{character + 1}) "):
         parse_condition(text)
 
@@ -326,7 +325,6 @@ def test_counts_keep_the_condition(frame: pd.DataFrame, tmp_path: Path) -> None:
 
 
 def test_a_baseline_of_other_rows_warns(frame: pd.DataFrame) -> None:
-    """The same condition does not, however it is written."""
     old = fairfix.audit(frame, protected="race", where="year==2023")
     same = fairfix.audit(frame, protected="race", where="year == 2023", baseline=old.to_dict()).to_dict()
     other = fairfix.audit(frame, protected="race", where="year==2024", baseline=old.to_dict()).to_dict()
@@ -348,7 +346,6 @@ def test_a_baseline_of_other_rows_warns(frame: pd.DataFrame) -> None:
 def test_what_can_keep_nothing_is_refused(
     kind: str, condition: str, words: str, frame: pd.DataFrame, tmp_path: Path
 ) -> None:
-    """The message names what is there."""
     source = sources_of(frame, tmp_path, kind)
     with pytest.raises(FairfixError, match=words):
         filtered(source, parse_condition(condition))
@@ -364,7 +361,6 @@ def test_a_value_that_no_row_has_is_noted(frame: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize("value", [2024, 2024.0, "2024", "2024.0"])
 def test_a_value_means_the_same_however_it_is_stored(value: Any) -> None:
-    """Names are compared as groups are."""
     table = pa.table({"year": pa.array([value, value, None]), "row": [0, 1, 2]})
     for text in (
         "year==2024",
@@ -397,7 +393,6 @@ def test_narrow_numbers_are_what_they_are_written_as(kind: str) -> None:
 
 
 def test_a_table_of_frequencies_accounts_for_people(frame: pd.DataFrame) -> None:
-    """Rows are counted as often as they stand for."""
     few = frame.groupby(["race", "label", "product"], as_index=False).agg(n=("row", "size"))
     few["prediction"] = few["label"]
     result = fairfix.audit(few, protected="race", count="n", where="product=='car'").to_dict()

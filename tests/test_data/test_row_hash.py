@@ -48,7 +48,6 @@ def test_rows_that_are_not_equal_do_not_matter() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
 def test_pieces_give_what_the_whole_gives(size: int) -> None:
-    """Occurrences are counted on from batch to batch."""
     names = [b"%d" % i for i in np.random.default_rng(0).integers(0, 9, 100)]
     hashes, seen = hashes_of(names, b"key"), dict[int, int]()
     parts = [apart(hashes[i : i + size], seen) for i in range(0, 100, size)]

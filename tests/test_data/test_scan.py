@@ -20,7 +20,7 @@ from fairfix.data import scan as engine
 from fairfix.data import second_pass
 from fairfix.data.counts import Counts, check_cells
 from fairfix.data.data_spec import ColumnRoles, DataSpec
-from fairfix.data.encoder import Encoder, group_codes
+from fairfix.data.encoder import group_codes
 from fairfix.data.files import open_source
 from fairfix.data.scan import count_table, read_table, scan
 from fairfix.data.second_pass import collect
@@ -105,49 +105,6 @@ def test_lists_cannot_name_groups(tmp_path: Path) -> None:
         group_codes(table["g"].chunk(0), "g")
     with pytest.raises(ColumnError, match=r"'g' is of type list"):
         audit(tmp_path / "lists.parquet", protected="g")
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        pa.array([0, 1, 1]),
-        pa.array([0.0, 1.0, 1.0]),
-        pa.array([False, True, True]),
-        pa.array(["0", "1", "1"]),
-        pa.array(["false", "TRUE", "True"]),
-        pa.array([0, 1, 1], pa.uint8()),
-        pa.array(["0", "1", "1"]).dictionary_encode(),
-    ],
-)
-def test_labels_in_every_spelling(labels: pa.Array) -> None:
-    """Numbers, booleans and their usual texts are 0/1, also in slices."""
-    for start in (0, 1):
-        table = pa.table({"g": ["a", "b", "a"], "label": labels}).slice(start)
-        rows = Encoder(DataSpec(ColumnRoles(("g",), label="label"))).encode(table.to_batches()[0])
-        assert rows.label is not None
-        assert rows.label.tolist() == [0, 1, 1][start:]
-
-
-def test_every_row_is_accounted_for() -> None:
-    """Read = used + excluded, each row for one reason."""
-    table = pa.table(
-        {
-            "g": ["a", None, "b", "a", "b", "a"],
-            "label": [1, 1, None, 0, 0, 1],
-            "score": [0.1, None, 0.2, float("nan"), 0.4, 0.9],
-            "w": [1.0, 1.0, 1.0, 1.0, 0.0, None],
-        }
-    )
-    columns = ColumnRoles(("g",), label="label", score="score", weight="w")
-    counts = scan(open_source(table), DataSpec(columns, missing_group="drop", missing_rows="drop")).counts
-
-    assert counts.read == 6
-    assert counts.used == 1
-    assert sum(counts.excluded.values()) == 5
-    with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 6 rows"):
-        scan(open_source(table), DataSpec(columns, missing_rows="drop"))
-    with pytest.raises(DataError, match=r"missing score \(score\) in 1 of 6 rows"):
-        scan(open_source(table), DataSpec(columns, missing_group="drop"))
 
 
 def test_many_groups_are_not_groups() -> None:
@@ -250,7 +207,6 @@ def test_a_table_keeps_all_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_table_counts_like_its_file() -> None:
-    """Counting a table in memory equals the scan of its data."""
     table = read_table(people(), READING)
 
     assert_brute(count_table(table).counts, people())

@@ -85,5 +85,4 @@ def test_reads_back_what_it_writes(reason: str) -> None:
     st.lists(st.sampled_from(("trees", "linear(l2=1,basis=splines)", 'small(reason="a, (b")')), min_size=1)
 )
 def test_splits_lists_of_specs(parts: list[str]) -> None:
-    """Commas in brackets and quotes separate no specs."""
     assert split_specs(" , ".join(parts)) == parts

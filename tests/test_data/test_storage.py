@@ -414,7 +414,6 @@ def write(url: str, content: bytes) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"new", BIG], ids=["empty", "small", "big"])
 def test_what_is_written_is_whole(content: bytes, store: Server) -> None:
-    """Whatever its size."""
     write("s3://loans/a/o.bin", content)
 
     assert stored() == {"loans/a/o.bin": content}
@@ -494,7 +493,6 @@ def test_an_interrupt_during_the_upload_waits_for_its_end(moment: str, store: Se
 def test_what_cannot_be_written_is_said_before_the_work(
     url: str, words: str, store: Server, call: Call
 ) -> None:
-    """The data is not even looked for."""
     status, _, said = call("predict", "no.fairfix", "no.csv", "-o", url, "--config", "none")
 
     assert status == 2, said
@@ -589,7 +587,6 @@ def test_redirects_stay_with_the_server_that_was_named(
 def test_a_copy_leaves_room_on_the_disk(
     *, says: bool, web: Callable[..., Server], frames: Frames, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether or not the server says how large the file is."""
     server = web({"/d.csv": content_of(frames(), "d.csv")}, ranges=False)
     if not says:
         monkeypatch.setattr("aiohttp.ClientResponse.content_length", None)
@@ -663,7 +660,6 @@ def test_what_is_not_there_is_said(store: Server, web: Callable[..., Server], fr
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that installs it."""
     monkeypatch.setitem(sys.modules, "aiohttp", None)
 
     with pytest.raises(DataError, match=r"pip install 'fairfix\[remote\]'"):

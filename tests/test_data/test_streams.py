@@ -110,7 +110,6 @@ def test_every_command_reads_standard_input(command: str, call: Call, tmp_path: 
 
 
 def test_nothing_and_a_terminal_are_said() -> None:
-    """With status 2 and what to pipe."""
     status, _, err = run("audit", "-", "--config", "none")
     assert (status, "standard input is empty" in err, "cat data.csv |" in err) == (2, True, True)
     host, terminal = pty.openpty()
@@ -130,7 +129,6 @@ def test_nothing_and_a_terminal_are_said() -> None:
 
 
 def test_a_guess_from_standard_input_can_be_copied() -> None:
-    """The command names it by the dash again."""
     _, _, err = run("audit", "-", "--config", "none", data=make_frame(50).to_csv(index=False).encode())
     assert "to copy: fairfix audit - --protected race" in err
 
@@ -166,7 +164,6 @@ def test_a_stream_is_of_this_process_alone() -> None:
 
 
 def test_a_stream_that_fills_the_disk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it does."""
     monkeypatch.setattr("fairfix.data.spool.LEFT_FREE", 1 << 60)
     with piped(b"g,s\na,1\n") as pipe, pytest.raises(DataError, match="TMPDIR"):
         open_source(pipe)
@@ -190,7 +187,6 @@ def test_standard_output_is_a_file_to_write(call: Call, tmp_path: Path, away: No
 
 
 def test_a_configuration_may_name_standard_input(call: Call, tmp_path: Path, away: None) -> None:
-    """The dash is no file beside it."""
     assert "data" in PATHS
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "fairfix.toml").write_text('[audit]\ndata = "-"\nprotected = "race"\n')

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from fairfix.data.canonical import canonical_text
 from fairfix.data.data_spec import ColumnRoles, DataSpec
-from fairfix.data.encoder import Encoder, Rows, arrow_array, group_codes
+from fairfix.data.encoder import Encoder, Rows, group_codes
 from fairfix.data.files import open_source
 from fairfix.data.merging import MISSING
 from fairfix.data.scan import read_table, scan
 from fairfix.data.table import assemble
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import DataError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,20 +166,6 @@ def test_every_row_is_used_or_left_out_for_one_reason(faults: list[tuple[bool, .
     assert rows.label.tolist() == one[good].tolist()
 
 
-def test_missing_groups_stop_the_run_unless_a_policy_says_otherwise() -> None:
-    """The message counts the rows and names the option."""
-    table = pa.table({"g": ["a", None, "b"], "score": [0.1, 0.2, 0.3]})
-    columns = ColumnRoles(("g",), score="score")
-
-    with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 3 rows.*`missing=g=group`"):
-        scan(open_source(table), DataSpec(columns))
-    grouped = scan(open_source(table), DataSpec(columns, missing_group="group")).counts
-    dropped = scan(open_source(table), DataSpec(columns, missing_group="drop")).counts
-    own = scan(open_source(table), DataSpec(columns, missing_group="drop", missing_of={"g": "group"})).counts
-    assert own.cells == grouped.cells == ((MISSING,), ("a",), ("b",))
-    assert (dropped.read, dropped.used, dropped.excluded) == (3, 2, {"missing group (g)": 1})
-
-
 def labelled(values: Any, **how: Any) -> Rows:
     """Encode a label column."""
     array = values if isinstance(values, pa.Array) else pa.array(values)
@@ -203,7 +189,6 @@ def labelled(values: Any, **how: Any) -> Rows:
     ],
 )
 def test_what_is_no_label_is_named(bad: list[Any], value: str) -> None:
-    """Column, value, row counted over all batches, and the remedy."""
     with pytest.raises(DataError) as error:
         labelled(bad)
 
@@ -212,7 +197,6 @@ def test_what_is_no_label_is_named(bad: list[Any], value: str) -> None:
 
 
 def test_rows_are_counted_over_batches_and_row_groups(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The row in a message is that of the file, however it is cut."""
     import pyarrow.parquet as pq
 
     label = ["1", "0"] * 500
@@ -308,7 +292,6 @@ def test_a_positive_label_that_never_appears_is_refused() -> None:
     ],
 )
 def test_what_is_no_score_is_named(score: list[Any], how: dict[str, Any], words: str) -> None:
-    """Infinite, outside the scale, or text."""
     batch = pa.record_batch({"g": ["a", "b"], "score": score})
 
     with pytest.raises(DataError, match=words):
@@ -330,34 +313,6 @@ def test_what_is_no_weight_or_decision_is_named(name: str, values: list[float], 
 
     with pytest.raises(DataError, match=words):
         Encoder(DataSpec(ColumnRoles(("g",), **{name: "v"}))).encode(batch)
-
-
-@pytest.mark.parametrize("kind", [np.float16, np.float32])
-def test_short_floats_are_cut_in_their_own_type(kind: Any) -> None:
-    """A score written 0.7 is at the threshold 0.7, whatever its precision."""
-    score = np.array([0.7, 0.6], dtype=kind)
-    data_spec = DataSpec(ColumnRoles(("g",), score="score"), thresholds=(0.7, 1e300))
-    counts = scan(open_source(pa.table({"g": ["a", "b"], "score": pa.array(score)})), data_spec).counts
-
-    assert counts.grid is not None
-    cut = counts.grid.start(counts.grid.thresholds[0])
-    assert counts.rows[:, 0, cut:].sum(axis=-1).tolist() == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        (ColumnRoles(()), "no protected column"),
-        (ColumnRoles(("g",), label="g"), "given to `protected` and to `label`"),
-        (ColumnRoles(("g", "g")), "given to `protected` and to `protected`"),
-        (ColumnRoles(("g",), strata=("g",)), "given to `protected` and to `strata`"),
-        (ColumnRoles(("g",), prediction="p", probability="q"), "give one of them"),
-    ],
-)
-def test_columns_play_one_part(columns: ColumnRoles, words: str) -> None:
-    """A column cannot be two things, and something must be protected."""
-    with pytest.raises(UsageError, match=words):
-        DataSpec(columns).check()
 
 
 # ---------------------------------------------------------------------- whole tables
@@ -450,15 +405,3 @@ def test_nothing_left_is_said() -> None:
         assemble([nobody], data_spec)
     with pytest.raises(DataError, match=r"no rows are left to audit; left out: missing group \(g\) 1"):
         scan(open_source(nobody), data_spec)
-
-
-@LAW
-@given(st.lists(st.none() | st.integers(-5, 5), max_size=20), st.sampled_from([np.int64, np.float64, bool]))
-def test_arrow_arrays_hold_the_values(values: list[int | None], kind: Any) -> None:
-    """arrow_array() is pa.array() without its imports."""
-    numbers = np.array([v or 0 for v in values]).astype(kind)
-    missing = np.array([v is None for v in values], dtype=bool)
-
-    assert arrow_array(numbers).to_pylist() == numbers.tolist()
-    expected = [None if m else v for v, m in zip(numbers.tolist(), missing, strict=True)]
-    assert arrow_array(numbers, missing).to_pylist() == expected

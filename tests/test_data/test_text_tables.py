@@ -72,6 +72,7 @@ def writings(draw: st.DrawFn) -> dict[str, Any]:
         "ends": draw(st.sampled_from(["\n", "\r\n", "\r"])),
         "footer": draw(st.booleans()) and delimiter != " ",
         "packed": draw(st.booleans()),
+        "ending": draw(st.sampled_from(["csv", "tsv"])),
     }
 
 
@@ -117,7 +118,7 @@ def test_however_a_table_is_written_the_same_rows_are_read(
     world: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Detected as well as stated; names and groups are right in any encoding."""
-    path = tmp_path_factory.mktemp("written") / ("d.csv.gz" if world["packed"] else "d.csv")
+    path = tmp_path_factory.mktemp("written") / f"d.{world['ending']}{'.gz' * world['packed']}"
     data = text_of(world).encode(world["encoding"])
     path.write_bytes(gzip.compress(data) if world["packed"] else data)
     wanted = columns_of(world)
@@ -133,8 +134,11 @@ def test_however_a_table_is_written_the_same_rows_are_read(
     for options in ({}, stated):
         source = open_source(path, **options)
         assert columns_read(source, None, {source.columns[0]: pa.string()}) == wanted
-        usual = world["encoding"] in ("utf-8", "utf-8-sig") and world["delimiter"] == "," and world["header"]
+        own = {"csv": ",", "tsv": "\t"}[world["ending"]]
+        usual = world["encoding"] in ("utf-8", "utf-8-sig") and world["delimiter"] == own and world["header"]
         assert source.remark or usual or options
+        told = f"{world['delimiter']!r} between columns" in source.remark
+        assert told or options or world["delimiter"] not in ";|"
 
 
 @pytest.mark.parametrize("encoding", [*UNICODE, *LANGUAGES])
@@ -364,7 +368,6 @@ def test_quotes_inside_cells_are_cells(tmp_path: Path) -> None:
 
 
 def test_a_used_value_of_another_type_is_named(tmp_path: Path) -> None:
-    """With its row, far behind the first block."""
     rows = [*GOOD * 300, "1,a,high,1"]
     (tmp_path / "d.csv").write_text("\n".join([NAMES, *rows]))
     with pytest.raises(DataError, match=r"'score' holds 'high' at row 90,001 of d\.csv"):
@@ -373,7 +376,6 @@ def test_a_used_value_of_another_type_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nonsense", "rot13", "base64", ""])
 def test_an_encoding_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
-    """Before anything is read."""
     (tmp_path / "d.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UsageError, match="`encoding="):
         open_source(tmp_path / "d.csv", encoding=name)

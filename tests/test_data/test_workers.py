@@ -211,7 +211,6 @@ def test_a_part_that_kills_every_worker_ends_the_run(cluster: str, tmp_path: Pat
 def test_what_is_wrong_with_a_part_is_said_as_by_one_process(
     cluster: str, order: str, tmp_path: Path, frames: Frames, call: Call
 ) -> None:
-    """The message of a wrong entry names file and row."""
     data = frames(500)
     data.loc[321, "score"] = 7.0
     asked = ["count" if order == "each" else "audit", parts_of(data, tmp_path), "--protected", "race"]
@@ -257,14 +256,12 @@ def test_workers_of_another_version_are_refused(cluster: str, monkeypatch: pytes
 
 
 def test_without_dask_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message has what to install."""
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(UsageError, match=r"pip install 'fairfix\[dask\]'"), workers_of("local:2"):
         pass
 
 
 def test_counts_need_no_cluster(tmp_path: Path, frames: Frames, call: Call) -> None:
-    """They are counted already."""
     counts: Any = tmp_path / "a.counts"
     call("count", parts_of(frames(), tmp_path), "--protected", "race", "-o", str(counts))
     status, _, err = call("audit", str(counts), "--cluster", "local:2")

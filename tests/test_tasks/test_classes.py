@@ -162,7 +162,6 @@ def test_numbers_are_classes_however_they_are_written(tmp_path: Path) -> None:
 
 
 def test_a_database_counts_as_a_file_does(tmp_path: Path) -> None:
-    """Classes are counted where the rows are."""
     frame = workers().astype({"job": object, "told": object, "sex": object, "town": object})
     with duckdb.connect(str(tmp_path / "jobs.duckdb")) as connection:
         connection.register("frame", frame)
@@ -415,7 +414,6 @@ def test_a_baseline_of_another_kind_is_refused() -> None:
 
 
 def test_small_groups_stay_hidden_in_every_class() -> None:
-    """The same groups are hidden in the tables of all classes."""
     frame = workers().assign(town=lambda one: np.where(one.index < 7, "islet", one["town"]))
     result = audited(frame, protected="town", suppress_below=20)
     blocks = [one["attributes"][0] for one in (result, *result["classes"])]
@@ -448,14 +446,12 @@ def test_small_groups_stay_hidden_in_every_class() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused(more: dict[str, Any], told: str) -> None:
-    """With the parameter, the column and the remedy."""
     frame = workers().assign(only="one", row=range(3000), gone=lambda one: one["job"].where(one.index > 2))
     with pytest.raises(FairfixError, match=told):
         audited(frame, **more)
 
 
 def test_rows_without_a_class_are_left_out_when_asked() -> None:
-    """They are counted by their column."""
     frame = workers().assign(gone=lambda one: one["job"].where(one.index > 2))
     rows = audited(frame, label="gone", missing="drop")["data"]["rows"]
     assert rows["excluded"] == [{"reason": "missing class (gone)", "rows": 3}]

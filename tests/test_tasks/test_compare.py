@@ -194,7 +194,6 @@ def test_features_are_learned_from_when_asked(call: Call) -> None:
     ],
 )
 def test_status_2_when_it_did_not_run(options: list[str], said: str, call: Call) -> None:
-    """What makes no sense is refused by name."""
     status, out, err = call(*options)
 
     assert (status, out) == (2, "")
@@ -225,7 +224,6 @@ def test_a_score_of_any_range_is_a_feature_and_a_base(
 
 
 def test_fits_are_counted_as_they_end(table: Table) -> None:
-    """Whoever watches hears of every fit once."""
     heard: list[int] = []
 
     compare_table(table, contenders("ramp"), slacks=(0.0, 0.1), done=heard.append)

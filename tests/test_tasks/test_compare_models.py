@@ -121,7 +121,6 @@ def test_the_other_way_round_changes_are_their_negatives() -> None:
 
 
 def test_a_single_group_is_refused() -> None:
-    """There is nothing to compare."""
     with pytest.raises(DataError, match="'race' has only the group 'a'"):
         compared(people().assign(race="a"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import fairfix
@@ -14,8 +13,6 @@ from fairfix.tasks.advice import REFUSED
 
 from tests.results import rendered
 from tests.strategies import examples
-
-SAMPLE = Path(__file__).parents[2] / "sample_data" / "loans.parquet"
 
 
 def people(seed: int, many: int = 500, *, gap: float = 0.15, third: float = 0.1) -> pa.Table:

@@ -68,7 +68,6 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("_no_fit")
 def test_too_few_rows_are_told_before_a_fit(case: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """By number and remedy, with status 2, and no artifact."""
     frame, options, told = CASES[case]
     frame.to_parquet("d.parquet")
 
@@ -93,8 +92,6 @@ def test_a_rate_without_rows_is_told_before_anything_is_learned(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Group, label and remedy."""
-
     def fail(*_: Any, **__: Any) -> None:
         raise AssertionError("something was learned")
 
@@ -111,7 +108,6 @@ def test_a_rate_without_rows_is_told_before_anything_is_learned(
 
 @pytest.mark.usefixtures("_no_fit")
 def test_a_comparison_counts_first_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """The same sentence."""
     people(label=[1]).to_parquet("d.parquet")
 
     assert run(["compare", "d.parquet", "--protected", "race", "--holdout", "0.6"]) == 2
@@ -121,7 +117,6 @@ def test_a_comparison_counts_first_too(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_same_rows_suffice_for_other_shares() -> None:
-    """What the message says is the remedy is one."""
     people(label=[1]).to_parquet("d.parquet")
 
     options = ("--protected", "race", "--method", "ramp", "--holdout", "0.4")

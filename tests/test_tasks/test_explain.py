@@ -85,7 +85,6 @@ def test_every_comparison_has_an_example(metric: Metric) -> None:
 
 
 def test_a_whole_check_is_explained() -> None:
-    """What it looks at, and when it fails."""
     words = dict(explain("dp.difference[race]<=0.1").lines)
     assert words["looks at"] == "selection_rate.difference.between_groups, race"
     assert words["fails"] == "no part of the interval is <= 0.1"
@@ -108,14 +107,12 @@ def test_a_whole_check_is_explained() -> None:
     ],
 )
 def test_what_is_unknown_is_named(text: str, told: str) -> None:
-    """With what is close."""
     with pytest.raises(UsageError) as error:
         explain(text)
     assert told in str(error.value)
 
 
 def test_spelling_is_forgiven() -> None:
-    """Capitals, hyphens and blanks are no other names."""
     assert explain("Equalized Odds") == explain("eo") == explain("equalized-odds")
 
 
@@ -132,7 +129,6 @@ def test_everything_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command_prints_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both say the same; an unknown name is status 2."""
     assert run(["explain", "tpr"]) == 0
     out = capsys.readouterr().out
     assert "P(decision = 1 | y = 1)" in out
@@ -187,7 +183,6 @@ def test_no_word_has_two_meanings() -> None:
     ],
 )
 def test_words_that_people_come_with(text: str, name: str, word: str, told: str) -> None:
-    """Are explained by what they are here."""
     of = explain(text)
 
     assert of.name == name
@@ -228,7 +223,6 @@ def test_a_word_that_is_a_code_too_is_both(name: str, kind: str) -> None:
 
 
 def test_the_statuses_are_those_of_the_program() -> None:
-    """Each that the program ends with by design has its meaning."""
     assert {str(int(status)) for status in ExitStatus} <= set(STATUSES)
 
 

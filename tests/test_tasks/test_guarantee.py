@@ -122,7 +122,6 @@ def test_the_price_of_rows_is_the_bound_with_them() -> None:
 def test_a_guarantee_states_the_checks_that_renew_it(
     asked: dict[str, Any], checks: list[str], tmp_path: Path
 ) -> None:
-    """And an audit of decisions has each of them."""
     result = made(**asked)
     assert result.to_dict()["guarantee"]["checks"] == checks
     path = tmp_path / "r.fairfix"

@@ -60,7 +60,6 @@ def test_what_is_written_runs(kind: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_repair_runs_with_it() -> None:
-    """The same file serves the other commands."""
     written(people())
     assert run(["repair", "--method", "ramp", "--quiet"]) == 0
 
@@ -74,7 +73,6 @@ def test_without_a_usual_name_it_says_so() -> None:
 
 
 def test_what_is_said_is_written() -> None:
-    """Options win over names."""
     frame = people(sex=None).rename(columns={"label": "repaid", "score": "risk"})
     frame["repaid"] = np.where(frame["repaid"] == 1, "yes", "no")
     content, text = written(frame, "--protected", "region", "--label", "repaid=yes", "--score", "risk")
@@ -130,7 +128,6 @@ def test_names_and_values_cannot_leave_their_line() -> None:
 
 
 def test_the_data_is_named_from_where_the_file_is() -> None:
-    """A folder of files, and a configuration elsewhere."""
     Path("data").mkdir()
     Path("work").mkdir()
     for i in range(2):
@@ -142,7 +139,6 @@ def test_the_data_is_named_from_where_the_file_is() -> None:
 
 
 def test_a_file_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
-    """Unless asked for."""
     written(people())
     Path("fairfix.toml").write_text("# mine\n")
 
@@ -179,7 +175,6 @@ def test_the_data_are_not_overwritten(capsys: pytest.CaptureFixture[str]) -> Non
 def test_what_cannot_be_known_is_asked_for(
     columns: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is written, and the option is named."""
     people(**columns).to_parquet("data.parquet")
 
     assert run(["init", "data.parquet"]) == 2

@@ -260,7 +260,6 @@ def test_counts_add_up_to_the_audit_of_all_rows(rows: pd.DataFrame) -> None:
 
 
 def test_an_earlier_result_may_be_in_memory(rows: pd.DataFrame) -> None:
-    """A result, its JSON form and its file are one baseline."""
     old = fairfix.audit("old.parquet", protected="race")
     Path("old.json").write_text(old.to_json())
     forms = [old, old.to_dict(), "old.json", Path("old.json"), fairfix.load("old.json")]
@@ -334,7 +333,6 @@ def texts(value: Any) -> list[str]:
     ],
 )
 def test_a_parameter_that_cannot_be_is_named(given: dict[str, Any], words: str, rows: pd.DataFrame) -> None:
-    """As click does for options, with the parameter's own name."""
     with pytest.raises(FairfixError) as told:
         fairfix.audit(rows, **given)
     assert words in str(told.value)

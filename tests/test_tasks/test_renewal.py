@@ -143,7 +143,6 @@ def test_labels_may_be_late(opportunity: str, tmp_path: Path) -> None:
 
 
 def test_a_gap_of_decisions_needs_no_label(parity: str, tmp_path: Path) -> None:
-    """All rows count, whether their labels are there or not."""
     rows = decided(parity, 5)
     some = rows.assign(label=rows["label"].where(rows.index % 3 == 0))
     (one,), (all_,) = (result_of(data, of=parity)["checks"] for data in (some, rows))

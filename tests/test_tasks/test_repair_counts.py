@@ -513,7 +513,6 @@ CANNOT: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", CANNOT)
 def test_what_counts_cannot_is_refused_with_a_remedy(name: str, people: Path) -> None:
-    """The message names the parameter and what to do."""
     asked, words = CANNOT[name]
     with pytest.raises(UsageError, match=words):
         repair(str(people / "north-fit.counts"), **asked)
