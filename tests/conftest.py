@@ -23,7 +23,6 @@ load_profile()
 START = time.monotonic()
 
 Frames = Callable[..., pd.DataFrame]
-Call = Callable[..., tuple[int, str, str]]
 
 
 def make_frame(n: int = 400, seed: int = 0, groups: int = 3) -> pd.DataFrame:
@@ -160,13 +159,32 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command, of which the first part may be a whole line; return (status, stdout, stderr)."""
+class Call:
+    """The command line as a call, of which the first part may be a whole line."""
 
-    def run_it(line: str, *more: str) -> tuple[int, str, str]:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def __call__(self, line: str, *more: str) -> tuple[int, str, str]:
+        """Run a command; return (status, stdout, stderr)."""
         status = run([*shlex.split(line), *more])
-        said = capsys.readouterr()
+        said = self.capsys.readouterr()
         return status, said.out, said.err
 
-    return run_it
+    def ran(self, line: str, *more: str) -> str:
+        """Return what a command prints that ends with 0."""
+        status, out, err = self(line, *more)
+        assert status == 0, err
+        return out
+
+    def refused(self, line: str, *more: str) -> str:
+        """Return what a command says that ends with 2 and prints nothing."""
+        status, out, err = self(line, *more)
+        assert (status, out) == (2, ""), err
+        return err
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command line as a call."""
+    return Call(capsys)

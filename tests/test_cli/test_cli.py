@@ -202,9 +202,7 @@ def changed(column: str, values: list[Any]) -> pa.Table:
 @pytest.mark.parametrize("text", ["", "race,label,score\n"])
 def test_empty_csv_is_an_error(text: str, call: Call) -> None:
     Path("empty.csv").write_text(text)
-    status, _, err = call("audit", "empty.csv", "--protected", "race")
-
-    assert status == 2
+    err = call.refused("audit", "empty.csv", "--protected", "race")
     assert "empty" in err or "no rows" in err
 
 
@@ -262,9 +260,7 @@ def test_a_missing_entry_of_every_role_is_answered_with_settings_that_run(role: 
 def test_one_scan_several_outputs(call: Call, data: str) -> None:
     """--out writes every format from the same result as stdout."""
     outs = "--out json=a.json --out markdown=a.md --out text=a.txt"
-    status, out, _ = call(f"{AUDIT} --format json {outs}")
-
-    assert status == 0
+    out = call.ran(f"{AUDIT} --format json {outs}")
     assert Path("a.json").read_text() == out
     assert "| demographic parity difference |" in Path("a.md").read_text()
     assert Path("a.txt").read_text() == call(AUDIT)[1]
@@ -296,9 +292,7 @@ def test_flag_beats_environment_beats_file(call: Call, data: str, monkeypatch: p
     assert "confidence = 0.9  # configuration" in call("audit", "--dry-run")[1]
     monkeypatch.setenv("FAIRFIX_CONFIDENCE", "0.8")
     assert "confidence = 0.8  # environment" in call("audit", "--dry-run")[1]
-    status, out, _ = call("audit", "--dry-run", "--confidence", "0.7")
-
-    assert status == 0
+    out = call.ran("audit", "--dry-run", "--confidence", "0.7")
     assert "confidence = 0.7  # command line" in out
     assert "threshold = 0.6  # configuration" in out
     assert 'gate-on = "interval"  # default' in out
@@ -345,8 +339,7 @@ def test_every_option_is_a_key_of_the_configuration(name: str, call: Call) -> No
     assert len(keys) == len(known_options()[name])
     for top in ("", f"[{name}]\n"):
         Path("fairfix.toml").write_text(top + "".join(f"{key} = {text}\n" for key, text in keys.items()))
-        status, out, err = call(name, "--dry-run", "--config", "fairfix.toml")
-        assert status == 0, err
+        out = call.ran(name, "--dry-run", "--config", "fairfix.toml")
         assert all(line.endswith("# configuration") for line in out.splitlines()[1:])
         assert [line.partition(" = ")[0] for line in out.splitlines()[1:]] == list(keys)
 
@@ -368,9 +361,7 @@ def test_every_option_is_a_key_of_the_configuration(name: str, call: Call) -> No
 def test_a_typo_in_the_configuration_is_an_error(text: str, words: str, call: Call, data: str) -> None:
     """Unknown keys, bad TOML and wrong shapes: status 2, with the nearest name."""
     Path("fairfix.toml").write_text(text)
-    status, _, err = call(REPAIR)
-
-    assert status == 2
+    err = call.refused(REPAIR)
     assert words in err
 
 
@@ -384,8 +375,7 @@ def decided(name: str) -> pa.Table:
 
 def test_repair_predict_audit(call: Call, data: str) -> None:
     """The whole way: repair, prove, apply, audit what was decided."""
-    status, out, _ = call(REPAIR, "--id", "id")
-    assert status == 0
+    out = call.ran(REPAIR, "--id", "id")
     assert "Evaluation on held-out rows" in out
     assert call("predict", "repaired.fairfix", data, "-o", "out.parquet")[0] == 0
     table = decided("out.parquet")
@@ -418,8 +408,7 @@ def test_without_an_id_the_columns_of_the_rule_are_the_identity(call: Call, data
     assert call("predict", "repaired.fairfix", "other.parquet", "-o", "other_out.parquet")[0] == 0
     assert pq.read_table("other_out.parquet")["decision"].to_pylist() == once
     pq.write_table(table.drop_columns(["race"]), "less.parquet")
-    status, _, err = call("predict", "repaired.fairfix", "less.parquet", "-o", "less_out.parquet")
-    assert status == 2
+    err = call.refused("predict", "repaired.fairfix", "less.parquet", "-o", "less_out.parquet")
     assert "no column 'race'" in err
 
 
@@ -450,8 +439,7 @@ def test_missing_ids_are_refused_with_a_remedy(call: Call, data: str) -> None:
     rows = pq.read_table(data)
     holes = pa.array([None, *rows["id"].to_pylist()[1:]], rows["id"].type)
     pq.write_table(rows.set_column(rows.column_names.index("id"), "id", holes), "holes.parquet")
-    status, _, err = call("repair holes.parquet --protected race --method ramp --id id")
-    assert status == 2
+    err = call.refused("repair holes.parquet --protected race --method ramp --id id")
     assert (
         "id column 'id' is missing in 1 of 3,000 rows; fill it, leave these rows out, or name another" in err
     )
@@ -463,8 +451,7 @@ def test_duplicate_ids_are_refused_or_shared(call: Call, data: str) -> None:
     twice = pa.concat_tables([pq.read_table(data), pq.read_table(data).slice(0, 3)])
     pq.write_table(twice, "twice.parquet")
     repair = ("repair", "twice.parquet", "--protected", "race", "--method", "ramp", "--id", "id")
-    status, _, err = call(*repair)
-    assert status == 2
+    err = call.refused(*repair)
     assert "3 repeated values in 3,003 rows (the first again in row 3,001)" in err
     assert call(*repair, "--duplicates", "share")[0] == 0
     assert call("predict", "repaired.fairfix", "twice.parquet", "-o", "out.csv")[0] == 2
@@ -537,9 +524,7 @@ def test_a_column_of_another_type_in_a_later_file(
 def test_an_output_column_that_is_there_already_is_refused(call: Call, data: str, repaired: str) -> None:
     """Predicting twice into the same file would overwrite decisions."""
     call("predict", "repaired.fairfix", data, "-o", "out.parquet")
-    status, _, err = call("predict", "repaired.fairfix", "out.parquet", "-o", "again.parquet")
-
-    assert status == 2
+    err = call.refused("predict", "repaired.fairfix", "out.parquet", "-o", "again.parquet")
     assert "already has a column 'p_positive'" in err
 
 
@@ -569,8 +554,7 @@ def test_a_rule_without_the_group_draws_without_it(call: Call, data: str) -> Non
     pq.write_table(people(800), data)
     line = "repair data.parquet --method fair-regression --protected race --label label --features score --slack 0"
     for more, columns in (((), ["score"]), (("--id", "id"), ["score", "id"])):
-        status, _, err = call(line, *more)
-        assert status == 0, err
+        call.ran(line, *more)
         inspected = call("inspect", "repaired.fairfix")[1]
         kept = json.loads(call("inspect", "repaired.fairfix", "--format", "json")[1])
         assert kept["requires"]["columns"] == columns
@@ -584,8 +568,7 @@ def test_a_value_that_is_given_twice_is_fitted_to_all_rows(call: Call, data: str
     line = (
         "repair data.parquet --method fair-regression --protected race --label label --features score --id id"
     )
-    status, text, err = call(line, "--learner", "linear(l2=0.01),linear(l2=0.01)", "--format", "json")
-    assert status == 0, err
+    text = call.ran(line, "--learner", "linear(l2=0.01),linear(l2=0.01)", "--format", "json")
     once = json.loads(
         call(line, "--learner", "linear(l2=0.01)", "--validation", "0.2", "--format", "json")[1]
     )
@@ -604,8 +587,7 @@ def test_a_setting_of_a_learner_is_answered_with_its_option(
     given: tuple[str, ...], typed: str, call: Call, data: str
 ) -> None:
     """As an option of its own, as a setting of the solver, and by a key that the learner does not have."""
-    status, _, err = call("repair data.parquet --method logloss --protected race --label label", *given)
-    assert status == 2
+    err = call.refused("repair data.parquet --method logloss --protected race --label label", *given)
     assert typed in err
 
 
@@ -624,8 +606,7 @@ def test_a_model_file_scores_the_rows(call: Call) -> None:
     frame.to_parquet("rows.parquet")
     frame.assign(score=model.predict_proba(frame[["x", "z"]])[:, 1]).to_parquet("scored.parquet")
     by_model = ("audit", "rows.parquet", "--protected", "race", "--model", "model.joblib", "--format", "json")
-    status, _, err = call(*by_model)
-    assert status == 2
+    err = call.refused(*by_model)
     pin = next(word.strip(".,;'\"") for word in err.split() if word.startswith("sha256:"))
     status, out, _ = call(*by_model, "--trust-model", pin)
     column = json.loads(call("audit", "scored.parquet", "--protected", "race", "--format", "json")[1])
@@ -665,9 +646,7 @@ def test_rows_of_a_stratum_that_the_fit_has_not_seen(call: Call, data: str, tmp_
     call("repair", data, "--protected", "race", "--strata", "sex", "--id", "id", "--method", "ramp")
     new = people(50).set_column(2, "sex", pa.array(["x"] * 50))
     pq.write_table(new, tmp_path / "new.parquet")
-    status, _, err = call("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet")
-
-    assert status == 2
+    err = call.refused("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet")
     assert "'x & " in err
     assert "'sex x race'" in err
     again = ("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet", "--unseen", "original")
@@ -736,9 +715,7 @@ def test_nothing_that_is_read_is_written(
     """An output in place of the data, of the baseline or of another output is refused before anything is read."""
     Path("below").mkdir()
     before = Path(data).read_bytes()
-    status, out, err = call(AUDIT, *arguments)
-
-    assert (status, out) == (2, "")
+    err = call.refused(AUDIT, *arguments)
     assert words in err
     assert Path(data).read_bytes() == before
     assert sorted(path.name for path in Path().iterdir()) == ["below", data]

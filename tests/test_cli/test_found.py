@@ -80,9 +80,7 @@ def test_what_was_found_reaches_nothing_beyond_its_folder(
         (clone / "pyproject.toml").write_text(text)
     else:
         (clone / "fairfix.toml").write_text(text)
-    status, out, err = call("count" if "counts" in name else "audit")
-
-    assert (status, out) == (2, "")
+    err = call.refused("count" if "counts" in name else "audit")
     assert "was found, not named, so it cannot set " in err
     assert "--config ../" in err
     assert names(clone.parent / "outside") == ["d.parquet"]
@@ -116,8 +114,7 @@ def test_no_pattern_and_no_link_in_a_folder_leads_out(name: str, key: str, clone
     config = clone / "fairfix.toml"
 
     config.write_text(f'{PLAIN}{more}{key} = "{PATTERNS[name]}"\n')
-    status, out, err = call("audit")
-    assert (status, out) == (2, "")
+    err = call.refused("audit")
     assert "was found, not named, so it cannot set " in err
     config.write_text(f'{PLAIN}data = "[d]*.parquet"\n')
     assert call("audit", "-q")[0] == 0
@@ -139,8 +136,7 @@ def test_a_pickle_that_it_trusts_runs_only_when_it_is_named(clone: Path, call: C
     assert call("audit", "--model", "../m.pkl")[0] == 2
     assert not Path("ran").exists()
 
-    status, _, err = call("audit", "--config", "../fairfix.toml")
-    assert status == 2  # what the pickle holds is no model
+    err = call.refused("audit", "--config", "../fairfix.toml")  # what the pickle holds is no model
     assert "was found" not in err
     assert Path("ran").exists()
 
@@ -257,8 +253,7 @@ def test_what_was_found_writes_no_code(
     before = content_of(trapped.parent)
     line = ("repair", "--method", "ramp", "-o", "../outside/r.fairfix") if method else ("audit",)
 
-    status, _, err = call(*line)
-    assert status == 2
+    err = call.refused(*line)
     assert "was found, not named, so it cannot set --out" in err
     (trapped / "fairfix.toml").write_text(text + "nonsense = 1\n")
     assert call(*line)[0] == 2

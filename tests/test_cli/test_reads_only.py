@@ -186,12 +186,10 @@ def test_a_file_of_sqlite_is_found_as_one_of_duckdb_is(
     monkeypatch.chdir(house)
     numbers = []
     for url in ("sqlite:///house_rows.sqlite#t", f"sqlite:///{house}/house_rows.sqlite#t", "d.parquet"):
-        status, out, _ = call("audit", url, *COLUMNS, "--format", "json")
-        assert status == 0
+        out = call.ran("audit", url, *COLUMNS, "--format", "json")
         numbers.append(out[out.index('"overall"') : out.index('"definitions"')])
     assert numbers[0] == numbers[1]
-    status, _, err = call("audit", "sqlite:///house_absent.sqlite#t", *COLUMNS)
-    assert status == 2
+    err = call.refused("audit", "sqlite:///house_absent.sqlite#t", *COLUMNS)
     assert "house_absent.sqlite" in err
 
 
@@ -206,7 +204,6 @@ def test_a_log_that_nobody_writes_is_not_taken_in(house: Path, tmp_path: Path, c
             (tmp_path / f"b.sqlite{end}").write_bytes((tmp_path / f"a.sqlite{end}").read_bytes())
     base.close()
     before = tree(tmp_path)
-    status, _, err = call("audit", f"sqlite:///{tmp_path}/b.sqlite#t", "--protected", "a")
-    assert status == 2
+    err = call.refused("audit", f"sqlite:///{tmp_path}/b.sqlite#t", "--protected", "a")
     assert "wal_checkpoint" in err
     assert tree(tmp_path) == before

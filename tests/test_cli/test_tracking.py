@@ -117,9 +117,7 @@ def test_a_store_that_was_found_sends_nothing_elsewhere(
         database.execute("UPDATE experiments SET artifact_location = ?", (str(elsewhere),))
     database.close()
 
-    status, out, err = call(f"audit {rows} --log mlflow --out json=new.json")
-
-    assert (status, out) == (2, "")
+    err = call.refused(f"audit {rows} --log mlflow --out json=new.json")
     assert "MLFLOW_TRACKING_URI" in err
     assert not elsewhere.exists()
     assert json.loads(Path("new.json").read_text())["schema"] == "fairfix.unrun/1"
@@ -133,9 +131,7 @@ def test_no_secret_of_the_address_is_shown(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hush@127.0.0.1:9/")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
-    status, out, err = call(f"audit {rows} --log mlflow --out json=new.json")
-
-    assert (status, out) == (2, "")
+    err = call.refused(f"audit {rows} --log mlflow --out json=new.json")
     assert "127.0.0.1:9" in err
     assert "hush" not in err + Path("new.json").read_text()
     assert json.loads(Path("new.json").read_text())["code"] == "data"
@@ -149,8 +145,7 @@ def test_without_the_package_it_says_what_to_install(
     Path("named.toml").write_text('log = "mlflow"\n')
 
     for more in ("--log mlflow", "--config named.toml"):
-        status, out, err = call(f"audit {rows} {more}")
-        assert (status, out) == (2, "")
+        err = call.refused(f"audit {rows} {more}")
         assert "fairfix[mlflow]" in err
     assert fairfix.audit("d.csv", protected="a|b").content.checks == ()
     assert not Path("mlflow.db").exists()

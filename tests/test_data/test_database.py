@@ -353,11 +353,7 @@ def test_errors_say_what_to_do(
 ) -> None:
     table = arguments[0] if arguments[0].startswith("#") else ""
     url = data[1].removesuffix("#loans") + table
-    status, out, err = call(
-        "audit", url, "--protected", "race", *arguments[bool(table) :], "--config", "none"
-    )
-
-    assert (status, out) == (2, "")
+    err = call.refused("audit", url, "--protected", "race", *arguments[bool(table) :], "--config", "none")
     assert words in err
 
 
@@ -373,9 +369,7 @@ def test_what_cannot_be_opened_is_named_without_secrets(
     url: str, words: str, data: tuple[str, str], call: Call
 ) -> None:
     named = url.format(parquet=data[0], base=data[1].split("///")[1].removesuffix("#loans"))
-    status, out, err = call("audit", named, "--protected", "race", "--config", "none")
-
-    assert (status, out) == (2, "")
+    err = call.refused("audit", named, "--protected", "race", "--config", "none")
     assert words in err
     assert not any(part in err for part in (SECRET, "h3", "mlig"))
 
@@ -393,9 +387,7 @@ def test_a_dry_run_prints_the_sql_and_sends_none(
         "_batches",
         lambda self, question: asked.append("") or batches(self, question),
     )
-    status, out, _ = call("audit", data[1], "--protected", "race,member", "--dry-run", "--config", "none")
-
-    assert status == 0
+    out = call.ran("audit", data[1], "--protected", "race,member", "--dry-run", "--config", "none")
     assert not asked
     statements = [text for text in out.split(";\n") if text.strip()]
     assert len(statements) == 5
@@ -403,8 +395,7 @@ def test_a_dry_run_prints_the_sql_and_sends_none(
         for text in statements:
             connection.execute(text)
     for command in (("compare",), ("repair", "--method", "ramp")):
-        status, out, _ = call(*command, data[1], "--protected", "race", "--dry-run", "--config", "none")
-        assert status == 0
+        out = call.ran(*command, data[1], "--protected", "race", "--dry-run", "--config", "none")
         assert out.count(";\n") == 1
     assert not asked
     assert call("audit", data[1], "--protected", "race", "--config", "none", "--quiet")[0] == 0
@@ -426,9 +417,7 @@ def test_a_dry_run_prints_what_every_database_would_be_asked(
     path, url = both(tmp_path, make_frame(600).assign(no=np.arange(600)), "ids")
     other = both(tmp_path, make_frame(400).assign(no=np.arange(400)), "more")[1]
     given = ("--score", "score", "--protected", "race", "--dry-run", "--config", "none", option, other)
-    status, out, err = call(command[0], path if first == "file" else url, *command[1:], *given)
-
-    assert status == 0, err
+    out = call.ran(command[0], path if first == "file" else url, *command[1:], *given)
     assert ("ids.duckdb" in out) == (first == "database")
     assert "more.duckdb" in out
     texts = [text for text in out.split(";\n") if text.strip()]
@@ -439,8 +428,7 @@ def test_a_dry_run_prints_what_every_database_would_be_asked(
                 if f'FROM "{base}"' in text:
                     connection.execute(text)
     assert '-- score = "score"  # command line\n' in out
-    status, out, err = call(command[0], path, *command[1:], *given[:-2], option, path)
-    assert status == 0, err  # no database at all
+    out = call.ran(command[0], path, *command[1:], *given[:-2], option, path)  # no database at all
     assert 'score = "score"  # command line\n' in out
     assert not re.search(r"^--|;$", out, re.MULTILINE)
 
@@ -514,9 +502,7 @@ def test_only_a_new_table_is_written(
 ) -> None:
     base, url = loans_of(tmp_path)
     before = base.read_bytes()
-    status, out, err = call("predict", artifact, f"{url}#loans", "-o", url + name, "--config", "none")
-
-    assert (status, out) == (2, "")
+    err = call.refused("predict", artifact, f"{url}#loans", "-o", url + name, "--config", "none")
     assert words in err
     assert base.read_bytes() == before
 
@@ -529,9 +515,7 @@ def test_a_name_with_a_dot_is_read_where_it_stands_for_one_table(tmp_path: Path,
     assert call("audit", f"{url}#risk.new", *asked)[0] == 0
     with duckdb.connect(str(base)) as connection:
         connection.execute("CREATE TABLE risk.new AS FROM loans")
-    status, _, err = call("audit", f"{url}#risk.new", *asked)
-
-    assert status == 2
+    err = call.refused("audit", f"{url}#risk.new", *asked)
     assert (
         "'risk.new' is a table of that name, and the table 'new' of the schema 'risk'; choose by --sql" in err
     )
@@ -566,8 +550,7 @@ def test_a_table_that_is_not_whole_is_not_there(
 
     whole = type("Broken", (pq.ParquetFile,), {"iter_batches": broken})
     monkeypatch.setattr(new_table, "pq", SimpleNamespace(ParquetWriter=pq.ParquetWriter, ParquetFile=whole))
-    status, _, err = call("predict", artifact, data[0], "-o", f"{url}#decided", "--config", "none")
-    assert status == 2, err
+    call.refused("predict", artifact, data[0], "-o", f"{url}#decided", "--config", "none")
     assert base.exists() == there
     assert not there or tables() == [("loans",)]
 
@@ -707,9 +690,7 @@ def test_a_database_is_only_read(data: tuple[str, str], tmp_path: Path, call: Ca
     source: Any = open_source(data[1])
     with pytest.raises(duckdb.Error, match="read-only"):
         source._database.con.execute("CREATE TABLE x AS SELECT 1")
-    status, _, err = call("count", data[1], "--protected", "race", "-o", data[1], "--config", "none")
-
-    assert status == 2
+    err = call.refused("count", data[1], "--protected", "race", "-o", data[1], "--config", "none")
     assert "files are written to this machine and to s3://" in err
     assert base.read_bytes() == before
     assert sorted(base.parent.iterdir()) == beside

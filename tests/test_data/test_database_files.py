@@ -77,8 +77,7 @@ def test_of_several_tables_one_is_to_be_named(maker: str, tmp_path: Path, call: 
     """The message lists them; what it proposes runs. The same for the URL."""
     MAKERS[maker](Path("my risk.db"), loans=make_frame(60), other=make_frame(9))
     for data in ("my risk.db", f"{maker}:///my%20risk.db"):
-        status, _, err = call("audit", data, "--protected", "race", "--config", "none")
-        assert status == 2
+        err = call.refused("audit", data, "--protected", "race", "--config", "none")
         assert "loans, other" in err
         proposal = shlex.split(err.partition("name one: ")[2].partition("; it has")[0])[0]
         assert call("audit", proposal, "--protected", "race", "--config", "none")[0] == 0
@@ -187,8 +186,7 @@ def test_what_is_no_result_says_what_it_is(tmp_path: Path, call: Call, away: Non
         "a.txt": "is not a JSON result",
     }
     for name, what in words.items():
-        status, _, err = call("report", name)
-        assert status == 2
+        err = call.refused("report", name)
         assert what in err, err
         if "--protected COLUMN" in what and "DATA" not in what:
             line = shlex.split(what.replace("COLUMN", "race"))[1:]

@@ -186,8 +186,7 @@ def test_errors_say_what_to_do(data: tuple[str, str], server: str, call: Call) -
         ((server, "--sql", "SELECT race, nope FROM loans"), "nope"),
         ((f"{server}#loans", "--score", "town"), "numbers are needed"),
     ]:
-        status, out, err = call("audit", *arguments, "--protected", "race", "--config", "none")
-        assert (status, out) == (2, "")
+        err = call.refused("audit", *arguments, "--protected", "race", "--config", "none")
         assert words in err
         assert err.count("\n") < 12
         assert not any(secret in err for secret in (PASSWORD, quote(PASSWORD, safe=""), "h3mlig", "nosy"))

@@ -72,8 +72,7 @@ def test_equal_rows_are_drawn_alike_in_every_file_and_a_note_names_the_id(crowd:
     """Other row groups, or CSV, change no decision; the proof has what is delivered; with ids there is no note."""
     options = ("--method", "ramp", "--protected", "sex", "--gamma", "0.3", "--format", "json", "-o")
     artifact = str(crowd / "r.fairfix")
-    status, out, err = call("repair", str(crowd / "data.parquet"), *options, artifact)
-    assert status == 0, err
+    out = call.ran("repair", str(crowd / "data.parquet"), *options, artifact)
     result, rows = json.loads(out), pq.read_table(crowd / "data.parquet")
     assert [one["code"] for one in result["messages"] if one["code"] == "equal_rows"] == ["equal_rows"]
     table = result["proof"]["fit"]["table"]
@@ -91,8 +90,7 @@ def test_equal_rows_are_drawn_alike_in_every_file_and_a_note_names_the_id(crowd:
 
     named = rows.append_column("person", pa.array(np.arange(len(rows))))
     pq.write_table(named, crowd / "named.parquet")
-    status, out, err = call("repair", str(crowd / "named.parquet"), "--id", "person", *options, artifact)
-    assert status == 0, err
+    out = call.ran("repair", str(crowd / "named.parquet"), "--id", "person", *options, artifact)
     assert not any(one["code"] == "equal_rows" for one in json.loads(out)["messages"])
 
 
@@ -110,8 +108,7 @@ def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: 
         path, artifact = crowd / f"{name}.{ending}", str(crowd / f"{name}.fairfix")
         frame = rows.assign(person=ids)
         frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
-        status, out, err = call("repair", str(path), *options, *more, "-o", artifact)
-        assert status == 0, err
+        out = call.ran("repair", str(path), *options, *more, "-o", artifact)
         shared[name] = [one["text"] for one in json.loads(out)["messages"] if one.get("code") == "shared_ids"]
     status, _, err = call(
         "predict",
@@ -186,8 +183,7 @@ def test_rows_of_an_unseen_group_that_abstain_are_not_drawn(crowd: Path, call: C
     rows.to_parquet(crowd / "rows.parquet")
     unseen = ("--unseen", "abstain", "--id", "person")
     names = ("repair", str(crowd / "rows.parquet"), "--method", method, "--protected", "sex")
-    status, _, err = call(*names, *unseen, *more, *given, "-o", artifact)
-    assert status == 0, err
+    call.ran(*names, *unseen, *more, *given, "-o", artifact)
     told = []
     for name, frame in (("seen", rows), ("unseen", pd.concat([rows, rows.assign(sex="other")]))):
         frame.to_parquet(crowd / f"{name}.parquet")

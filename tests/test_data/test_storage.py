@@ -164,9 +164,7 @@ def test_a_folder_of_predictions_has_no_query_in_its_names(
     frames(300).to_csv(rows, index=False)
     call("repair", rows, "--method", "ramp", "--protected", "race", "-o", rule, "--config", "none")
     url = f"{web({'/a/new.csv': Path(rows).read_bytes()}).url}/a/new.csv?sig=s3cret&name=x.csv"
-    status, _, err = call("predict", rule, url, "-o", f"{tmp_path}/out/")
-
-    assert status == 0, err
+    call.ran("predict", rule, url, "-o", f"{tmp_path}/out/")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["new.csv"]
 
 
@@ -176,9 +174,7 @@ def test_a_folder_of_a_store_keeps_its_query_at_the_end(
     """Settings of a store stand behind the path, and are no part of the names of the files."""
     frames(300).to_parquet("loans.parquet")
     call("repair", "loans.parquet", *AUDIT, "--method", "ramp", "-o", "r.fairfix")
-    status, _, err = call("predict", "r.fairfix", "loans.parquet", "-o", "s3://loans/out/?region=us-east-1")
-
-    assert status == 0, err
+    call.ran("predict", "r.fairfix", "loans.parquet", "-o", "s3://loans/out/?region=us-east-1")
     assert "loans/out/loans.parquet" in stored()
 
 
@@ -393,9 +389,7 @@ def test_a_change_between_the_passes_of_an_audit_ends_it(store: Server, frames: 
                 store.answer(stores.Asked("PUT", "/loans/d.csv", {}, new))
 
     store.before = change
-    status, _, said = call("audit", "s3://loans/d.csv", *AUDIT)
-
-    assert status == 2, said
+    said = call.refused("audit", "s3://loans/d.csv", *AUDIT)
     assert "s3://loans/d.csv changed while it was read; run again when no process writes to it" in said
 
 
@@ -493,9 +487,7 @@ def test_an_interrupt_during_the_upload_waits_for_its_end(moment: str, store: Se
 def test_what_cannot_be_written_is_said_before_the_work(
     url: str, words: str, store: Server, call: Call
 ) -> None:
-    status, _, said = call("predict", "no.fairfix", "no.csv", "-o", url, "--config", "none")
-
-    assert status == 2, said
+    said = call.refused("predict", "no.fairfix", "no.csv", "-o", url, "--config", "none")
     assert re.search(words, said), said
 
 
@@ -569,15 +561,13 @@ def test_redirects_stay_with_the_server_that_was_named(
         return (302, {"Location": where["to"]}, b"") if elsewhere else answer(asked)
 
     server.answer = redirecting
-    status, _, err = call("audit", f"{server.url}/old.parquet", *AUDIT)
-    assert (status, err) == (0, err)
+    call.ran("audit", f"{server.url}/old.parquet", *AUDIT)
     port = other.url.rpartition(":")[2]
     for target in (f"{other.url}/d.parquet", f"//localhost:{port}/d.parquet", f"https://127.0.0.1:{port}/d.parquet",
                    f"{other.url.replace('//', f'//user:{SECRET}@')}/d?sig={SECRET}", "file:///etc/hosts",
                    "/old.parquet"):  # fmt: skip
         where["to"] = target
-        status, out, err = call("audit", f"{server.url}/old.parquet", *AUDIT)
-        assert (status, out) == (2, "")
+        err = call.refused("audit", f"{server.url}/old.parquet", *AUDIT)
         assert "redirects" in err
         assert SECRET not in err
     assert not other.log

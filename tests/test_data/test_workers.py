@@ -239,9 +239,7 @@ def test_no_cluster(
     """An address where nobody is ends the run before anything is read."""
     pytest.importorskip("distributed", reason="the extra `dask` is not installed")
     monkeypatch.setattr("fairfix.data.workers.PATIENCE", 1)
-    status, _, err = call("audit", parts_of(frames(), tmp_path), "--protected", "race", "--cluster", address)
-
-    assert status == 2
+    err = call.refused("audit", parts_of(frames(), tmp_path), "--protected", "race", "--cluster", address)
     assert f"--cluster {address}: {says}" in err
 
 
@@ -264,9 +262,7 @@ def test_without_dask_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_counts_need_no_cluster(tmp_path: Path, frames: Frames, call: Call) -> None:
     counts: Any = tmp_path / "a.counts"
     call("count", parts_of(frames(), tmp_path), "--protected", "race", "-o", str(counts))
-    status, _, err = call("audit", str(counts), "--cluster", "local:2")
-
-    assert status == 2
+    err = call.refused("audit", str(counts), "--cluster", "local:2")
     assert "--cluster needs rows, and the data is counts" in err
 
 
@@ -300,12 +296,10 @@ def test_a_folder_gets_a_file_of_predictions_for_each_file(
     (data / "x.parquet").write_bytes((data / "y.parquet").read_bytes())
     before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
     for taken, replaced in ((f"{data}/", "a/x"), (f"{tmp_path}/link/", "a/x"), (f"{data}/a/", "x")):
-        status, _, err = call("predict", rule, str(data), "-o", taken)
-        assert status == 2
+        err = call.refused("predict", rule, str(data), "-o", taken)
         assert f"--output {taken} would replace {replaced}.parquet, an input file" in err
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
-    status, _, err = call("predict", rule, str(data), "-o", alone, "--cluster", cluster)
-    assert status == 2
+    err = call.refused("predict", rule, str(data), "-o", alone, "--cluster", cluster)
     assert "--cluster writes a file for each file of data" in err
 
 
@@ -320,9 +314,7 @@ def test_a_file_that_cannot_be_predicted_leaves_the_others_whole(
         frames(300, i).assign(race="unseen" if i == 1 else "r0").to_parquet(data / f"{i}.parquet")
     frames(300).to_parquet(tmp_path / "fit.parquet")
     call("repair", str(tmp_path / "fit.parquet"), "--method", "ramp", "--protected", "race", "-o", rule)
-    status, _, err = call("predict", rule, str(data), "-o", f"{tmp_path}/out/")
-
-    assert status == 2
+    err = call.refused("predict", rule, str(data), "-o", f"{tmp_path}/out/")
     assert "of 1.parquet" in err
     assert "; files completed before the error: 1 [data]" in err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["0.parquet"]

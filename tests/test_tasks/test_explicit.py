@@ -277,8 +277,7 @@ def test_a_setting_of_the_configuration_may_be_for_other_commands(call: Call, tm
         "json",
     )
 
-    status, out, err = call(*command)
-    assert status == 0, err
+    out = call.ran(*command)
     assert "messages" not in json.loads(out)
     _, out, _ = call(*command, "--id", "key")
     assert [one["code"] for one in json.loads(out)["messages"]] == ["unused"]
