@@ -22,7 +22,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -146,6 +146,8 @@ class Fault:
     """Number of a standard stream -> the descriptor that it is; -1: closed."""
     encoding: str = "utf-8"
     tracer: Any = None
+    wrong: list[str] = field(default_factory=list)
+    """What is wrong after the run."""
 
 
 class Tracer:
@@ -199,16 +201,10 @@ def _child(line: Sequence[str], folder: Path, fault: Fault, streams: Mapping[str
             if target == -1:
                 os.close(number)
         for number, name in ((1, "stdout"), (2, "stderr")):
-            closed = fault.wrap.get(number) == -1
-            stream = (
-                None
-                if closed
-                else io.TextIOWrapper(
-                    os.fdopen(number, "wb", closefd=False),
-                    fault.encoding,
-                    "backslashreplace" if number == 2 else "strict",
-                )
-            )
+            stream = None
+            if fault.wrap.get(number) != -1:
+                errors = "backslashreplace" if number == 2 else "strict"
+                stream = io.TextIOWrapper(os.fdopen(number, "wb", closefd=False), fault.encoding, errors)
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
         tracer = Tracer(fault)
@@ -424,11 +420,8 @@ def killed(
         before = without_tmpfile if named else lambda: None
         ended = run(command.line, place, Fault(before, end_at_once, at, modules))
         wrong = wrongs_of(world, name, place, ended)
-        wrong += (
-            []
-            if ended.status == -signal.SIGKILL or 0 < ended.moments < at
-            else [f"status {ended.status} after kill -9"]
-        )
+        if ended.status != -signal.SIGKILL and not 0 < ended.moments < at:
+            wrong.append(f"status {ended.status} after kill -9")
         states = states_of(world, name, place)
         if not re.fullmatch("n*[ou]*", states):
             wrong.append(f"order: {states}")
@@ -483,35 +476,40 @@ def watched(world: World, name: str, *, named: bool = False) -> tuple[list[str],
         return wrong, [int(line) for line in ended.err.splitlines() if line.isdecimal()]
 
 
+@contextmanager
+def tried(
+    world: World, name: str, fault: Fault, *besides: str
+) -> Iterator[tuple[Run, str, Callable[[bool, object], None]]]:
+    """Run a command under a fault; yield how it ended, the states of its files, and what notes where that is wrong.
+
+    Nothing is left afterwards but files that are named. The faults are in ``fault.wrong``.
+    """
+    with world.folder(name) as place:
+        ended = run(COMMANDS[name].line, place, fault)
+        fault.wrong += wrongs_of(world, name, place, ended)
+        yield ended, states_of(world, name, place), lambda bad, text: fault.wrong.extend([f"{text}"] * bad)
+        fault.wrong += [f"left {one}" for one in litter_of(place, world, COMMANDS[name]) - {*besides}]
+
+
 def stopped(
-    world: World,
-    name: str,
-    number: signal.Signals,
-    at: int,
-    *,
-    modules: tuple[str, ...] = WRITING,
-    named: bool = False,
-    times: int = 1,
-) -> list[str]:
+    world: World, name: str, number: signal.Signals, at: int, *, modules: tuple[str, ...] = WRITING,
+    named: bool = False, times: int = 1,
+) -> list[str]:  # fmt: skip
     """Ask a run to stop; return what is wrong afterwards."""
-    command = COMMANDS[name]
 
     def act() -> None:
         for _ in range(times):
             os.kill(os.getpid(), number)
 
-    with world.folder(name) as place:
-        ended = run(command.line, place, Fault(without_tmpfile if named else lambda: None, act, at, modules))
-        wrong = wrongs_of(world, name, place, ended)
-        states = states_of(world, name, place)
+    fault = Fault(without_tmpfile if named else lambda: None, act, at, modules)
+    with tried(world, name, fault) as (ended, states, note):
         if 0 < ended.moments < at:  # it has fewer
-            return wrong
-        if ended.status not in (SIGNALS[number], -number):  # the latter behind the last line of the run
-            wrong.append(f"status {ended.status} after {number.name}")
-        if name != "predict-many" and "n" in states and states != "n" * len(states):
-            wrong.append(f"some are new, some are not: {states}")
-        wrong += [f"left {one}" for one in litter_of(place, world, command)]
-        return wrong
+            return fault.wrong
+        wanted = (SIGNALS[number], -number)  # the latter behind the last line of the run
+        note(ended.status not in wanted, f"status {ended.status} after {number.name}")
+        mixed = "n" in states and states != "n" * len(states)
+        note(name != "predict-many" and mixed, f"some are new, some are not: {states}")
+    return fault.wrong
 
 
 # ---------------------------------------------------------------------- other faults
@@ -525,40 +523,31 @@ def limited(world: World, name: str, size: int) -> list[str]:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
-    with world.folder(name) as place:
-        ended = run(command.line, place, Fault(before))
-        wrong = wrongs_of(world, name, place, ended)
-        states = states_of(world, name, place)
-        if ended.status not in command.statuses:
+    fault = Fault(before)
+    with tried(world, name, fault) as (ended, states, note):
+        if ended.status in command.statuses:
+            note("o" in states, f"status {ended.status}, but {states}")
+        else:
             named = any(f"cannot write {one}: File too large" in ended.err for one in command.targets)
-            if ended.status != 2 or not (named or "out/" in ended.err):
-                wrong.append(f"status {ended.status}: {ended.err[-300:]}")
-            if "n" in states and name != "predict-many":
-                wrong.append(f"status {ended.status}, but {states}")
-        elif "o" in states:
-            wrong.append(f"status {ended.status}, but {states}")
-        wrong += [f"left {one}" for one in litter_of(place, world, command)]
-        return wrong
+            told = ended.status == 2 and (named or "out/" in ended.err)
+            note(not told, f"status {ended.status}: {ended.err[-300:]}")
+            note("n" in states and name != "predict-many", f"status {ended.status}, but {states}")
+    return fault.wrong
 
 
 def starved(world: World, name: str, spare: int) -> list[str]:
     """Leave a run so many bytes of address space; return what is wrong afterwards."""
-    command = COMMANDS[name]
 
     def before() -> None:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         limit = pages * resource.getpagesize() + spare
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
-    with world.folder(name) as place:
-        ended = run(command.line, place, Fault(before))
-        wrong = wrongs_of(world, name, place, ended)
-        if ended.status not in (2, *command.statuses):
-            wrong.append(f"status {ended.status}: {ended.err[-300:]}")
-        elif ended.status == 2 and "[memory]" not in ended.err:
-            wrong.append(f"says nothing of memory: {ended.err[-300:]}")
-        wrong += [f"left {one}" for one in litter_of(place, world, command)]
-        return wrong
+    fault = Fault(before)
+    with tried(world, name, fault) as (ended, _, note):
+        note(ended.status not in (2, *COMMANDS[name].statuses), f"status {ended.status}: {ended.err[-300:]}")
+        note(ended.status == 2 and "[memory]" not in ended.err, f"says nothing of memory: {ended.err[-300:]}")
+    return fault.wrong
 
 
 def rewritten(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
@@ -591,67 +580,44 @@ CHANGES: Mapping[str, Callable[[Path], object]] = {
 def cheated(world: World, name: str, change: str, at: int) -> list[str]:
     """Change the first input while it is read; return what is wrong afterwards."""
     command = COMMANDS[name]
-    with world.folder(name) as place:
-        victim = place / command.inputs[0]
-        ended = run(command.line, place, Fault(act=lambda: CHANGES[change](victim), at=at, modules=READING))
-        wrong = wrongs_of(world, name, place, ended)
-        if ended.status not in (2, *command.statuses):
-            wrong.append(f"status {ended.status}: {ended.err[-300:]}")
-        states = states_of(world, name, place)
-        if ended.status == 2 and "n" in states and name != "predict-many":
-            wrong.append(f"status 2, but {states}")
-        if ended.status != 2 and set(states) != {"n"}:
-            wrong.append(f"status {ended.status}, but {states}")
-        wrong += [
-            f"left {one}" for one in litter_of(place, world, command) - {command.inputs[0], "many/zz", "zz"}
-        ]
-        return wrong
+    victim = command.inputs[0]
+    fault = Fault(act=lambda: CHANGES[change](Path(victim)), at=at, modules=READING)
+    with tried(world, name, fault, victim, "many/zz", "zz") as (ended, states, note):
+        note(ended.status not in (2, *command.statuses), f"status {ended.status}: {ended.err[-300:]}")
+        half = "n" in states and name != "predict-many"
+        note(half if ended.status == 2 else {*states} != {"n"}, f"status {ended.status}, but {states}")
+    return fault.wrong
 
 
 def mute(world: World, name: str, number: int, way: str) -> list[str]:
     """Let a standard stream take nothing: ``full``, a ``pipe`` nobody reads, or ``closed``; return what is wrong."""
-    command = COMMANDS[name]
-    with world.folder(name) as place:
-        read, write = os.pipe()
-        full = os.open("/dev/full", os.O_WRONLY)
-        os.close(read)
-        target = {"full": full, "pipe": write, "closed": -1}[way]
-        ended = run(command.line, place, Fault(wrap={number: target}))
-        os.close(write)
-        os.close(full)
-        wrong = wrongs_of(world, name, place, ended)
-        prints = name.startswith(("audit", "repair", "compare", "report"))
-        expected = (
-            command.statuses
-            if number != 1 or not prints or way == "closed"
-            else (141,)
-            if way == "pipe"
-            else (2,)
-        )
-        if ended.status not in expected:
-            wrong.append(f"status {ended.status}, not {expected}: {ended.err[-300:]}")
-        if set(states_of(world, name, place)) != {"n"}:
-            wrong.append(f"files: {states_of(world, name, place)}")
-        wrong += [f"left {one}" for one in litter_of(place, world, command)]
-        return wrong
+    read, write = os.pipe()
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.close(read)
+    fault = Fault(wrap={number: {"full": full, "pipe": write, "closed": -1}[way]})
+    prints = number == 1 and way != "closed" and name.startswith(("audit", "repair", "compare", "report"))
+    expected = ((141,) if way == "pipe" else (2,)) if prints else COMMANDS[name].statuses
+    with tried(world, name, fault) as (ended, states, note):
+        note(ended.status not in expected, f"status {ended.status}, not {expected}: {ended.err[-300:]}")
+        note({*states} != {"n"}, f"files: {states}")
+    os.close(write)
+    os.close(full)
+    return fault.wrong
 
 
 def contended(world: World, name: str, writers: int = 2, *, named: bool = False) -> list[str]:
     """Let several runs write the same files at once; return what is wrong afterwards."""
-    command = COMMANDS[name]
+    command, wrong = COMMANDS[name], []
     with world.folder(name) as place:
         before = without_tmpfile if named else lambda: None
-        waiting = [run(command.line, place, Fault(before), wait=False) for _ in range(writers)]
-        wrong = []
-        for wait in waiting:
+        for wait in [run(command.line, place, Fault(before), wait=False) for _ in range(writers)]:
             ended = wait()
             wrong += wrongs_of(world, name, place, ended)
-            wrong += (
-                [] if ended.status in command.statuses else [f"status {ended.status}: {ended.err[-300:]}"]
-            )
-        wrong += [] if set(states_of(world, name, place)) == {"n"} else [states_of(world, name, place)]
-        wrong += [f"left {one}" for one in litter_of(place, world, command)]
-        return wrong
+            if ended.status not in command.statuses:
+                wrong.append(f"status {ended.status}: {ended.err[-300:]}")
+        states = states_of(world, name, place)
+        wrong += [states] * ({*states} != {"n"})
+        return wrong + [f"left {one}" for one in litter_of(place, world, command)]
 
 
 AIMS = {
@@ -665,9 +631,7 @@ AIMS = {
 }
 """What the first file of a command may be -> 2 where the run must not happen."""
 
-ALLOWED = {
-    *((name, "a folder") for name in ("predict", "predict-csv")),  # into which each file of the data gets one
-}
+ALLOWED = {("predict", "a folder"), ("predict-csv", "a folder")}  # into which each file of the data gets one
 """Command and aim that go together."""
 
 
@@ -706,9 +670,7 @@ def aimed(world: World, name: str, aim: str) -> list[str]:
         ended = run(line, place, Fault(before))
         place.chmod(0o777)
         wrong = [
-            one
-            for one in wrongs_of(world, name, place, ended)
-            if not one.startswith((f"{target} is broken",))
+            one for one in wrongs_of(world, name, place, ended) if not one.startswith(f"{target} is broken")
         ]
         refused = AIMS[aim] == 2 and (name, aim) not in ALLOWED
         expected = (2,) if refused else command.statuses
@@ -749,18 +711,11 @@ PLACES: Mapping[str, Fault] = {
 
 def surrounded(world: World, name: str, where: str) -> list[str]:
     """Run a command in odd surroundings; return what is wrong afterwards."""
-    command = COMMANDS[name]
-    with world.folder(name) as place:
-        ended = run(command.line, place, PLACES[where])
-        wrong = wrongs_of(world, name, place, ended)
-        states = states_of(world, name, place)
+    fault = replace(PLACES[where], wrong=[])
+    with tried(world, name, fault) as (ended, states, note):
         if where in ("a clock that is none", "no working folder"):
-            wrong += (
-                []
-                if ended.status == 2 and "n" not in states
-                else [f"{ended.status} {states} {ended.err[-300:]}"]
-            )
-        elif ended.status not in command.statuses or set(states) != {"n"}:
-            wrong.append(f"{ended.status} {states} {ended.err[-300:]}")
-        wrong += [f"left {one}" for one in litter_of(place, world, command)]
-        return wrong
+            sound = ended.status == 2 and "n" not in states
+        else:
+            sound = ended.status in COMMANDS[name].statuses and {*states} == {"n"}
+        note(not sound, f"{ended.status} {states} {ended.err[-300:]}")
+    return fault.wrong

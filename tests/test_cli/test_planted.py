@@ -15,7 +15,7 @@ import pytest
 from fairfix.cli import COMMANDS
 
 from tests.conftest import make_frame
-from tests.test_cli.test_outputs import OUTPUTS, RUNS, said_of
+from tests.test_cli.test_outputs import OUTPUTS, RUNS, folder, said_of  # noqa: F401  a fixture
 
 USED = (
     *("numpy", "scipy", "pandas", "pyarrow", "sklearn", "joblib", "threadpoolctl", "click", "jinja2", "rich"),
@@ -53,29 +53,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read, made before anything is planted."""
-    from fairfix.cli import run
-
-    place = tmp_path_factory.mktemp("ready")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        make_frame(200).to_parquet("d.parquet")
-        Path("many").mkdir()
-        for name in ("a", "b"):
-            make_frame(50).to_parquet(f"many/{name}.parquet")
-        assert run([*RUNS["audit"], "--out", "json=r.json"]) == 0
-        assert run([*RUNS["count"], "-o", "a.counts"]) == 0
-        assert run([*RUNS["repair"], "-o", "r.fairfix"]) in (0, 1, 3)
-    return place
-
-
 @pytest.fixture
-def clone(ready: Path, tmp_path: Path) -> Path:
-    """The same in a folder of a stranger."""
+def clone(folder: Path, tmp_path: Path) -> Path:  # noqa: F811  the fixture
+    """What the commands read, in a folder of a stranger."""
     place = tmp_path / "clone"
-    shutil.copytree(ready, place)
+    shutil.copytree(folder, place)
+    for name in ("a", "b"):
+        (place / "many").mkdir(exist_ok=True)
+        make_frame(50).to_parquet(place / "many" / f"{name}.parquet")
     for name in PLANTED:
         line = f"open({str(place / 'ran')!r}, 'a').write('{name} ')\n"
         (place / f"{name}.py").write_text(line, encoding="utf-8")
@@ -111,11 +96,11 @@ def ran(place: Path) -> str:
     return (place / "ran").read_text(encoding="utf-8") if (place / "ran").exists() else ""
 
 
-def of(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def of(*command: str | Path, place: Path) -> subprocess.CompletedProcess[str]:
     """Run a command of Python in a folder, with nothing in the environment that would keep it safe."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
     line = [sys.executable, *map(str, command)]
-    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow(every=True)
@@ -125,7 +110,7 @@ def test_a_command_runs_nothing_of_the_folder(name: str, clone: Path, tmp_path: 
     script = tmp_path / "bin" / "fairfix"
     script.parent.mkdir()
     script.write_text(INSTALLED, encoding="utf-8")
-    done = of(script, *LINES[name], folder=clone)
+    done = of(script, *LINES[name], place=clone)
 
     assert ran(clone) == ""
     assert done.returncode in (0, 1, 3), done.stderr
@@ -138,7 +123,7 @@ def test_processes_of_estimators_run_nothing_of_the_folder(clone: Path, tmp_path
     script = tmp_path / "elsewhere" / "fit.py"
     script.parent.mkdir()
     script.write_text(SCRIPT, encoding="utf-8")
-    done = of(script, folder=clone)
+    done = of(script, place=clone)
 
     assert ran(clone) == ""
     assert done.returncode == 0, done.stderr
@@ -147,7 +132,7 @@ def test_processes_of_estimators_run_nothing_of_the_folder(clone: Path, tmp_path
 @pytest.mark.slow
 def test_the_folder_would_run_without_care(clone: Path) -> None:
     """What is planted works: ``python -m`` itself imports from the folder in which it is called; not so with ``-P``."""
-    of("-P", "-m", "fairfix", *LINES["audit by a cluster"], folder=clone)
+    of("-P", "-m", "fairfix", *LINES["audit by a cluster"], place=clone)
     assert ran(clone) == ""
-    of("-m", "fairfix", "--help", folder=clone)
+    of("-m", "fairfix", "--help", place=clone)
     assert ran(clone) != ""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import operator
-import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,8 @@ from fairfix.data.names import ValuedColumn
 from fairfix.errors import FairfixError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.databases import differences
 
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # set by Ibis, of SQLite
 
@@ -60,9 +60,8 @@ def stored(data: pd.DataFrame, kind: str, folder: Path) -> Any:
     return str(path) if kind not in ("duckdb", "sqlite") else f"{kind}:///{path}#x"
 
 
-def numbers(result: Any) -> str:
-    shown = json.dumps([result.to_dict()[part] for part in ("overall", "attributes")])
-    return re.sub(r"\d\.\d{9}\d+", lambda one: f"{float(one[0]):.9f}", shown)  # sums in another order
+def numbers(result: Any, *parts: str) -> dict[str, Any]:
+    return {part: result.to_dict()[part] for part in parts or ("overall", "attributes")}
 
 
 KINDS = ["frame", "csv", "de.csv", "parquet", "jsonl", "duckdb", "sqlite"]
@@ -81,7 +80,7 @@ def test_a_threshold_is_the_column_of_0_and_1_that_it_makes(
     made = data.assign(yes=SIGNS[sign](data.income, limit).astype(int)).drop(columns="income")
     result = AUDIT(stored(data, kind, tmp_path), protected="race", label=f"income{sign}{limit}")
 
-    assert numbers(result) == numbers(AUDIT(made, protected="race", label="yes"))
+    assert not differences(numbers(result), numbers(AUDIT(made, protected="race", label="yes")))
     assert result.to_dict()["settings"]["label_threshold"] == f"{sign}{limit}"
     assert result.to_dict()["data"]["columns"]["label"] == "income"
 
@@ -104,18 +103,15 @@ def test_a_missing_number_is_a_missing_label(kind: str, tmp_path: Path) -> None:
     )
 
 
-def numbers_of(result: Any) -> str:
-    shown = json.dumps([result.to_dict()["proof"], result.to_dict()["rule"]], default=str)
-    return re.sub(r'"delivered": [\d.]+', "", shown)  # drawn by a key of the artifact
-
-
 def test_a_repair_learns_what_the_column_says() -> None:
     data = rows().assign(key=range(300))
     made = data.assign(yes=(data.income >= 6.9).astype(int)).drop(columns="income")
     one = REPAIR(data, method="ramp", protected="race", label="income>=6.9", score="score", id="key")
     other = REPAIR(made, method="ramp", protected="race", label="yes", score="score", id="key")
 
-    assert numbers_of(one) == numbers_of(other)
+    ours, theirs = (numbers(result, "proof", "rule") for result in (one, other))
+    found = differences(ours, theirs)
+    assert not [line for line in found if ".delivered: " not in line]  # drawn by a key of the artifact
     assert one.to_dict()["settings"]["label_threshold"] == ">=6.9"
 
 

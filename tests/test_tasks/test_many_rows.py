@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import fairfix
@@ -19,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.data import people, scored
+from tests.databases import differences
 from tests.strategies import examples
 
 METHODS: tuple[dict[str, Any], ...] = (
@@ -47,21 +47,6 @@ MORE: tuple[dict[str, Any], ...] = (
 
 
 READING = DataSpec(ColumnRoles(("race",), label="label", score="score"))
-
-
-def differ(one: Any, other: Any, path: str = "") -> list[str]:
-    """Return where two results differ by more than the rounding of their sums."""
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        return [found for key in one for found in differ(one[key], other[key], f"{path}/{key}")]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [
-            found
-            for i, parts in enumerate(zip(one, other, strict=True))
-            for found in differ(*parts, f"{path}/{i}")
-        ]
-    if isinstance(one, float) and isinstance(other, float):
-        return [] if math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) else [f"{path}: {one} {other}"]
-    return [] if one == other else [f"{path}: {one} {other}"]
 
 
 @given(
@@ -94,7 +79,7 @@ def test_the_rows_that_are_looked_at_together_make_no_difference(
     if isinstance(one, str) or isinstance(other, str):
         assert one == other
         return
-    assert not differ(one[0], other[0])
+    assert not differences(one[0], other[0])
     decided = [name for name in one[1].columns if name in ("decision", "prediction")]
     assert decided
     for name in decided:
