@@ -15,6 +15,7 @@ import importlib
 import io
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,12 +61,13 @@ class Shell:
         return str(path)
 
     def run(self, *arguments: object) -> Ran:
-        """Run ``fairfix ARGUMENTS``. ``audit``, ``repair`` and ``compare`` also give their JSON result.
+        """Run ``fairfix ARGUMENTS``, of which the first may be several words in one text.
 
-        They print that result, and the text that a user sees where it is asked for by ``--format text``. A crash
-        (status 70) is an error of the test, whatever the promise.
+        ``audit``, ``repair`` and ``compare`` also give their JSON result. They print that result, and the text that a
+        user sees where it is asked for by ``--format text``. A crash (status 70) is an error of the test, whatever the
+        promise.
         """
-        words = [str(argument) for argument in arguments]
+        words = [*shlex.split(str(arguments[0])), *map(str, arguments[1:])]
         saved = self.folder / "result.json"
         saved.unlink(missing_ok=True)
         in_text = "--format" in words
@@ -228,12 +230,17 @@ def promises() -> list[Promise]:
 
 
 def promise(
-    sentence: str, *, level: float, quick: int, full: int, must_say: float = 0.5
+    sentence: str = "", *, level: float, quick: int, full: int, must_say: float = 0.5
 ) -> Callable[[Try], Try]:
-    """Declare a promise; the function that is decorated draws a world and tries it."""
+    """Declare a promise; the function that is decorated draws a world and tries it.
+
+    Without a ``sentence`` it is the first line of the function's docstring.
+    """
 
     def keep(tries: Try) -> Try:
-        PROMISES.append(Promise(sentence, level, quick, full, must_say, tries, tries.__name__))
+        first = (tries.__doc__ or "").partition("\n")[0].removesuffix(".")
+        said = sentence or (first if first[1:2].isupper() else first[:1].lower() + first[1:])
+        PROMISES.append(Promise(said, level, quick, full, must_say, tries, tries.__name__))
         return tries
 
     return keep

@@ -64,13 +64,9 @@ def _selected(
     return frame, rate, sizes
 
 
-@promise(
-    "the first sentence of an audit has the correct groups, rates, difference or ratio, and confidence",
-    level=0.0,
-    quick=12,
-    full=2000,
-)
+@promise(level=0.0, quick=12, full=2000)
 def opens_with_the_rows(rng: np.random.Generator, shell: Shell) -> Tried:
+    """The first sentence of an audit has the correct groups, rates, difference or ratio, and confidence."""
     frame, _, _ = _selected(rng, 1, weighted=bool(rng.random() < 0.5))
     confidence = str(rng.choice(["0.9", "0.95", "0.999"]))
     ratio = bool(rng.random() < 0.5)
@@ -105,14 +101,9 @@ def opens_with_the_rows(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(bool(holds), told)
 
 
-@promise(
-    "if the whole interval is said to exceed or to meet the limit, so does the population value",
-    level=0.05,
-    quick=12,
-    full=2000,
-    must_say=0.3,
-)
+@promise(level=0.05, quick=12, full=2000, must_say=0.3)
 def on_the_side_that_is_said(rng: np.random.Generator, shell: Shell) -> Tried:
+    """If the whole interval is said to exceed or to meet the limit, so does the population value."""
     frame, rate, sizes = _selected(rng, 1, weighted=False)
     code = np.repeat(np.arange(sizes.size), sizes)
     overall = float(np.average(rate, weights=sizes))
@@ -186,14 +177,9 @@ def _undecided(rng: np.random.Generator, shell: Shell) -> tuple[float, Any, Any]
     return said[0] / len(frame), decided_by, f"{name}{sign}{limit}, {said[0]:.0f} of {len(frame)}, {sizes}"
 
 
-@promise(
-    "about N rows decide a check in most samples, if the population value equals the estimate",
-    level=0.5,
-    quick=6,
-    full=600,
-    must_say=0.3,
-)
+@promise(level=0.5, quick=6, full=600, must_say=0.3)
 def so_many_rows_decide(rng: np.random.Generator, shell: Shell) -> Tried:
+    """About N rows decide a check in most samples, if the population value equals the estimate."""
     found = _undecided(rng, shell)
     if found is None:
         return NOT_SAID
@@ -201,8 +187,9 @@ def so_many_rows_decide(rng: np.random.Generator, shell: Shell) -> Tried:
     return sum((judged(decided_by(times), told) for _ in range(SAMPLES)), NOT_SAID)
 
 
-@promise("a sixth of these rows rarely decides the check", level=0.3, quick=4, full=600, must_say=0.3)
+@promise(level=0.3, quick=4, full=600, must_say=0.3)
 def fewer_rows_do_not_decide(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A sixth of these rows rarely decides the check."""
     found = _undecided(rng, shell)
     if found is None:
         return NOT_SAID
@@ -263,13 +250,9 @@ def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tri
     return out
 
 
-@promise(
-    "the groups that are said to gain and to lose most do so; if every group loses, none is said to gain",
-    level=0.0,
-    quick=2,
-    full=500,
-)
+@promise(level=0.0, quick=2, full=500)
 def who_rises_and_who_falls(rng: np.random.Generator, shell: Shell) -> Tried:
+    """The groups that are said to gain and to lose most do so; if every group loses, none is said to gain."""
     sizes = rng.integers(20, 500, int(rng.integers(2, 5)))
     frame = draw_people(rng, sizes, rng.choice([0.0, 1.0]) * rng.normal(size=sizes.size), 1.0)
     constraint = str(rng.choice(CRITERIA))
@@ -304,14 +287,9 @@ BOUNDS: dict[str, tuple[Any, ...]] = {
 """Contenders, and the options that make each."""
 
 
-@promise(
-    "on new rows, the gap and the cost of the advised candidate are in their intervals",
-    level=0.05,
-    quick=2,
-    full=500,
-    must_say=0.3,
-)
+@promise(level=0.05, quick=2, full=500, must_say=0.3)
 def advice_holds_elsewhere(rng: np.random.Generator, shell: Shell) -> Tried:
+    """On new rows, the gap and the cost of the advised candidate are in their intervals."""
     sizes = rng.integers(60, 900, int(rng.integers(2, 5)))
     shift = rng.choice([0.0, 0.3, 1.0]) * rng.normal(size=sizes.size)
     frame, world = draw_people(rng, sizes, shift, 1.0), draw_people(rng, [10_000] * sizes.size, shift, 1.0)

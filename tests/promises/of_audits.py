@@ -10,8 +10,9 @@ import pandas as pd
 from tests.promises.harness import Shell, Tried, judged, promise
 
 
-@promise("95% interval of the demographic parity difference", level=0.05, quick=12, full=1000)
+@promise(level=0.05, quick=12, full=1000)
 def interval_of_the_parity_difference(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% interval of the demographic parity difference."""
     groups = int(rng.integers(2, 9))
     rows = np.round(np.exp(rng.uniform(np.log(20), np.log(5000), groups))).astype(int)
     rate = rng.choice([rng.uniform(0.02, 0.98), 0.5]) + rng.choice([0.0, 0.1]) * rng.uniform(-1, 1, groups)
@@ -32,13 +33,9 @@ def interval_of_the_parity_difference(rng: np.random.Generator, shell: Shell) ->
     )
 
 
-@promise(
-    "a score that ranks labels correctly gets no warning about its direction",
-    level=0.05,
-    quick=12,
-    full=1000,
-)
+@promise(level=0.05, quick=12, full=1000)
 def direction_of_the_score(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A score that ranks labels correctly gets no warning about its direction."""
     rows = int(np.exp(rng.uniform(np.log(30), np.log(3000))))
     label = rng.random(rows) < rng.uniform(0.05, 0.95)
     label[:2] = True, False
@@ -61,13 +58,9 @@ def direction_of_the_score(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(not wrong, f"{rows} rows, {words}, {done.result['overall']['metrics']['auc']}")
 
 
-@promise(
-    "decisions that are no rarer for label 1 are not said to point the wrong way",
-    level=0.05,
-    quick=12,
-    full=1000,
-)
+@promise(level=0.05, quick=12, full=1000)
 def direction_of_decisions(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Decisions that are no rarer for label 1 are not said to point the wrong way."""
     rows = int(np.exp(rng.uniform(np.log(30), np.log(3000))))
     label = rng.random(rows) < rng.uniform(0.05, 0.95)
     label[:2] = True, False

@@ -38,13 +38,9 @@ def bracket(one: dict[str, Any], value: float, best: float, near: float, where: 
     return judged(good, f"{where}: {one['bound']:.9g} <= {best:.9g} <= {value:.9g}, told {one['value']:.9g}")
 
 
-@promise(
-    "the mean loss is at most GAP above the smallest of linear models that meet the bounds",
-    level=0.0,
-    quick=5,
-    full=300,
-)
+@promise(level=0.0, quick=5, full=300)
 def certificate_of_bounded_group_loss(rng: np.random.Generator, shell: Shell) -> Tried:
+    """The mean loss is at most GAP above the smallest of linear models that meet the bounds."""
     world, l2 = World.drawn(rng, most=200), float(rng.choice([0.0, 1e-3, 0.1]))
     truth = Truth(world, l2)
     shape = rng.uniform(0.6, 1.5, len(truth.names))
@@ -150,14 +146,8 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     asked += ("--learner", f"linear(l2={l2},basis={basis})")
     strata = ("town",) if towns > 1 else ()
     asked += ("--strata", "town") if strata else ()
-    told = (
-        "--features",
-        ",".join(frame.columns[:width]),
-        "--holdout",
-        HOLDOUT,
-        "-o",
-        shell.folder / "r.fairfix",
-    )
+    names = ",".join(frame.columns[:width])
+    told = ("--features", names, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
     done = shell.run("repair", shell.write(frame), *asked, *told)
     if done.status:
         return NOT_SAID

@@ -64,15 +64,9 @@ def gaps_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(not missed, f"{missed}, {classes} classes, {groups} groups, {rows} rows")
 
 
-@promise(
-    "95% intervals of the changes of all classes since a saved audit, all at once; no alarm if "
-    "nothing changed",
-    level=0.05,
-    quick=8,
-    full=2000,
-    must_say=1.0,
-)
+@promise(level=0.05, quick=8, full=2000, must_say=1.0)
 def changes_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% intervals of the changes of all classes since a saved audit, all at once; no alarm if nothing changed."""
     classes, change = int(rng.integers(2, 7)), float(rng.choice([0.0, 0.2]))
     old = rng.uniform(0.4, 0.9, (classes, 2))
     new = np.clip(old + change * rng.uniform(-1, 1, old.shape), 0.05, 0.99)

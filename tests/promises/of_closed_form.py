@@ -161,10 +161,9 @@ def size_of_atoms(rows: pd.DataFrame) -> float:
     return float((mass / weight.groupby(rows["group"]).sum()).max())
 
 
-@promise(
-    "closed form: no function of score and group that meets the slack costs less", level=0, quick=3, full=200
-)
+@promise(level=0, quick=3, full=200)
 def the_closed_form_is_optimal(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Closed form: no function of score and group that meets the slack costs less."""
     frame, slack = world(rng, most=35), float(rng.choice([0.0, 0.005, 0.02, 0.05, 0.1, 0.2]))
     rows = repaired(shell, frame, slack)
     least, cost = least_cost(rows, slack), cost_of(rows)
@@ -172,13 +171,9 @@ def the_closed_form_is_optimal(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(cost <= 1.01 * least + uneven_cost(rows) + 1e-9, where)
 
 
-@promise(
-    "closed form within strata: no map of score, group and stratum that holds the slack costs less",
-    level=0,
-    quick=3,
-    full=200,
-)
+@promise(level=0, quick=3, full=200)
 def the_closed_form_is_optimal_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Closed form within strata: no map of score, group and stratum that holds the slack costs less."""
     frame, slack = world(rng, most=35), float(rng.choice([0.0, 0.02, 0.05, 0.1, 0.2]))
     frame["stratum"] = rng.choice(["s", "t", "u"], len(frame), p=rng.dirichlet([2.0, 2.0, 1.0]))
     rows = repaired(shell, frame, slack)
@@ -195,13 +190,9 @@ def the_closed_form_is_optimal_within_strata(rng: np.random.Generator, shell: Sh
     )
 
 
-@promise(
-    "closed form: the distance on the rows of the fit is within the slack, in expectation",
-    level=0,
-    quick=3,
-    full=200,
-)
+@promise(level=0, quick=3, full=200)
 def the_slack_holds(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Closed form: the distance on the rows of the fit is within the slack, in expectation."""
     frame, slack = world(rng, most=300), float(rng.choice([0.0, 0.01, 0.03, 0.1, 0.3]))
     rows = repaired(shell, frame, slack)
     found = distance_of(rows)
@@ -210,13 +201,9 @@ def the_slack_holds(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(found <= slack + 2.0 * size_of_atoms(rows) / TIMES + 1e-9, where)
 
 
-@promise(
-    "closed form without randomization: one value per score, at the reported distance",
-    level=0,
-    quick=2,
-    full=100,
-)
+@promise(level=0, quick=2, full=100)
 def one_score_has_one_value(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Closed form without randomization: one value per score, at the reported distance."""
     frame, slack = world(rng, most=200), float(rng.choice([0.0, 0.02, 0.1]))
     path, weight = shell.write(frame), ("--weight", "weight") if "weight" in frame else ()
     more = ("--slack", slack, "--decisions", "deterministic", "-o", "r.fairfix", "-q")

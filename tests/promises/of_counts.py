@@ -39,13 +39,9 @@ def drawn(rng: np.random.Generator, *, most: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@promise(
-    "wherever the scores lie in their bins, rates on held-out rows are between the ends in the table",
-    level=0.0,
-    quick=2,
-    full=200,
-)
+@promise(level=0.0, quick=2, full=200)
 def certified_rates_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Wherever the scores lie in their bins, rates on held-out rows are between the ends in the table."""
     frame, asked = drawn(rng, most=900), ["--protected", "group", *ID, "--threshold", "0.5"]
     if rng.random() < 0.5:
         asked += ["--suppress-below", 12]
@@ -121,13 +117,9 @@ def held_out(path: str) -> set[int]:
     return {one for part in parts for batch in part.batches() for one in batch.column(0).to_pylist()}
 
 
-@promise(
-    "on the training rows, a rule of exact scores is better by at most BOUND",
-    level=0.0,
-    quick=3,
-    full=120,
-)
+@promise(level=0.0, quick=3, full=120)
 def optimum_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
+    """On the training rows, a rule of exact scores is better by at most BOUND."""
     frame = drawn(rng, most=250).drop(columns="label")
     path, artifact = shell.write(frame), shell.folder / "r.fairfix"
     counted = ("--protected", "group", "--score", "score", "-o", shell.folder / "fit")
@@ -151,13 +143,9 @@ def optimum_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
     )
 
 
-@promise(
-    "95% intervals of the parity difference and of each group's rates hold with the noise of private counts",
-    level=0.05,
-    quick=6,
-    full=600,
-)
+@promise(level=0.05, quick=6, full=600)
 def intervals_of_private_counts(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% intervals of the parity difference and of each group's rates hold with the noise of private counts."""
     sizes = np.round(np.exp(rng.uniform(np.log(20), np.log(5000), int(rng.integers(2, 6))))).astype(int)
     rate = np.clip(
         rng.uniform(0.05, 0.95) + rng.choice([0.0, 0.1]) * rng.uniform(-1, 1, sizes.size), 0.01, 0.99

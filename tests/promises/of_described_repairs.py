@@ -169,14 +169,9 @@ def repairs_by_membership(rng: np.random.Generator, shell: Shell) -> Tried:
     )
 
 
-@promise(
-    "robust, within radii: upper limit of the worst true group's distance to the overall rate, or of "
-    "its error",
-    level=0.05,
-    quick=3,
-    full=500,
-)
+@promise(level=0.05, quick=3, full=500)
 def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Robust, within radii: upper limit of the worst true group's distance to the overall rate, or of its error."""
     kinds, levels = int(rng.integers(2, 5)), int(rng.integers(3, 12))
     masses = masses_of(rng, kinds, levels, rng.uniform(-0.2, 0.2, kinds))
     names = np.array([f"g{k}" for k in range(kinds)])

@@ -61,13 +61,9 @@ def discreteness(rows: pd.DataFrame, drawn: pd.Series) -> float:
     return float(sum(sorted(off)[-2:]))
 
 
-@promise(
-    "ramp: the realized gap is that of the written decisions, and close to the expected one",
-    level=0,
-    quick=4,
-    full=300,
-)
+@promise(level=0, quick=4, full=300)
 def decisions_are_delivered_as_said(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Ramp: the realized gap is that of the written decisions, and close to the expected one."""
     frame = world(rng)
     path, options = shell.write(frame), options_of(frame)
     gamma = rng.choice([0.0, 0.05, 0.3])
@@ -91,13 +87,9 @@ def decisions_are_delivered_as_said(rng: np.random.Generator, shell: Shell) -> T
     return judged(not wrong, "; ".join(wrong) + f" ({list(frame)}, {len(frame)} rows, gamma {gamma})")
 
 
-@promise(
-    "fair regression: realized distances are those of the written scores, and close to the expected ones",
-    level=0,
-    quick=4,
-    full=300,
-)
+@promise(level=0, quick=4, full=300)
 def values_are_delivered_as_said(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Fair regression: realized distances are those of the written scores, and close to the expected ones."""
     frame, slack = world(rng), float(rng.choice([0.0, 0.02, 0.1]))
     path, options = shell.write(frame), options_of(frame)
     more = ("--slack", slack, "--group", "used", "-o", "r.fairfix", "-q")

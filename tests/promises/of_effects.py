@@ -73,29 +73,16 @@ def contrast(shell: Shell, frame: pd.DataFrame, *gates: str) -> tuple[int, dict[
     """Audit scores alone as a user does; return the exit status and the residual effect."""
     scale = () if frame.score.between(0, 1).all() else ("--score-scale", "raw")
     done = shell.run(
-        "audit",
-        shell.write(frame),
-        "--protected",
-        "race",
-        "--score",
-        "score",
-        "--similar",
-        "flips",
-        *scale,
-        *gates,
+        f"audit {shell.write(frame)} --protected race --score score --similar flips", *scale, *gates
     )
     name = "residual_effect.difference.between_groups"
     found = next(one for one in done.result["attributes"][0]["comparisons"] if one["id"] == name)
     return done.status, found
 
 
-@promise(
-    "a score that does not depend on the group is not said to have a group effect",
-    level=0.05,
-    quick=3,
-    full=200,
-)
+@promise(level=0.05, quick=3, full=200)
 def blind_scores(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A score that does not depend on the group is not said to have a group effect."""
     where, frame, _ = world(rng, 0.0)
     status, found = contrast(shell, frame, "--check", "residual_effect<=0")
     if found["value"] is None:
@@ -120,8 +107,9 @@ def copy_of(rng: np.random.Generator, score: Floats) -> tuple[str, pd.Series]:
     return f"{kind} {bands}", pd.Series(made[kind])
 
 
-@promise("an effect is not explained away by a column made from the score", level=0.05, quick=2, full=200)
+@promise(level=0.05, quick=2, full=200)
 def copies_hide_no_effect(rng: np.random.Generator, shell: Shell) -> Tried:
+    """An effect is not explained away by a column made from the score."""
     where, frame, truth = world(rng, float(rng.choice([0.3, 1.0])))
     kind, frame["copied"] = copy_of(rng, frame["score"].to_numpy())
     status, found = contrast(shell, frame, "--check", f"residual_effect<={abs(truth) / 2}")
@@ -131,8 +119,9 @@ def copies_hide_no_effect(rng: np.random.Generator, shell: Shell) -> Tried:
     )
 
 
-@promise("95% interval of the overlap-weighted effect of a group", level=0.05, quick=1, full=200)
+@promise(level=0.05, quick=1, full=200)
 def intervals_of_effects(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% interval of the overlap-weighted effect of a group."""
     where, frame, truth = world(rng, float(rng.choice([0.1, 0.3, 1.0])))
     _, found = contrast(shell, frame)
     if found["value"] is None:

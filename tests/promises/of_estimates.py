@@ -73,13 +73,9 @@ def cost_without_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(gap <= slack + 1e-6 and low - half <= true <= high + half, where)
 
 
-@promise(
-    "a rule that does not know the label meets the slack in rates by label, on the training rows",
-    level=0.0,
-    quick=3,
-    full=300,
-)
+@promise(level=0.0, quick=3, full=300)
 def odds_of_the_rule_that_is_used(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A rule that does not know the label meets the slack in rates by label, on the training rows."""
     constraint = ("equal_opportunity", "predictive_equality", "equalized_odds")[int(rng.integers(3))]
     groups, tells = int(rng.integers(2, 4)), ("half", "all")[int(rng.integers(2))]
     frame = features(rng, int(rng.integers(600, 2000)), groups, tells)
@@ -96,13 +92,9 @@ def odds_of_the_rule_that_is_used(rng: np.random.Generator, shell: Shell) -> Tri
     return judged(gap <= slack + 1e-6, f"{constraint}, {how}, {groups} groups, slack {slack}: gap {gap:.5f}")
 
 
-@promise(
-    "a rule of any basis meets the slack between groups, or within each stratum, on the training rows",
-    level=0.0,
-    quick=4,
-    full=300,
-)
+@promise(level=0.0, quick=4, full=300)
 def gaps_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A rule of any basis meets the slack between groups, or within each stratum, on the training rows."""
     constraint = ("demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds")[
         int(rng.integers(4))
     ]

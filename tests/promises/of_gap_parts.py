@@ -24,14 +24,12 @@ def missed(gap: dict[str, Any], truth: dict[str, float]) -> list[str]:
     ]
 
 
-@promise(
-    "audit --explain-gap: the parts by regression of the population lie in their intervals, all at once",
-    level=0.05,
-    quick=8,
-    full=1000,
-)
+@promise(level=0.05, quick=8, full=1000)
 def parts_by_regression(rng: np.random.Generator, shell: Shell) -> Tried:
-    """Decisions whose probability is linear in columns that differ between groups: skewed, rare, correlated."""
+    """Audit --explain-gap: the parts by regression of the population lie in their intervals, all at once.
+
+    Decisions whose probability is linear in columns that differ between groups: skewed, rare, correlated.
+    """
     rows = int(rng.choice([150, 600, 3000, 10_000]))
     first = rng.random(rows) < rng.choice([0.15, 0.5, 0.8])
     shift, rare = rng.choice([0.0, 0.4]), rng.choice([0.05, 0.3])
@@ -57,14 +55,7 @@ def parts_by_regression(rng: np.random.Generator, shell: Shell) -> Tried:
         frame["w"] = np.where(first, 2.0, 1.0) * rng.choice([1.0, 3.0], rows)
         more = ["--weight", "w"]
     done = shell.run(
-        "audit",
-        shell.write(frame),
-        "--protected",
-        "group",
-        "--prediction",
-        "decision",
-        "--explain-gap",
-        *more,
+        f"audit {shell.write(frame)} --protected group --prediction decision --explain-gap", *more
     )
     if done.status == 2 or not done.result["explained_gaps"]["gaps"]:
         return NOT_SAID
@@ -84,14 +75,12 @@ def _mean_of_clipped(shift: float) -> float:
     return float((np.clip(0.7 * (e + shift)[:, None] + grid, -3, 6) @ weight).mean())
 
 
-@promise(
-    "audit --explain-gap --model: the Shapley values of the population lie in their intervals, all at once",
-    level=0.05,
-    quick=8,
-    full=600,
-)
+@promise(level=0.05, quick=8, full=600)
 def parts_by_model(rng: np.random.Generator, shell: Shell) -> Tried:
-    """Decisions by a sum of normal columns: each mixed rate is a normal probability."""
+    """Audit --explain-gap --model: the Shapley values of the population lie in their intervals, all at once.
+
+    Decisions by a sum of normal columns: each mixed rate is a normal probability.
+    """
     many = int(rng.choice([1, 3, 6]))
     rows, part = int(rng.choice([200, 1000, 8000])), float(rng.choice([0.2, 0.5]))
     first = rng.random(rows) < part

@@ -59,16 +59,7 @@ class World:
         """Run the repair as a user does."""
         weight = ("--weight", "w") if self.weighted else ()
         data = shell.write(self.frame)
-        asked = (
-            "--protected",
-            "group",
-            "--label",
-            "y",
-            "--task",
-            task,
-            "--features",
-            ",".join(self.features),
-        )
+        asked = f"--protected group --label y --task {task} --features {','.join(self.features)}".split()
         method = ("--method", "fair-regression", "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
         return shell.run("repair", data, *asked, *method, *weight, *more)
 
@@ -145,13 +136,9 @@ def bounded(bounds: Floats, names: list[str]) -> tuple[str, ...]:
     return ("--constraint", told)
 
 
-@promise(
-    "the bound holds in every group of the training rows, and only impossible bounds are errors",
-    level=0.0,
-    quick=12,
-    full=500,
-)
+@promise(level=0.0, quick=12, full=500)
 def bounds_are_held_or_refused(rng: np.random.Generator, shell: Shell) -> Tried:
+    """The bound holds in every group of the training rows, and only impossible bounds are errors."""
     world, l2 = World.drawn(rng), float(rng.choice([0.0, 1e-3]))
     truth = Truth(world, l2)
     shape = np.ones(len(truth.names)) if rng.random() < 0.5 else rng.uniform(0.6, 1.5, len(truth.names))
@@ -176,9 +163,12 @@ def bounds_are_held_or_refused(rng: np.random.Generator, shell: Shell) -> Tried:
     )
 
 
-@promise("a bound that holds with values clipped to [0, 1] is not an error", level=0.0, quick=6, full=300)
+@promise(level=0.0, quick=6, full=300)
 def moved_values_are_not_refused(rng: np.random.Generator, shell: Shell) -> Tried:
-    """One feature with far values: a grid over slope and intercept finds what a moved line can hold."""
+    """A bound that holds with values clipped to [0, 1] is not an error.
+
+    One feature with far values: a grid over slope and intercept finds what a moved line can hold.
+    """
     groups = int(rng.integers(2, 4))
     rows = rng.integers(8, 60, groups)
     code = np.repeat(np.arange(groups), rows)
@@ -204,11 +194,7 @@ def moved_values_are_not_refused(rng: np.random.Generator, shell: Shell) -> Trie
     bound = least * float(rng.choice([1.001, 1.1, 1.5])) + 1e-9
     done = world.repaired(
         shell,
-        *bounded(np.full(groups, bound), names),
-        "--loss",
-        "square",
-        "--learner",
-        "linear(l2=0)",
+        *(*bounded(np.full(groups, bound), names), "--loss", "square", "--learner", "linear(l2=0)"),
         task="classification",
     )
     if done.status == 2:

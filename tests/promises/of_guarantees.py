@@ -166,47 +166,33 @@ def _least_ratio(
     return ratio >= told["bound"] - 1e-12, f"{how}: {ratio:.4f} is below {told['bound']:.4f} ({told['way']})"
 
 
-@promise(
-    "with 95% confidence, the demographic parity of the population is within the bound (ramp)",
-    level=0.05,
-    quick=3,
-    full=1000,
-)
+@promise(level=0.05, quick=3, full=1000)
 def guarantee_of_parity(rng: np.random.Generator, shell: Shell) -> Tried:
+    """With 95% confidence, the demographic parity of the population is within the bound (ramp)."""
     return _of_ramp(rng, shell, "demographic_parity")
 
 
-@promise(
-    "with 95% confidence, rates given the label are alike in the population within the bound (ramp)",
-    level=0.05,
-    quick=2,
-    full=1000,
-)
+@promise(level=0.05, quick=2, full=1000)
 def guarantee_of_odds(rng: np.random.Generator, shell: Shell) -> Tried:
+    """With 95% confidence, rates given the label are alike in the population within the bound (ramp)."""
     return _of_ramp(rng, shell, str(rng.choice(["equal_opportunity", "equalized_odds"])))
 
 
-@promise(
-    "with 95% confidence, the ratio of rates in the population is at least the bound (ramp)",
-    level=0.05,
-    quick=3,
-    full=1000,
-)
+@promise(level=0.05, quick=3, full=1000)
 def guarantee_of_ratios(rng: np.random.Generator, shell: Shell) -> Tried:
+    """With 95% confidence, the ratio of rates in the population is at least the bound (ramp)."""
     constraint = rng.choice(
         ["demographic_parity", "equal_opportunity", "predictive_equality"], p=[0.6, 0.2, 0.2]
     )
     return _of_ramp(rng, shell, str(constraint), ratio=True)
 
 
-@promise(
-    "with 95% confidence, rates are alike by each of two columns in the population within the bound (ramp)",
-    level=0.05,
-    quick=2,
-    full=1000,
-)
+@promise(level=0.05, quick=2, full=1000)
 def guarantee_of_each_column(rng: np.random.Generator, shell: Shell) -> Tried:
-    """Groups overlap, and how they do is as in the population: the second column hangs on the first and the score."""
+    """With 95% confidence, rates are alike by each of two columns in the population within the bound (ramp).
+
+    Groups overlap, and how they do is as in the population: the second column hangs on the first and the score.
+    """
     world = World.drawn(rng, smooth=True)
     lean, town = rng.normal(size=len(world.shares)), float(rng.normal())
 
@@ -235,14 +221,12 @@ def guarantee_of_each_column(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(gap <= told["bound"], f"{more}: {gap:.4f} is above {told['bound']:.4f} ({told['way']})")
 
 
-@promise(
-    "with 95% confidence, the mean loss of each group in the population is within its bound (bounded group loss)",
-    level=0.05,
-    quick=3,
-    full=1000,
-)
+@promise(level=0.05, quick=3, full=1000)
 def guarantee_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
-    """Of 0/1 labels, and of real ones with a few that are far from the others; bounds that bind and that do not."""
+    """With 95% confidence, the mean loss of each group in the population is within its bound (bounded group loss).
+
+    Of 0/1 labels, and of real ones with a few that are far from the others; bounds that bind and that do not.
+    """
     world = World.drawn(rng, smooth=True)
     real, far = bool(rng.random() < 0.5), float(rng.choice([1.0, 10.0]))
 
@@ -256,15 +240,7 @@ def guarantee_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     bound = round((about if real or loss == "logistic" else 0.24) * float(rng.choice([1.0, 1.1, 1.3])), 4)
     more: tuple[object, ...] = ("--constraint", f"bounded_group_loss<={bound}", "--loss", loss)
     if real:
-        more = (
-            *more,
-            "--task",
-            "regression",
-            "--label",
-            "amount",
-            "--set",
-            f"label_range={-8 * far},{8 * far}",
-        )
+        more += ("--task", "regression", "--label", "amount", "--set", f"label_range={-8 * far},{8 * far}")
     told, _ = _asked(rng, shell, frame, "fair-regression", *more, "--features", "x,x2")
     if told is None:
         return NOT_SAID
@@ -296,13 +272,9 @@ def _fresh(world: World, rng: np.random.Generator, shell: Shell, frame: pd.DataF
     return shell.predict("r.fairfix", shell.write(everybody, "everybody.parquet"))
 
 
-@promise(
-    "with 95% confidence, values are distributed alike in the population within the bound (fair regression)",
-    level=0.05,
-    quick=2,
-    full=1000,
-)
+@promise(level=0.05, quick=2, full=1000)
 def guarantee_of_distributions(rng: np.random.Generator, shell: Shell) -> Tried:
+    """With 95% confidence, values are distributed alike in the population within the bound (fair regression)."""
     world = World.drawn(rng)
     frame = world.people(rng, _few_or_many(rng, 300, 6_000))
     slack = float(rng.choice([0.05, 0.1, 0.2]))
@@ -320,13 +292,9 @@ def guarantee_of_distributions(rng: np.random.Generator, shell: Shell) -> Tried:
     )
 
 
-@promise(
-    "with 95% confidence, rates are alike in the population within the bound (robust log loss)",
-    level=0.05,
-    quick=2,
-    full=1000,
-)
+@promise(level=0.05, quick=2, full=1000)
 def guarantee_of_learned_rates(rng: np.random.Generator, shell: Shell) -> Tried:
+    """With 95% confidence, rates are alike in the population within the bound (robust log loss)."""
     world = World.drawn(rng, smooth=True)
     frame = world.people(rng, _few_or_many(rng, 300, 6_000))
     slack, constraint = (
@@ -422,14 +390,12 @@ def _farthest(population: Population, joint: Any, chance: Any, labels: tuple[int
     return out
 
 
-@promise(
-    "with 95% confidence, unrecorded true groups are within the bound of the overall rate (robust)",
-    level=0.05,
-    quick=2,
-    full=1000,
-)
+@promise(level=0.05, quick=2, full=1000)
 def guarantee_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
-    """By tables that are known and by surveys, under each assumption; people are the worst that it allows."""
+    """With 95% confidence, unrecorded true groups are within the bound of the overall rate (robust).
+
+    By tables that are known and by surveys, under each assumption; people are the worst that it allows.
+    """
     true = int(rng.choice([2, 3, 4]))
     noisy = max(true + int(rng.choice([-1, 0, 0, 0, 1])), 2)
     assumption = str(rng.choice(["certified", "soft", "identified", "epsilon"], p=[0.35, 0.25, 0.25, 0.15]))

@@ -53,15 +53,12 @@ def all_looks(rng: np.random.Generator, shell: Shell) -> Tried:
     return sum((judged(not wrong, f"{name} {rates}") for name, wrong in missed.items()), Tried(0))
 
 
-@promise(
-    "audit --state: a gap between two groups has changed since a batch, said at any of the looks",
-    level=0.05,
-    quick=2,
-    full=300,
-    must_say=0.1,
-)
+@promise(level=0.05, quick=2, full=300, must_say=0.1)
 def changes_of_gaps(rng: np.random.Generator, shell: Shell) -> Tried:
-    """Rates of both groups move together, and in half of the worlds one of them moves on at some batch."""
+    """Audit --state: a gap between two groups has changed since a batch, said at any of the looks.
+
+    Rates of both groups move together, and in half of the worlds one of them moves on at some batch.
+    """
     looks, rows, groups = 8, 1500, int(rng.integers(2, 4))
     since = int(rng.integers(3, looks)) if rng.random() < 0.5 else looks + 1
     for look in range(1, looks + 1):
@@ -91,15 +88,11 @@ GRID = np.round(np.linspace(0.025, 0.975, 20), 3)
 """Scores of people whose repair is looked at again."""
 
 
-@promise(
-    "audit --of: a guarantee holds, or no longer holds since a batch, said at any of the looks",
-    level=0.05,
-    quick=2,
-    full=300,
-    must_say=0.3,
-)
+@promise(level=0.05, quick=2, full=300, must_say=0.3)
 def renewed_guarantees(rng: np.random.Generator, shell: Shell) -> Tried:
-    """The gap of the decisions is just within the limit or just above it, so one of the two is false in each world.
+    """Audit --of: a guarantee holds, or no longer holds since a batch, said at any of the looks.
+
+    The gap of the decisions is just within the limit or just above it, so one of the two is false in each world.
 
     Group b has all scores alike, and group a has a mixture of low and high ones, of the weight that makes that gap. In
     some worlds the gap is clear, so that something is said.

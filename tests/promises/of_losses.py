@@ -113,8 +113,9 @@ def inside(value: Mapping[str, Any], truth: float) -> bool:
     return (low is None or low <= truth) and (high is None or truth <= high)
 
 
-@promise("95% intervals of all groups' losses at once", level=0.05, quick=12, full=1000)
+@promise(level=0.05, quick=12, full=1000)
 def intervals_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% intervals of all groups' losses at once."""
     where, frame, options, truth = world(rng)
     block = audited(shell, frame, *options).result["attributes"][0]
     metric = str(rng.choice(sorted(truth)))
@@ -125,8 +126,9 @@ def intervals_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(not wrong, f"{truth[metric]:.4g} not in {wrong}: {metric}, {where}")
 
 
-@promise("no comparison of losses is said to differ if groups are alike", level=0.05, quick=12, full=1000)
+@promise(level=0.05, quick=12, full=1000)
 def gates_of_equal_losses(rng: np.random.Generator, shell: Shell) -> Tried:
+    """No comparison of losses is said to differ if groups are alike."""
     where, frame, options, truth = world(rng)
     metric = str(rng.choice(sorted(truth)))
     kind = str(
@@ -136,8 +138,9 @@ def gates_of_equal_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(done.status != 1, f"{metric}.{kind} fails: {where}")
 
 
-@promise("95% interval of the change of a loss on the same rows", level=0.05, quick=8, full=500, must_say=0.3)
+@promise(level=0.05, quick=8, full=500, must_say=0.3)
 def interval_of_a_change(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% interval of the change of a loss on the same rows."""
     groups, name_and = int(rng.integers(2, 5)), errors(rng)
     rows = np.round(np.exp(rng.uniform(np.log(20), np.log(5_000), groups))).astype(int)
     code = np.repeat(np.arange(groups), rows)
@@ -158,13 +161,9 @@ def interval_of_a_change(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(inside(change, truth), f"{truth:.4g} not in {change}: {name}, {rows}")
 
 
-@promise(
-    "numbers of AUC and calibration from bins are within their bound of the exact ones",
-    level=0,
-    quick=3,
-    full=60,
-)
+@promise(level=0, quick=3, full=60)
 def bounds_of_comparisons(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Numbers of AUC and calibration from bins are within their bound of the exact ones."""
     groups, rows = int(rng.integers(2, 5)), 132_000
     code = rng.integers(0, groups, rows)
     index = rng.normal(rng.normal(0, 0.3, groups)[code], rng.uniform(0.002, 1))

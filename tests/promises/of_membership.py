@@ -139,13 +139,9 @@ def audited(
     return shell.run("audit", shell.write(frame), *words, *(["--weight", "weight"] if weighted else [])), rows
 
 
-@promise(
-    "95% limits of the worst case of a true group that is known by probabilities",
-    level=0.05,
-    quick=3,
-    full=2000,
-)
+@promise(level=0.05, quick=3, full=2000)
 def worst_case_of_a_group_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% limits of the worst case of a true group that is known by probabilities."""
     world = population(rng)
     done, rows = audited(rng, shell, world)
     rate, group = str(rng.choice(list(RATES))), int(rng.choice([0, rng.integers(world.z.shape[1])]))
@@ -160,26 +156,18 @@ def worst_case_of_a_group_by_probabilities(rng: np.random.Generator, shell: Shel
     )
 
 
-@promise(
-    "PASS at .995 if decisions are the group that is known by probabilities",
-    level=0.05,
-    quick=8,
-    full=500,
-)
+@promise(level=0.05, quick=8, full=500)
 def gate_where_decisions_are_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
+    """PASS at .995 if decisions are the group that is known by probabilities."""
     world = population(rng, kinds=SHARP[:1], vectors=int(rng.choice([4, 5000], p=[0.2, 0.8])))
     done, rows = audited(rng, shell, world, "--check", "dp.difference.true_groups<=0.995")
     (check,) = done.result["checks"]
     return judged(check["verdict"] != "pass", f"passes at {check['high']}, {rows} rows, {world.z.shape}")
 
 
-@promise(
-    "verdict on true groups that are known by probabilities, and their worst case",
-    level=0.05,
-    quick=3,
-    full=2000,
-)
+@promise(level=0.05, quick=3, full=2000)
 def verdict_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Verdict on true groups that are known by probabilities, and their worst case."""
     world = population(rng)
     kind = str(rng.choice(["difference", "ratio"], p=[0.75, 0.25]))
     rate = str(rng.choice(["selection_rate", "accuracy", "true_positive_rate"], p=[0.6, 0.2, 0.2]))
@@ -207,13 +195,9 @@ def verdict_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
     return out
 
 
-@promise(
-    "95% interval of a weighted rate or gap, given that groups are independent of outcomes",
-    level=0.05,
-    quick=3,
-    full=2000,
-)
+@promise(level=0.05, quick=3, full=2000)
 def weighted_rates_under_independence(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% interval of a weighted rate or gap, given that groups are independent of outcomes."""
     world = population(rng, independent=True)
     done, rows = audited(rng, shell, world, "--assume", "independent")
     rate, group = str(rng.choice(list(RATES))), int(rng.integers(world.z.shape[1]))

@@ -68,13 +68,9 @@ def _covariance(race: Any, chance: Any, mass: Any) -> float:
     return max(abs(float(mass @ (away * (race == name)))) for name in np.unique(race))
 
 
-@promise(
-    "with 95% confidence, the covariance of decisions with membership is within the bound (ramp)",
-    level=0.05,
-    quick=2,
-    full=1000,
-)
+@promise(level=0.05, quick=2, full=1000)
 def guarantee_of_covariances(rng: np.random.Generator, shell: Shell) -> Tried:
+    """With 95% confidence, the covariance of decisions with membership is within the bound (ramp)."""
     world, races = _towns(rng)
     within = rng.random() < 0.5
     whole = world.people(rng, _few_or_many(rng, 150, 12_000))
@@ -95,14 +91,12 @@ def guarantee_of_covariances(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(gap <= told["bound"] + 1e-12, f"{more}: {gap:.4f} is above {told['bound']:.4f}")
 
 
-@promise(
-    "with 95% confidence, groups are alike within each stratum of the population within the bound",
-    level=0.05,
-    quick=2,
-    full=1000,
-)
+@promise(level=0.05, quick=2, full=1000)
 def guarantee_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
-    """Rates of the ramp, and distributions of fair regression, of the score and learned."""
+    """With 95% confidence, groups are alike within each stratum of the population within the bound.
+
+    Rates of the ramp, and distributions of fair regression, of the score and learned.
+    """
     kind = str(rng.choice(["ramp", "fair-regression"]))
     world, races = _towns(rng, smooth=kind != "ramp")
     whole = world.people(rng, _few_or_many(rng, 300, 12_000))
@@ -205,15 +199,8 @@ def guarantee_of_numbers(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = people(_few_or_many(rng, 200, 12_000))
     names = [f"x{at}" for at in range(len(kinds))]
     more = ["--slack", rng.choice([0.01, 0.03, 0.1]), "--gamma", rng.choice([0.05, 0.5])]
-    words = (
-        "--constraint",
-        ", ".join(f"covariance[{name}]" for name in names),
-        "--id",
-        "id",
-        "--guarantee",
-        0.95,
-        *more,
-    )
+    asked = ", ".join(f"covariance[{name}]" for name in names)
+    words = ("--constraint", asked, "--id", "id", "--guarantee", 0.95, *more)
     done = shell.run("repair", shell.write(frame), "--method", "ramp", *words, "-o", "r.fairfix")
     if done.status == 2:
         return NOT_SAID
@@ -229,14 +216,12 @@ def guarantee_of_numbers(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(gap <= told["bound"], f"{kinds} {more}: {gap:.4f} is above {told['bound']:.4f}")
 
 
-@promise(
-    "with 95% confidence, groups known by probabilities are alike within the bound (ramp)",
-    level=0.05,
-    quick=2,
-    full=1000,
-)
+@promise(level=0.05, quick=2, full=1000)
 def guarantee_of_soft_groups(rng: np.random.Generator, shell: Shell) -> Tried:
-    """Rates of the true groups, of which each row is by its probabilities, whatever else is known of it."""
+    """With 95% confidence, groups known by probabilities are alike within the bound (ramp).
+
+    Rates of the true groups, of which each row is by its probabilities, whatever else is known of it.
+    """
     groups, kinds, levels = int(rng.choice([2, 3])), int(rng.integers(2, 6)), int(rng.integers(3, 12))
     z = np.round(rng.dirichlet(np.full(groups, 0.6), kinds), 3)
     z[:, -1] = np.maximum(1 - z[:, :-1].sum(1), 0.0)
@@ -316,12 +301,8 @@ def guarantee_of_members(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = dressed(sampled(rng, masses, _few_or_many(rng, 600, 12_000)))
     independent, constraint = rng.random() < 0.4, str(rng.choice([*list(LABELS)[:3]]))
     more = ["--constraint", constraint, "--slack", rng.choice([0.1, 0.2, 0.4]), "--group", "unused"]
-    more += [
-        "--noise",
-        "membership:" + ",".join(columns),
-        "--assume",
-        "independent" if independent else "none",
-    ]
+    more += ["--noise", "membership:" + ",".join(columns)]
+    more += ["--assume", "independent" if independent else "none"]
     told, _ = _asked(rng, shell, frame, "robust", *more)
     if told is None:
         return NOT_SAID
@@ -371,14 +352,9 @@ ASKED: dict[str, tuple[tuple[object, ...], tuple[float, ...]]] = {
 """What is asked, and how much of it: least ratios of ``ratio``, and else slacks."""
 
 
-@promise(
-    "about N rows: as many new people as a repair asks for are enough to prove it, in eight of ten worlds",
-    level=0.2,
-    quick=8,
-    full=400,
-    must_say=0.2,
-)
+@promise(level=0.2, quick=8, full=400, must_say=0.2)
 def rows_that_prove(rng: np.random.Generator, shell: Shell) -> Tried:
+    """About N rows: as many new people as a repair asks for are enough to prove it, in eight of ten worlds."""
     world = World.drawn(rng)
     frame = world.people(rng, _few_or_many(rng, 150, 3_000))
     kind = str(rng.choice(list(ASKED)))

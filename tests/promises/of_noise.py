@@ -23,6 +23,9 @@ CONSTRAINTS = {
     "equal_opportunity": ("true_positive_rate", "tpr", (1,)),
 }
 
+AUDIT = "audit --protected race --score score --label label"
+REPAIR = f"{AUDIT} --method robust --id id -o rule.fairfix".replace("audit", "repair")
+
 
 @dataclass(frozen=True)
 class Population:
@@ -207,13 +210,9 @@ def survey_of_other_people(rng: np.random.Generator, shell: Shell) -> Tried:
     table = survey(rng, population.joint(by_label), "noisy-given-true", form, rows)
     data = shell.write(population.frame(rng, int(rng.choice([3000, 20_000]))))
     limit = round(float(rng.uniform(0.02, 0.4)), 2)
-    # fmt: off
-    done = shell.run(
-        "repair", data, "--method", "robust", "--protected", "race", "--score", "score", "--label", "label",
-        "--id", "id", "--noise", shell.write(table, "noise.csv"), "--constraint", constraint, "--slack", slack,
-        *assumption, "--check", f"{short}.difference.true_groups<={limit}", "-o", "rule.fairfix",
-    )
-    # fmt: on
+    noise = shell.write(table, "noise.csv")
+    asked = (*assumption, "--check", f"{short}.difference.true_groups<={limit}")
+    done = shell.run(f"{REPAIR} --noise {noise} --constraint {constraint} --slack {slack}", data, *asked)
     if not done.result:
         return NOT_SAID  # refused
     chance = chances(shell, "rule.fairfix", population, noisy)
@@ -245,14 +244,9 @@ def worst_noise_by_either_transport(rng: np.random.Generator, shell: Shell) -> T
     said = f"(keep={kept})" if rng.random() < 0.2 else ""
     data = shell.write(population.frame(rng, int(rng.choice([3000, 20_000]))))
     limit = round(float(rng.uniform(0.02, 0.6)), 2)
-    # fmt: off
-    done = shell.run(
-        "repair", data, "--method", "robust", "--protected", "race", "--score", "score", "--label", "label",
-        "--id", "id", "--noise", shell.write(survey(rng, joint, kept, form, rows), "noise.csv") + said,
-        "--constraint", constraint, "--slack", slack, "--group", str(rng.choice(["used", "unused"])),
-        "--check", f"{short}.difference.true_groups<={limit}", "-o", "rule.fairfix",
-    )
-    # fmt: on
+    noise = shell.write(survey(rng, joint, kept, form, rows), "noise.csv") + said
+    asked = ("--group", rng.choice(["used", "unused"]), "--check", f"{short}.difference.true_groups<={limit}")
+    done = shell.run(REPAIR, data, "--noise", noise, "--constraint", constraint, "--slack", slack, *asked)
     if not done.result:
         return NOT_SAID
     chance = chances(shell, "rule.fairfix", population, noisy)
@@ -290,32 +284,25 @@ def audits_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
         truth = gap_of(true_rates(population, chance, labels))
     form, rows = str(rng.choice(["count", "joint"])), int(rng.choice([1000, 5000, 50_000]))
     limit = round(float(rng.uniform(0.02, 0.6)), 2)
-    # fmt: off
-    done = shell.run(
-        "audit", shell.write(population.frame(rng, int(rng.choice([1000, 5000, 50_000])))), "--protected", "race",
-        "--score", "score", "--threshold", threshold, "--label", "label",
-        "--noise", shell.write(survey(rng, joint, kept, form, rows), "noise.csv"), *stated,
-        "--check", f"{short}.difference.true_groups<={limit}",
-    )
-    # fmt: on
+    data = shell.write(population.frame(rng, int(rng.choice([1000, 5000, 50_000]))))
+    noise = shell.write(survey(rng, joint, kept, form, rows), "noise.csv")
+    asked = (*stated, "--check", f"{short}.difference.true_groups<={limit}")
+    done = shell.run(f"{AUDIT} --threshold {threshold} --noise {noise}", data, *asked)
     if not done.result:
         return NOT_SAID
     world = f"{true} true groups, {noisy} recorded, by label {by_label}, {form} {rows}, kept {kept}, {stated}"
     return covers(done, f"{metric}.difference.true_groups", truth, world)
 
 
-@promise("an estimate of a true group is one that the table allows", level=0, quick=2, full=200)
+@promise(level=0, quick=2, full=200)
 def estimates_that_the_table_allows(rng: np.random.Generator, shell: Shell) -> Tried:
+    """An estimate of a true group is one that the table allows."""
     true = int(rng.integers(2, 5))
     population = people(rng, true, true, gap=2.0, by_label=True)
-    # fmt: off
-    done = shell.run(
-        "audit", shell.write(population.frame(rng, int(rng.choice([200, 1000])))), "--protected", "race",
-        "--score", "score", "--threshold", float(rng.choice(population.scores)), "--label", "label", "--noise",
-        shell.write(survey(rng, population.joint(True), "noisy-given-true", "count", 400), "noise.csv"),
-        "--assume", "class-conditional",
-    )
-    # fmt: on
+    data = shell.write(population.frame(rng, int(rng.choice([200, 1000]))))
+    cut = float(rng.choice(population.scores))
+    noise = shell.write(survey(rng, population.joint(True), "noisy-given-true", "count", 400), "noise.csv")
+    done = shell.run(f"{AUDIT} --threshold {cut} --noise {noise} --assume class-conditional", data)
     if not done.result or "N4" in done.result["noise"]["unavailable"]:
         return NOT_SAID
     out = Tried(0)
@@ -328,13 +315,9 @@ def estimates_that_the_table_allows(rng: np.random.Generator, shell: Shell) -> T
     return out
 
 
-@promise(
-    "robust: without recording errors, rates on the training rows are within the slack, on both sides",
-    level=0,
-    quick=2,
-    full=200,
-)
+@promise(level=0, quick=2, full=200)
 def both_sides(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Robust: without recording errors, rates on the training rows are within the slack, on both sides."""
     groups = int(rng.integers(2, 5))
     population = people(rng, groups, groups, gap=1.5)
     exact = population.masses.sum(1)
@@ -351,14 +334,12 @@ def both_sides(rng: np.random.Generator, shell: Shell) -> Tried:
             for k in range(groups)
         ]
     )
-    # fmt: off
-    done = shell.run(
-        "repair", shell.write(population.frame(rng, int(rng.choice([500, 5000])))), "--method", "robust",
-        "--protected", "race", "--score", "score", "--label", "label", "--id", "id",
-        "--noise", shell.write(table, "noise.csv"), "--constraint", constraint, "--slack", slack,
-        "--assume", str(rng.choice(["none", "class-conditional"])), "--set", "z=0", "-o", "rule.fairfix",
+    data, noise = (
+        shell.write(population.frame(rng, int(rng.choice([500, 5000])))),
+        shell.write(table, "noise.csv"),
     )
-    # fmt: on
+    asked = f"--constraint {constraint} --slack {slack} --assume {rng.choice(['none', 'class-conditional'])}"
+    done = shell.run(f"{REPAIR} --noise {noise} {asked} --set z=0", data)
     if not done.result:
         return NOT_SAID
     criterion = done.result["criterion"]
@@ -367,28 +348,16 @@ def both_sides(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(value <= slack + 1e-5, f"{criterion} {value} with slack {slack}, {groups} groups")
 
 
-@promise(
-    "robust first warns if nearly all rows get the same decision, or if the gap of the true groups "
-    "is not smaller",
-    level=0,
-    quick=2,
-    full=100,
-    must_say=0.3,
-)
+@promise(level=0, quick=2, full=100, must_say=0.3)
 def nearly_everybody_alike(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Robust first warns if nearly all rows get the same decision, or if the gap of the true groups is not smaller."""
     groups = int(rng.integers(2, 4))
     population = people(rng, groups, groups, by_label=True)
     rare = population.masses * np.array([1.0, rng.uniform(0.01, 0.1)])  # few are positive
     population = Population(rare / rare.sum(), population.scores)
-    frame = population.frame(rng, 8000)
-    # fmt: off
-    done = shell.run(
-        "repair", shell.write(frame), "--method", "robust", "--protected", "race", "--score", "score",
-        "--label", "label", "--id", "id",
-        "--noise", shell.write(survey(rng, population.joint(True), "noisy-given-true", "count", 2000), "noise.csv"),
-        "--constraint", "equal_opportunity", "--slack", "0.05", "-o", "rule.fairfix",
-    )
-    # fmt: on
+    data = shell.write(population.frame(rng, 8000))
+    noise = shell.write(survey(rng, population.joint(True), "noisy-given-true", "count", 2000), "noise.csv")
+    done = shell.run(f"{REPAIR} --noise {noise} --constraint equal_opportunity --slack 0.05", data)
     if not done.result:
         return NOT_SAID
     table = {row["name"]: row for row in done.result["proof"]["holdout"]["table"]}

@@ -45,13 +45,9 @@ def gap(frame: pd.DataFrame, chance: np.ndarray, rate: str) -> float:
     return float(max(one.max() - one.min() for one in rates))
 
 
-@promise(
-    "upper limit of the gap of true groups, of a rule trained with the recorded group as a feature",
-    level=0.05,
-    quick=2,
-    full=300,
-)
+@promise(level=0.05, quick=2, full=300)
 def trained_with_the_recorded_group(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Upper limit of the gap of true groups, of a rule trained with the recorded group as a feature."""
     groups, columns = int(rng.integers(2, 5)), int(rng.integers(1, 4))
     world = {
         "shares": rng.dirichlet(np.full(groups, 3.0)) * 0.7 + 0.3 / groups,

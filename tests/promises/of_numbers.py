@@ -133,19 +133,8 @@ def certificate_of_the_ramp_by_numbers(rng: np.random.Generator, shell: Shell) -
     if frame["other"].nunique() < 2:
         return NOT_SAID
     path, where = shell.write(frame), shell.folder / "r.fairfix"
-    done = shell.run(
-        *(
-            "repair",
-            path,
-            "--method",
-            "ramp",
-            "--constraint",
-            f"covariance[x]<={slack}, covariance[other]<={slack}",
-            "--gamma",
-            gamma,
-        ),
-        *("--id", "id", "-o", where),
-    )
+    asked = f"covariance[x]<={slack}, covariance[other]<={slack}"
+    done = shell.run(f"repair {path} --method ramp --gamma {gamma} --id id -o {where} --constraint", asked)
     if done.status == 2:
         return NOT_SAID
     fit, _ = parts_of(frame, path, DataSpec(ColumnRoles((), label="label", score="score")))

@@ -51,14 +51,9 @@ def _tried(rng: np.random.Generator, apart: float) -> tuple[dict[str, Any], floa
     return check, true, f"{true:+.4f}, [{check['low']:.4f}, {check['high']:.4f}], {sizes}, {rho}"
 
 
-@promise(
-    "95% interval of the change of the gap of a custom metric on the same rows; no alarm if nothing changed",
-    level=0.05,
-    quick=22,
-    full=2000,
-    must_say=1.0,
-)
+@promise(level=0.05, quick=22, full=2000, must_say=1.0)
 def change_of_an_own_metric(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% interval of the change of the gap of a custom metric on the same rows; no alarm if nothing changed."""
     apart = float(rng.choice([0.0, 0.3]))
     check, true, told = _tried(rng, apart)
     alarm = apart == 0 and check["verdict"] == "fail"

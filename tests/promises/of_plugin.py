@@ -62,13 +62,9 @@ def scored(rng: np.random.Generator) -> tuple[pd.DataFrame, Floats]:
     return frame, score
 
 
-@promise(
-    "a score alone: the slack holds on the rows of the fit, in expectation over the draws",
-    level=0,
-    quick=2,
-    full=200,
-)
+@promise(level=0, quick=2, full=200)
 def slack_of_a_score_alone(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A score alone: the slack holds on the rows of the fit, in expectation over the draws."""
     frame, _ = scored(rng)
     slack = float(rng.choice([0.0, 0.02, 0.05, 0.1]))
     done = repaired(shell, frame, "--slack", slack)
@@ -130,13 +126,9 @@ def cheapest(kind: Ints, eta: Floats, codes: Ints, slack: float) -> float:
     return float(found.fun) * scale**2
 
 
-@promise(
-    "categorical features: no randomized rule that meets the slack costs less by more than 1%",
-    level=0,
-    quick=1,
-    full=100,
-)
+@promise(level=0, quick=1, full=100)
 def cost_of_kinds_of_rows(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Categorical features: no randomized rule that meets the slack costs less by more than 1%."""
     units = float(rng.choice([1e-6, 0.25, 1.0, 1e6]))
     frame, names = kinds(rng, units)
     slack = float(rng.choice([0.0, 0.02, 0.05]))
@@ -173,13 +165,9 @@ def free_values(shell: Shell, rows: pd.DataFrame) -> Floats:
     return np.asarray(told["prediction"].to_numpy(dtype=np.float64))
 
 
-@promise(
-    "a warning appears if a repair of a score alone loses much of its information",
-    level=0,
-    quick=2,
-    full=100,
-)
+@promise(level=0, quick=2, full=100)
 def warning_of_what_it_costs(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A warning appears if a repair of a score alone loses much of its information."""
     frame, score = scored(rng)
     done = repaired(shell, frame, "--loss", "square", "--slack", 0.02)
     if done.status != 0:

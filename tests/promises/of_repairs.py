@@ -59,8 +59,9 @@ def _rows(result: dict[str, Any]) -> dict[str, Any]:
     return {row["name"].partition(" ")[0]: row for row in result["proof"]["holdout"]["table"]}
 
 
-@promise("95% interval of the change of a gap, held-out rows", level=0.05, quick=3, full=1000)
+@promise(level=0.05, quick=3, full=1000)
 def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% interval of the change of a gap, held-out rows."""
     sizes = _sizes(rng, 60, 2500)
     shift = rng.choice([0.0, 0.3, 1.0]) * rng.normal(size=sizes.size)
     skill = float(rng.choice([0.3, 1.0, 3.0]))
@@ -76,16 +77,7 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
     ][rng.integers(5)]
     seed = int(rng.integers(1000))
     done = shell.run(
-        "repair",
-        shell.write(frame),
-        "--protected",
-        "race",
-        "--method",
-        *method,
-        "--seed",
-        seed,
-        "-o",
-        "r.fairfix",
+        f"repair {shell.write(frame)} --protected race --seed {seed} -o r.fairfix --method", *method
     )
     if done.status == 2:
         return NOT_SAID
@@ -113,26 +105,16 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
     return out
 
 
-@promise(
-    "a repair without a warning about it had a gap above its slack before", level=0.05, quick=3, full=500
-)
+@promise(level=0.05, quick=3, full=500)
 def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A repair without a warning about it had a gap above its slack before."""
     sizes = _sizes(rng, 40, 1500)
     shift = rng.choice([0.0, 0.1, 1.5], p=[0.2, 0.2, 0.6]) * rng.normal(size=sizes.size)
     frame = draw_people(rng, sizes, shift, 1.0)
     world = draw_people(rng, [40_000] * sizes.size, shift, 1.0)
     slack = float(rng.choice([0.0, 0.05, 0.2]))
     done = shell.run(
-        "repair",
-        shell.write(frame),
-        "--protected",
-        "race",
-        "--method",
-        "ramp",
-        "--slack",
-        slack,
-        "-o",
-        "r.fairfix",
+        f"repair {shell.write(frame)} --protected race --method ramp --slack {slack} -o r.fairfix"
     )
     codes = [one.get("code") for one in done.result.get("messages", ())]
     if {"gap_before", "no_help"} & set(codes):
@@ -180,14 +162,9 @@ def rounding_that_undoes_the_repair(rng: np.random.Generator, shell: Shell) -> T
     )
 
 
-@promise(
-    "a group with few rows that causes most of the cost is named, with the cost without it",
-    level=0.05,
-    quick=3,
-    full=200,
-    must_say=0.3,
-)
+@promise(level=0.05, quick=3, full=200, must_say=0.3)
 def small_groups_that_cost(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A group with few rows that causes most of the cost is named, with the cost without it."""
     sizes = np.append(rng.integers(1500, 4000, int(rng.integers(2, 4))), int(rng.integers(25, 150)))
     shift = np.append(rng.normal(0, 0.15, sizes.size - 1), rng.choice([-1.0, 0.0, 1.0]))
     skill = np.append(np.full(sizes.size - 1, 3.0), rng.choice([0.0, 3.0], p=[0.7, 0.3]))
@@ -213,13 +190,9 @@ def small_groups_that_cost(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(costs[0] - costs[1] < max(0.03, costs[0] / 2), where)
 
 
-@promise(
-    "for each gap that it shows, a comparison includes a repair of this gap, also one that uses the group",
-    level=0.0,
-    quick=3,
-    full=100,
-)
+@promise(level=0.0, quick=3, full=100)
 def compared_with_its_own_method(rng: np.random.Generator, shell: Shell) -> Tried:
+    """For each gap that it shows, a comparison includes a repair of this gap, also one that uses the group."""
     sizes = rng.integers(150, 500, int(rng.integers(2, 4)))
     frame = draw_people(rng, sizes, rng.normal(size=sizes.size), 1.0)
     slack, seed = float(rng.choice([0.0, 0.05])), int(rng.integers(99))
@@ -274,13 +247,9 @@ def chance_of(frame: pd.DataFrame) -> Any:
 HOW = DataSpec(ColumnRoles(("race",), label="label", score="score"))
 
 
-@promise(
-    "a warning appears exactly if held-out rows do not show that the repair helps",
-    level=0.0,
-    quick=5,
-    full=300,
-)
+@promise(level=0.0, quick=5, full=300)
 def nothing_shows_that_it_helped(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A warning appears exactly if held-out rows do not show that the repair helps."""
     frame, _, method = _worlds_of_doubt(rng)
     method = method if method[0] == "ramp" else ("ramp",)
     done = shell.run(
@@ -303,8 +272,9 @@ def nothing_shows_that_it_helped(rng: np.random.Generator, shell: Shell) -> Trie
     return judged(("no_help" in codes) == (uncertain and now > before), where)
 
 
-@promise("a warning appears exactly if the rule gives all rows the same result", level=0.0, quick=5, full=300)
+@promise(level=0.0, quick=5, full=300)
 def the_same_for_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A warning appears exactly if the rule gives all rows the same result."""
     frame, _, method = _worlds_of_doubt(rng)
     if rng.random() < 0.5:  # scores that tell nothing, or nearly so
         frame["score"] = rng.choice([0.4, 0.6]) + rng.choice([0.0, 0.01]) * rng.normal(size=len(frame))
@@ -320,14 +290,9 @@ def the_same_for_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(bool(alike) == same, f"{method}: all the same {same}, and said was {told}")
 
 
-@promise(
-    "if a repair is said to help no group, the rate of no group rises, and that of the named group falls",
-    level=0.05,
-    quick=3,
-    full=500,
-    must_say=0.1,
-)
+@promise(level=0.05, quick=3, full=500, must_say=0.1)
 def lowers_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
+    """If a repair is said to help no group, the rate of no group rises, and that of the named group falls."""
     frame, world, method = _worlds_of_doubt(rng)
     done = shell.run(
         "repair", data := shell.write(frame), "--protected", "race", "--method", *method, "-o", "r.fairfix"

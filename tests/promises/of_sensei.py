@@ -104,8 +104,9 @@ def chosen(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, World, flo
     return done, made, world, cut, slack
 
 
-@promise("at most this fraction of decisions changes with flips (rho auto)", level=0.05, quick=3, full=300)
+@promise(level=0.05, quick=3, full=300)
 def what_rho_auto_says(rng: np.random.Generator, shell: Shell) -> Tried:
+    """At most this fraction of decisions changes with flips (rho auto)."""
     done, made, world, cut, slack = chosen(rng, shell)
     found = re.search(r"at most ([0-9.]+) of decisions at", said(done))
     old = re.search(r"with flips: ([0-9.]+) on rows not fitted to", said(done))
@@ -118,8 +119,9 @@ def what_rho_auto_says(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(truth <= most + near, f"{truth:.4f} > {most} at {cut}, slack {slack}")
 
 
-@promise("95% interval of the fraction of decisions that change", level=0.05, quick=3, full=300)
+@promise(level=0.05, quick=3, full=300)
 def interval_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% interval of the fraction of decisions that change."""
     done, made, world, cut, _ = chosen(rng, shell)
     rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}
     row = rows["decision_flips.under_flips [sex]"]
@@ -201,13 +203,9 @@ def changes_with_copies(
     return each["flip"].any().to_numpy(), each["gap"].mean().to_numpy(), spread.to_numpy()
 
 
-@promise(
-    "at most this fraction of people gets another decision in a copy (rho auto)",
-    level=0.05,
-    quick=3,
-    full=200,
-)
+@promise(level=0.05, quick=3, full=200)
 def what_rho_auto_says_of_copies(rng: np.random.Generator, shell: Shell) -> Tried:
+    """At most this fraction of people gets another decision in a copy (rho auto)."""
     done, made, world, cut = with_copies(rng, shell)
     told = re.search(r"at most ([0-9.]+) of people with copies", said(done))
     if not told:
@@ -217,8 +215,9 @@ def what_rho_auto_says_of_copies(rng: np.random.Generator, shell: Shell) -> Trie
     return judged(truth <= most + near, f"{truth:.4f} > {most} at {cut}")
 
 
-@promise("95% intervals of the results of copies", level=0.05, quick=3, full=200)
+@promise(level=0.05, quick=3, full=200)
 def intervals_of_copies(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% intervals of the results of copies."""
     done, made, world, cut = with_copies(rng, shell)
     rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}
     tried = Tried(0)
@@ -242,10 +241,9 @@ def rows_of_the_fit(frame: pd.DataFrame, path: str) -> tuple[Any, np.ndarray[Any
     return table, split_of(table, data_spec).fit, np.random.default_rng(0).spawn(2)[1]
 
 
-@promise(
-    "equal rates are within this of the overall rates on the training rows", level=0.0, quick=3, full=150
-)
+@promise(level=0.0, quick=3, full=150)
 def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Equal rates are within this of the overall rates on the training rows."""
     world = World.drawn(rng, int(rng.integers(2, 12)))
     frame = world.people(rng, few_or_many(rng, 4000) + 200)
     slack = float(rng.choice([0.0, 0.01, 0.05, 0.2]))
@@ -275,23 +273,14 @@ def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(holds and fits, f"gap {gap:.4f}, said {printed}, slack {slack}, {len(fit)} rows")
 
 
-@promise("the regularizer at a radius is between its bounds (network)", level=0.0, quick=1, full=40)
+@promise(level=0.0, quick=1, full=40)
 def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
+    """The regularizer at a radius is between its bounds (network)."""
     world = World.drawn(rng, int(rng.integers(2, 5)))
     frame = world.people(rng, few_or_many(rng, 400))
     radius = round(float(np.exp(rng.uniform(np.log(0.01), np.log(2.0)))), 4)
-    more = (
-        "--solver",
-        "regularizer",
-        "--learner",
-        "network",
-        "--group",
-        "used",
-        "--set",
-        f"rho={rng.choice([0.0, 1.0])}",
-        "--similar",
-        f"near(radius={radius})",
-    )
+    words = f"--solver regularizer --learner network --group used --set rho={rng.choice([0.0, 1.0])}"
+    more = (*words.split(), "--similar", f"near(radius={radius})")
     done, made = repaired(shell, frame, *more)
     told = re.search(
         r"at least ([0-9.e+-]+) by a transport plan .* at most ([0-9.e+-]+) by a bound", said(done)
@@ -314,22 +303,15 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(low <= high and found <= high * (1 + 1e-3), f"{found:.4g} not below {high:.4g}; {low:.4g}")
 
 
-@promise("at most this fraction of decisions changes within the radius", level=0.05, quick=3, full=200)
+@promise(level=0.05, quick=3, full=200)
 def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried:
+    """At most this fraction of decisions changes within the radius."""
     world, cut = World.drawn(rng, int(rng.integers(2, 8))), round(rng.uniform(0.2, 0.8), 3)
     learner = str(rng.choice(["linear", "linear", "network"]))
     frame = world.people(rng, few_or_many(rng, 3000 if learner == "linear" else 800))
     radius = round(float(np.exp(rng.uniform(np.log(1e-4), np.log(0.5)))), 6)
-    more = [
-        "--solver",
-        "regularizer",
-        "--learner",
-        learner,
-        "--set",
-        f"rho={rng.choice([0.0, 1.0])}",
-        "--threshold",
-        cut,
-    ]
+    words = f"--solver regularizer --learner {learner} --set rho={rng.choice([0.0, 1.0])}"
+    more = [*words.split(), "--threshold", cut]
     near = f"near(radius={radius})"
     more += ["--group", "used"] if rng.random() < 0.6 else []
     if rng.random() < 0.4:

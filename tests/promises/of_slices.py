@@ -60,13 +60,9 @@ def weights(frame: pd.DataFrame) -> list[str]:
     return ["--weight", "w"] if "w" in frame else []
 
 
-@promise(
-    "audit --slices: some slices are worse than all other rows, where all rows are alike",
-    level=0.05,
-    quick=8,
-    full=600,
-)
+@promise(level=0.05, quick=8, full=600)
 def slices_of_like_rows(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Audit --slices: some slices are worse than all other rows, where all rows are alike."""
     rows, metric = int(rng.choice([300, 2000, 6000])), str(rng.choice(METRICS))
     frame, chance = world(rng, np.zeros(rows), features(rng, rows))
     by = ["--prediction", "decision"]
@@ -92,13 +88,9 @@ def planted(rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray]:
     return world(rng, 0.3 * bad.to_numpy() + 0.05 * (frame["x2"] == 0).to_numpy(), frame)
 
 
-@promise(
-    "audit --slices: the accuracy of every slice that is listed lies in its interval, all at once",
-    level=0.05,
-    quick=6,
-    full=400,
-)
+@promise(level=0.05, quick=6, full=400)
 def intervals_of_slices(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Audit --slices: the accuracy of every slice that is listed lies in its interval, all at once."""
     frame, chance = planted(rng)
     asked = options(rng, "accuracy")
     done = shell.run(
@@ -119,14 +111,9 @@ def intervals_of_slices(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(not missed, f"{len(frame)} rows, {asked}: {missed[:1]}")
 
 
-@promise(
-    "audit --slices: PASS or FAIL of a limit on the accuracy of the worst slice",
-    level=0.05,
-    quick=12,
-    full=400,
-    must_say=0.15,
-)
+@promise(level=0.05, quick=12, full=400, must_say=0.15)
 def limits_on_slices(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Audit --slices: PASS or FAIL of a limit on the accuracy of the worst slice."""
     frame, chance = planted(rng)
     frame = frame[["x0", "x1", "x2", "label", "decision", *(["w"] if "w" in frame else [])]]
     weight = frame["w"].to_numpy() if "w" in frame else np.ones(len(frame))

@@ -62,13 +62,9 @@ def near_recorded(population: Population, radii: np.ndarray, labels: tuple[int, 
     return max(high[i] - low[j] for i in range(len(low)) for j in range(len(low)) if i != j)
 
 
-@promise(
-    "audit: a gap of true groups, PASS or FAIL of a limit on it, where small groups are nearly all decided alike",
-    level=0.05,
-    quick=3,
-    full=600,
-)
+@promise(level=0.05, quick=3, full=600)
 def small_groups_alike(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Audit: a gap of true groups, PASS or FAIL of a limit on it, where small groups are nearly all decided alike."""
     population, rows = alike(rng)
     groups = len(population.masses)
     assumption, metric = str(rng.choice(ASSUMPTIONS)), str(rng.choice(list(RATES)))
@@ -113,13 +109,9 @@ def small_groups_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     return covers(done, f"{metric}.difference.true_groups", truth, world)
 
 
-@promise(
-    "audit: one more person does not take a rate of a true group out of its interval",
-    level=0,
-    quick=2,
-    full=200,
-)
+@promise(level=0, quick=2, full=200)
 def one_more_person(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Audit: one more person does not take a rate of a true group out of its interval."""
     population, rows = alike(rng)
     by_label = bool(rng.random() < 0.5)
     frame = population.frame(rng, rows)
@@ -151,14 +143,9 @@ def one_more_person(rng: np.random.Generator, shell: Shell) -> Tried:
     return out
 
 
-@promise(
-    "robust: how far a true group may be from everybody on other rows, where nearly all are decided alike",
-    level=0.05,
-    quick=3,
-    full=300,
-    must_say=0.3,
-)
+@promise(level=0.05, quick=3, full=300, must_say=0.3)
 def robust_nearly_all_alike(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Robust: how far a true group may be from everybody on other rows, where nearly all are decided alike."""
     population, rows = alike(rng)
     groups = len(population.masses)
     joint = population.joint(True)

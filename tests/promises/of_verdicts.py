@@ -61,14 +61,9 @@ def _judge(shell: Shell, words: tuple[object, ...], *, waiver: str = "") -> dict
     return dict(check)
 
 
-@promise(
-    "a waiver up to M waives a check exactly where the same check with the limit M passes",
-    level=0.0,
-    quick=18,
-    full=2000,
-    must_say=0.3,
-)
+@promise(level=0.0, quick=18, full=2000, must_say=0.3)
 def waived_up_to_a_limit(rng: np.random.Generator, shell: Shell) -> Tried:
+    """A waiver up to M waives a check exactly where the same check with the limit M passes."""
     column = str(rng.choice(COLUMNS))
     sizes = np.round(np.exp(rng.uniform(np.log(3), np.log(400), int(rng.integers(2, 6))))).astype(int)
     frame = _people(rng, column, sizes)

@@ -57,25 +57,17 @@ def _audit(rng: np.random.Generator, shell: Shell, groups: int, metric: str, gap
     return judged(holds, f"{metric} {truth} not in {[(one['low'], one['high']) for one in values]}, {rows}")
 
 
-@promise(
-    "95% intervals of a weighted mean, if few rows with large weights differ from the others",
-    level=0.05,
-    quick=8,
-    full=1000,
-)
+@promise(level=0.05, quick=8, full=1000)
 def interval_of_a_weighted_mean(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% intervals of a weighted mean, if few rows with large weights differ from the others."""
     return _audit(
         rng, shell, int(rng.integers(6, 13)), str(rng.choice(["mean_score", "calibration_gap"])), False
     )
 
 
-@promise(
-    "95% interval of a weighted rate, a loss or the gap of either, with such weights",
-    level=0.05,
-    quick=8,
-    full=1000,
-)
+@promise(level=0.05, quick=8, full=1000)
 def interval_of_a_weighted_rate_or_gap(rng: np.random.Generator, shell: Shell) -> Tried:
+    """95% interval of a weighted rate, a loss or the gap of either, with such weights."""
     gap = bool(rng.random() < 0.5)
     metric = str(
         rng.choice(["mean_score", "calibration_gap", "square_loss"] if gap else ["square_loss", *RATES])
