@@ -621,14 +621,9 @@ def contended(world: World, name: str, writers: int = 2, *, named: bool = False)
 
 
 AIMS = {
-    "a folder": 2,
-    "a second name of the input": 0,
-    "the input": 2,
-    "a pipe": 0,
-    "a read-only file": 2,
-    "in a read-only folder": 2,
-    "in no folder": 2,
-}
+    "a folder": 2, "a second name of the input": 0, "the input": 2, "a pipe": 0, "a read-only file": 2,
+    "in a read-only folder": 2, "in no folder": 2,
+}  # fmt: skip
 """What the first file of a command may be -> 2 where the run must not happen."""
 
 ALLOWED = {("predict", "a folder"), ("predict-csv", "a folder")}  # into which each file of the data gets one

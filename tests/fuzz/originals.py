@@ -97,26 +97,18 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "network": {"method": "sensei", "solver": "regularizer", "learner": "network", "features": FEATURES},
     "blind rule": {"method": "sensei", "solver": "equal-rates", "features": FEATURES},
     "values": {
-        "method": "fair-regression",
-        "task": "regression",
-        "label": "real",
-        "score": "raw",
-        "missing": "drop",
+        "method": "fair-regression", "task": "regression", "label": "real", "score": "raw", "missing": "drop",
     },
     "of a model": {"method": "ramp", "model": "model.skops", "score": None},
     "averaged model": {"method": "sensei", "solver": "average", "model": "model.skops", "score": None},
-}
+}  # fmt: skip
 
 
 def _artifact(name: str) -> Callable[[Path], bytes]:
     def make(folder: Path) -> bytes:
         given: dict[str, Any] = {
-            "protected": "race",
-            "label": "label",
-            "score": "score",
-            "id": "id",
-            "seed": 1,
-        }
+            "protected": "race", "label": "label", "score": "score", "id": "id", "seed": 1,
+        }  # fmt: skip
         given |= REPAIRS[name]
         if given.get("model"):
             given["model"] = str(folder / given["model"])
@@ -155,23 +147,14 @@ def _of_artifact(name: str) -> Original:
     model = ("--model", "../model.skops") if "model" in REPAIRS[name] else ()
     data = "../percent.parquet" if name == "ramp" else "../data.parquet"
     predict = ("predict", "FILE", data, *model)
-    return Original(
-        "artifact",
-        name,
-        "changed.fairfix",
-        _artifact(name),
-        mutators.change_sealed,
-        (
-            ("inspect", "FILE"),
-            ("inspect", "FILE", "--format", "json"),
-            (*predict, "-o", "out.parquet"),
-            (*predict, "-o", "out.csv", "--missing", "abstain", "--unseen", "abstain"),
-            ("export", "FILE", "--to", "json", "-o", "out.json"),
-            ("export", "FILE", "--to", "python", "-o", "out.py"),
-            ("export", "FILE", "--to", "sql", "--dialect", "duckdb", "-o", "out.sql"),
-            ("export", "FILE", "--to", "onnx", "-o", "out.onnx"),
-        ),
-    )
+    return Original("artifact", name, "changed.fairfix", _artifact(name), mutators.change_sealed, (
+        ("inspect", "FILE"), ("inspect", "FILE", "--format", "json"), (*predict, "-o", "out.parquet"),
+        (*predict, "-o", "out.csv", "--missing", "abstain", "--unseen", "abstain"),
+        ("export", "FILE", "--to", "json", "-o", "out.json"),
+        ("export", "FILE", "--to", "python", "-o", "out.py"),
+        ("export", "FILE", "--to", "sql", "--dialect", "duckdb", "-o", "out.sql"),
+        ("export", "FILE", "--to", "onnx", "-o", "out.onnx"),
+    ))  # fmt: skip
 
 
 # ---------------------------------------------------------------------- counts
@@ -215,24 +198,15 @@ def _of_counts(name: str) -> Original:
     fit = ("repair", "FILE", "--method", "ramp", "--protected", data_spec.columns.protected[0])
     prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[2:])
     audit, hiding = ("audit", "FILE"), ("--suppress-below", "20")
-    return Original(
-        "counts",
-        name,
-        "changed.counts",
-        _counted(name),
-        mutators.change_sealed,
-        (
-            ("inspect", "FILE"),
-            ("inspect", "FILE", "--format", "json"),
-            ("count", "FILE", f"../{name}.counts", "-o", "out.counts"),
-            (*audit, "--format", "json"),
-            (*audit, "--detail"),
-            *([(*audit, "--always-valid", "--format", "html")] if name.startswith("state of ") else []),
-            (*audit, *(() if name.startswith("private ") else hiding), "--check", "dp.difference<=0.3"),
-            (*audit, "--format", "html"),
-            *((*one, "-o", "out.fairfix") for one in (fit, prove) if name in ("scores", "bands")),
-        ),
-    )
+    return Original("counts", name, "changed.counts", _counted(name), mutators.change_sealed, (
+        ("inspect", "FILE"), ("inspect", "FILE", "--format", "json"),
+        ("count", "FILE", f"../{name}.counts", "-o", "out.counts"), (*audit, "--format", "json"),
+        (*audit, "--detail"),
+        *([(*audit, "--always-valid", "--format", "html")] if name.startswith("state of ") else []),
+        (*audit, *(() if name.startswith("private ") else hiding), "--check", "dp.difference<=0.3"),
+        (*audit, "--format", "html"),
+        *((*one, "-o", "out.fairfix") for one in (fit, prove) if name in ("scores", "bands")),
+    ))  # fmt: skip
 
 
 # ---------------------------------------------------------------------- noise

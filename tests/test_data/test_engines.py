@@ -100,13 +100,9 @@ def _spark() -> Iterator[Open]:
 
 
 ENGINES = {
-    "polars": _polars,
-    "duckdb": _duckdb,
-    "duckdb file": _duckdb_file,
-    "postgresql": _postgresql,
-    "dask": _dask,
-    "spark": _spark,
-}
+    "polars": _polars, "duckdb": _duckdb, "duckdb file": _duckdb_file, "postgresql": _postgresql,
+    "dask": _dask, "spark": _spark,
+}  # fmt: skip
 SLOW = ("spark",)
 
 each_engine = pytest.mark.parametrize(

@@ -56,14 +56,10 @@ def files(draw: st.DrawFn) -> dict[str, Any]:
     )
     scores = [round(draw(st.floats(0, 1)), 2) for _ in amounts] if draw(st.booleans()) else None
     return {
-        "amounts": [round(a, digits) if digits is not None else a for a in amounts],
-        "scores": scores,
-        "thousands": thousands,
-        "decimal": decimal,
-        "digits": digits,
-        "delimiter": draw(st.sampled_from(",;\t")),
-        "head": draw(st.sampled_from([dialect.HEAD, 40])),
-    }
+        "amounts": [round(a, digits) if digits is not None else a for a in amounts], "scores": scores,
+        "thousands": thousands, "decimal": decimal, "digits": digits,
+        "delimiter": draw(st.sampled_from(",;\t")), "head": draw(st.sampled_from([dialect.HEAD, 40])),
+    }  # fmt: skip
 
 
 def text_of(world: dict[str, Any]) -> str:
@@ -267,12 +263,8 @@ def test_numbers_in_quotes_beside_empty_texts_are_numbers(rows: int, odd: str, t
     kinds = {field.name: str(field.type) for field in source.schema}
 
     assert kinds == {
-        "amount": "double",
-        "real": "double",
-        "zip": "string",
-        "word": "string",
-        "late": "string",
-    }
+        "amount": "double", "real": "double", "zip": "string", "word": "string", "late": "string",
+    }  # fmt: skip
     batches = [batch for part in source.parts(["amount", "real"]) for batch in part.batches()]
     amounts = [value for batch in batches for value in batch.column("amount").to_pylist()]
     assert amounts == [None if i % 7 == 3 else float(i) for i in range(rows)]
