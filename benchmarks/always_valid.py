@@ -39,9 +39,7 @@ SIZES = tuple(10**k for k in range(2, 7))
 
 def sequence(estimates: Estimates) -> ConfidenceSequences:
     """Return the estimates with limits for all looks."""
-    made = ConfidenceSequences.of(estimates)
-    assert made is not None
-    return made
+    return ConfidenceSequences.of(estimates)
 
 
 def alarms(

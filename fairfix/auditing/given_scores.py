@@ -38,21 +38,20 @@ class GivenScores:
     measured: Measured
 
     @cached_property
-    def needed(self) -> bool:
-        """Whether a group has too few rows for a limit of its log loss, and rows are there to find another."""
+    def losses(self) -> TwoValued | None:
+        """The losses of the rows by group; a group with a score of 0 or 1 has none, since one may be infinite.
+
+        None unless a group has too few rows for a limit of its log loss, and rows are there to find another.
+        """
         view, evidence = self.measured.view, self.measured.evidence
-        if evidence.labelled is None or view.size > MOST_GROUPS or LOG_LOSS not in self.measured.estimates:
-            return False
+        rows, scale = evidence.labelled, evidence.data_spec.score_scale
+        if rows is None or view.size > MOST_GROUPS or LOG_LOSS not in self.measured.estimates:
+            return None
         estimates, _ = self.measured.estimates[LOG_LOSS]
         high = estimates.limits(self.measured.alpha)[1]
-        return bool(np.isinf(high[np.isfinite(estimates.value)]).any())
-
-    @cached_property
-    def losses(self) -> TwoValued:
-        """The losses of the rows by group; a group with a score of 0 or 1 has none, since one may be infinite."""
-        rows, scale = self.measured.evidence.labelled, self.measured.evidence.data_spec.score_scale
-        assert rows is not None
-        group = self.measured.view.group_of_cell[rows.cell]
+        if not np.isinf(high[np.isfinite(estimates.value)]).any():
+            return None
+        group = view.group_of_cell[rows.cell]
         with np.errstate(divide="ignore"):
             if scale == "logit":
                 of_1, of_0 = np.logaddexp(0.0, -rows.score), np.logaddexp(0.0, rows.score)
@@ -63,11 +62,11 @@ class GivenScores:
         group = np.where(np.isin(group, group[endless]), -1, group)
         larger = np.where(rows.labels == 1, of_1 >= of_0, of_0 > of_1).astype(np.float64)
         ends = np.minimum(of_1, of_0), np.where(endless, 0.0, np.maximum(of_1, of_0))
-        return TwoValued.of_rows(group, self.measured.view.size, *ends, larger, rows.weight)
+        return TwoValued.of_rows(group, view.size, *ends, larger, rows.weight)
 
     def groups(self, reports: tuple[Group, ...]) -> tuple[Group, ...]:
         """Return the groups, with such an interval where the log loss has no limit."""
-        if not self.needed:
+        if self.losses is None:
             return reports
         defined = np.count_nonzero(~np.isnan(self.measured.estimates[LOG_LOSS][0].value))
         ends = zip(*self.losses.limits(sidak(self.measured.alpha, int(defined))), strict=True)
@@ -80,10 +79,13 @@ class GivenScores:
         """Yield the comparisons, those of log losses with such an interval where they have no limit."""
         for report in reports:
             of = Comparison.parse(report.id)
-            yield self._compared(of, report) if of.metric == LOG_LOSS and self.needed else report
+            losses = self.losses if of.metric == LOG_LOSS else None
+            yield report if losses is None else self._compared(losses, of, report)
 
-    def _compared(self, of: Comparison, report: common.SavedComparison) -> common.SavedComparison:
-        losses, measured, ratio = self.losses, self.measured, of.kind == "ratio"
+    def _compared(
+        self, losses: TwoValued, of: Comparison, report: common.SavedComparison
+    ) -> common.SavedComparison:
+        measured, ratio = self.measured, of.kind == "ratio"
         if of.kind in ("min", "max"):
             gap = worst(losses, measured.alpha, smallest=of.kind == "min")
             return _with_ends(report, (gap.low, gap.high))

@@ -273,8 +273,8 @@ class Measured:
                 out[name] = means(metric, self.evidence.data_spec, mean_sums(metric, self.counts))
         if any(map(self._makes, (*OF_TABLES, *self.evidence.ratios))):
             out |= {name: made for name, made in self._of_tables().items() if self._makes(name)}
-        if self._makes("scoring_rate"):
-            out["scoring_rate"] = proportions(self._above_median(), self.counts.weighted)
+        if (above := self.evidence.above_median) is not None and self._makes("scoring_rate"):
+            out["scoring_rate"] = proportions(self._above_median(above), self.counts.weighted)
         if self._makes("auc"):
             out["auc"] = self._areas()
         if self._makes("calibration_error"):
@@ -291,11 +291,7 @@ class Measured:
 
     def _kind(self, estimates: Estimates) -> Estimates:
         """Return the estimates with the requested intervals: for one look, or for all."""
-        if not self.evidence.settings.always_valid:
-            return estimates
-        sequence = ConfidenceSequences.of(estimates)
-        assert sequence is not None  # else it is missing
-        return sequence
+        return ConfidenceSequences.of(estimates) if self.evidence.settings.always_valid else estimates
 
     def _of_tables(self) -> dict[str, Estimates]:
         names = ("base_rate", "true_positive_rate", "true_negative_rate")
@@ -315,11 +311,10 @@ class Measured:
     def _of_entries(self, metric: EntryMean, sums: Floats) -> Estimates:
         return entry_estimates(metric, sums, self.counts.weighted, self.counts.private)
 
-    def _above_median(self) -> Floats:
-        assert self.evidence.above_median is not None
+    def _above_median(self, above: Floats) -> Floats:
         group = self.view.group_of_cell
         out = np.zeros((self.view.size + 1, 2, 2))  # the last one takes cells of no group
-        np.add.at(out, group, self.evidence.above_median)
+        np.add.at(out, group, above)
         return out[:-1].reshape(-1, 4)
 
     def _areas(self) -> Areas:
@@ -423,8 +418,8 @@ class Measured:
         if isinstance(metric, EntryMean):
             sums = entry_sums(metric, self.table)
             size, rest = entry_size(metric, sums), self._of_entries(metric, _rest(sums))
-        elif name == "scoring_rate":
-            sums = self._above_median()
+        elif name == "scoring_rate" and (above := self.evidence.above_median) is not None:
+            sums = self._above_median(above)
             size = sums[:, 0] + sums[:, 2]
             rest = proportions(_rest(sums), self.counts.weighted)
         else:

@@ -65,9 +65,7 @@ class _Sums:
             estimates: Estimates = means(self.metric, self.content.data_spec, sums)
         else:
             estimates = proportions(sums.T, self.weighted)
-        made = ConfidenceSequences.of(estimates)
-        assert made is not None  # else it is missing
-        return made
+        return ConfidenceSequences.of(estimates)
 
 
 def history(content: CountFile, settings: Settings) -> StateBatches:

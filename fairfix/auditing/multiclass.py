@@ -247,7 +247,6 @@ def compare_classes(
         list[common.NotComparable](),
         list[common.SavedCheck](),
     )
-    section: common.Baseline | None = None
     for name, piece in pieces:
         mine = [a for a in allowances if a.check is None or bool(name) != of_all(a.check)]
         asked = [one for one in usual if (Comparison.parse(one).metric == ACCURACY) != bool(name)]
@@ -261,7 +260,6 @@ def compare_classes(
             in_class(fields_replaced(one, reason=f"not comparable: {apart}" if apart else one.reason), name)
             for one in judged
         ]
-    assert section is not None
     section = fields_replaced(
         section,
         changes=tuple(changes),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice, permutations
@@ -237,12 +238,11 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     codes = [own for _, own in new.pieces_with(code)]
 
     @lru_cache(maxsize=2)  # few rows are one piece, which is looked at twice
-    def rows_of(i: int, side: int) -> tuple[Floats, Floats] | None:
+    def rows_of(i: int, side: int) -> tuple[Floats, Floats]:
         table = pieces[i][side]
         if isinstance(metric, EntryMean):
             return _of_entries(metric, table)
-        number = numbers_of_rows(metric, table)
-        return None if number is None else (number, np.ones(len(table)))
+        return numbers_of_rows(metric, table), np.ones(len(table))
 
     def by(i: int, summands: Floats) -> Floats:
         return np.asarray(np.bincount(codes[i], summands, count), dtype=np.float64)
@@ -252,10 +252,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     for side, table in enumerate((old, new)):
         total, spread, sums = np.zeros(count), np.zeros(count), list[Floats]()
         for i, pair in enumerate(pieces):
-            piece, rows = pair[side], rows_of(i, side)
-            if rows is None:
-                return None
-            value, base = rows
+            piece, (value, base) = pair[side], rows_of(i, side)
             weight, square = piece.weight, piece.square_weight
             mass = weight * base
             total += by(i, mass)
@@ -266,7 +263,6 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
                     each = [by(i, w * part) for part in (yes, no) for w in (weight, square)]
                 elif isinstance(metric, EntryMean):
                     entries = entries_of_rows(metric, piece, weight, square)
-                    assert entries is not None  # as the rows are there
                     each = [by(i, column) for column in entry_sums(metric, entries).T]
                 else:
                     each = [by(i, part) for part in powers(weight, value, square)]
@@ -287,9 +283,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     for i, pair in enumerate(pieces):
         places, parts = [], []
         for side, piece in enumerate(pair):
-            rows = rows_of(i, side)
-            assert rows is not None
-            value, base = rows
+            value, base = rows_of(i, side)
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 place = piece.weight * base / totals[side][codes[i]]
                 part = np.nan_to_num(place * (value - centres[side][codes[i]]), nan=0.0, posinf=0.0)
@@ -316,15 +310,13 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     return Units(before, after, rate, share_before, share_after, rise, fall, size, variance, apart)
 
 
-def _of_entries(metric: EntryMean, table: Table) -> tuple[Floats, Floats] | None:
-    """Return (value, part in the denominator) of each row; None where the table does not have them.
+def _of_entries(metric: EntryMean, table: Table) -> tuple[Floats, Floats]:
+    """Return (value, part in the denominator) of each row; a DataError where the table does not have them.
 
     A metric with two values is a rate of the larger one.
     """
     ones = np.ones(len(table))
     entries = entries_of_rows(metric, table, ones, ones)
-    if entries is None:
-        return None
     sums = entry_sums(metric, entries)
     base, above = entry_size(metric, sums), sums[:, 0 if metric.has_two_values else 1]
     return np.divide(above, base, out=np.zeros_like(base), where=base > 0), base
@@ -494,7 +486,9 @@ class Changes:
             mean = isinstance(metrics_for(self.matched.new.data_spec.task)[name], Mean)
             both = (self.matched.old, self.matched.new) if mean else self.matched.merged
             groups = both[1].groups(keys)
-            self._cache[name, keys] = _units(name, *both, groups.codes, len(groups.levels))
+            self._cache[name, keys] = None
+            with suppress(DataError):  # a table has not what it is a mean of
+                self._cache[name, keys] = _units(name, *both, groups.codes, len(groups.levels))
         return self._cache[name, keys]
 
 

@@ -9,6 +9,7 @@ from fairfix.data.counts import Counts, Floats
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.quantities import quantities
 from fairfix.data.table import Table
+from fairfix.errors import DataError
 from fairfix.stats.estimates import Estimates, Means, Proportions, Scaled
 from fairfix.stats.geometric_noise import NoisyProportions
 
@@ -132,20 +133,21 @@ def entry_size(metric: EntryMean, sums: Floats) -> Floats:
     return np.asarray(sums[:, 0] + sums[:, 2] if metric.has_two_values else sums[:, 0])
 
 
-def entries_of_rows(metric: EntryMean, table: Table, weight: Floats, square: Floats) -> Floats | None:
-    """Return a confusion table per row, shape (n, L, 2, 2), as of groups; None where something is missing."""
+def entries_of_rows(metric: EntryMean, table: Table, weight: Floats, square: Floats) -> Floats:
+    """Return a confusion table per row, shape (n, L, 2, 2), as of groups; a DataError where something is missing."""
     label = table.rows.label if table.data_spec.binary else None
-    chance = table.chance if "decision" in metric.needs else np.zeros(len(table))
-    if chance is None or ("label" in metric.needs and label is None):
-        return None
+    chance = table.decisions if "decision" in metric.needs else np.zeros(len(table))
+    if "label" in metric.needs and label is None:
+        raise DataError(f"there are no labels, which {metric.name} needs")
     labels = np.ones((len(table), 1)) if label is None else np.asarray(label)[:, None] == np.arange(2)
     decisions = np.stack([1 - chance, chance], axis=-1)
     masses = np.stack([weight, square], axis=-1)
     return np.asarray((labels[:, :, None] * decisions[:, None])[..., None] * masses[:, None, None])
 
 
-def numbers_of_rows(metric: Mean, table: Table) -> Floats | None:
-    """Return the numbers that a mean is of, shape (n,); None where the table does not have them."""
+def numbers_of_rows(metric: Mean, table: Table) -> Floats:
+    """Return the numbers that a mean is of, shape (n,); a DataError where the table does not have them."""
     value = dict(quantities(table.rows, table.data_spec, losses=True)).get(metric.quantity)
-    label = table.rows.label if metric.error else np.zeros(len(table))
-    return None if value is None or label is None else np.asarray(value, dtype=np.float64) - label
+    if value is None:
+        raise DataError(f"there is no {metric.quantity}, which {metric.name} needs")
+    return np.asarray(value, dtype=np.float64) - (table.labels if metric.error else np.zeros(len(table)))

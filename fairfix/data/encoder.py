@@ -137,11 +137,12 @@ class Encoder:
         read = batch.num_rows if times is None else int(times.sum())
         rows = Rows(cell, self.cells, label, score, decision, weight, read)
         rows = _without(rows, drop, times) if drop else rows
-        return rows if self.data_spec.group_thresholds is None else self._decided(rows)
+        return self._decided(rows)
 
     def _decided(self, rows: Rows) -> Rows:
-        """Return the rows with decisions by the threshold of their group."""
-        assert rows.score is not None
+        """Return the rows with decisions by the threshold of their group, where groups have their own."""
+        if self.data_spec.group_thresholds is None or rows.score is None:
+            return rows
         cuts = group_cuts(self.data_spec, rows.cells, np.unique(rows.cell))
         return replace(rows, decision=(rows.score >= cuts[rows.cell]).astype(np.float64))
 

@@ -28,15 +28,13 @@ INDEX_NAME = re.compile(r"__index_level_\d+__")
 
 def split_names(text: str) -> list[str]:
     """Return the names of a list with commas, without the double quotes that hold those with a comma in them."""
-    names, at = list[str](), 0
-    while True:
-        part = LISTED.match(text, at)
-        assert part is not None  # the second way takes any text
+    names = list[str]()
+    for part in LISTED.finditer(text):  # the second way takes any text
         key, quoted, plain = part.groups()
         names.append(plain.strip() if quoted is None else (key or "").lstrip() + quoted.replace('""', '"'))
-        at = part.end()
         if not part[0].endswith(","):
-            return names
+            break
+    return names
 
 
 def joined_names(names: Iterable[str]) -> str:

@@ -69,9 +69,8 @@ def is_database(data: Any) -> bool:
 
 def split(url: str) -> tuple[str, str, str, str]:
     """Return scheme, authority (a bucket or a host, perhaps with user and password), path and query of a URL."""
-    match = URL.fullmatch(url)
-    assert match is not None
-    scheme, rest, query = match[1].lower(), match[2], ""
+    scheme, _, rest = url.partition("://")
+    scheme, query = scheme.lower(), ""
     if scheme in ("http", "https"):
         rest, _, query = rest.partition("#")[0].partition("?")
     elif begin := QUERY.search(rest):

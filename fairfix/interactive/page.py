@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, Template
+from jinja2 import Environment, PackageLoader, Template
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 
@@ -192,8 +192,7 @@ def page(content: Mapping[str, Any]) -> str:
 
 def _source(environment: Environment, name: str) -> str:
     """Return the text of a file of the package."""
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]
+    return PackageLoader("fairfix", "").get_source(environment, name)[0]
 
 
 @cache

@@ -66,13 +66,13 @@ class CellScores(Weighted):
     name: str
     score: Floats
     weight: Floats | None
-    labels: Callable[[], npt.NDArray[np.generic]] | None
+    labels: Callable[[], npt.NDArray[np.generic]]
     square_weight: Floats | None = None
 
     @cached_property
-    def label(self) -> npt.NDArray[np.generic] | None:
-        """Labels, gathered when they are first asked for."""
-        return None if self.labels is None else self.labels()
+    def label(self) -> npt.NDArray[np.generic]:
+        """Labels, gathered when they are first asked for; empty where there are none."""
+        return self.labels()
 
     @cached_property
     def sum_of_scores(self) -> float:
@@ -82,7 +82,6 @@ class CellScores(Weighted):
     @property
     def labelled(self) -> tuple[Floats, npt.NDArray[np.generic], Floats | None]:
         """Scores, labels and weights of the rows that have labels."""
-        assert self.label is not None
         many = self.label.size
         return self.score[:many], self.label, None if self.weight is None else self.weight[:many]
 
@@ -122,14 +121,14 @@ def cells_of(problem: RepairProblem) -> GroupScores:
 
     def labels_of(k: int) -> npt.NDArray[np.generic]:
         inside = groups.codes == k if len(levels) <= FEW else rows()[k]
-        return np.asarray(table.labels[inside])
+        return np.zeros(0) if table.rows.label is None else np.asarray(table.labels[inside])
 
     cells = tuple(
         CellScores(
             group_name(level),
             scores[k],
             None if weights is None else weights[k],
-            None if table.rows.label is None else partial(labels_of, k),
+            partial(labels_of, k),
             None if squares is None else squares[k],
         )
         for k, level in enumerate(levels)
@@ -259,7 +258,7 @@ def miscalibration(cells: Sequence[CellScores]) -> tuple[float, float]:
     """Return the mean distance of score and label over ten bins per cell, and what chance alone gives of it."""
     off = chance = total = 0.0
     for cell in cells:
-        if cell.label is None:
+        if not cell.label.size:
             continue
         score, label, weight = cell.labelled
         cuts = np.quantile(score, np.arange(0.1, 1.0, 0.1))

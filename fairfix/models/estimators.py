@@ -104,7 +104,7 @@ def checked(learner: Any) -> None:
             )
         return
     made, title = estimator_of(learner), title_of(learner)
-    if weight_name(made) is None:
+    if not weight_name(made):
         raise UsageError(
             f"`learner`: {title} has no sample_weight in its fit, and a repair weights rows; use a learner that has it"
         )
@@ -146,16 +146,16 @@ def imported(path: str) -> Any:
         raise UsageError(f"`learner={path}` does not name an estimator: {shortened(fault)}") from error
 
 
-def weight_name(estimator: Any) -> str | None:
-    """Return what the fit calls weights of rows; of a pipeline, those of its last step. None where it takes none."""
+def weight_name(estimator: Any) -> str:
+    """Return what the fit calls weights of rows; of a pipeline, those of its last step. Empty where it takes none."""
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import has_fit_parameter
 
     if isinstance(estimator, Pipeline):
         last, step = estimator.steps[-1]
         inner = weight_name(step)
-        return None if inner is None else f"{last}__{inner}"
-    return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None
+        return inner and f"{last}__{inner}"
+    return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else ""
 
 
 def title_of(setting: Any) -> Any:
@@ -361,7 +361,6 @@ def _fitted(
 ) -> Member:
     """Return what is kept of a fit; the first of some links that gives what the estimator gives."""
     library, name = _library(estimator), weight_name(estimator)
-    assert name is not None
     X = X if not library or _takes_gaps(estimator, library) else np.nan_to_num(X, nan=0.0)
     empty = np.isnan(X).all(axis=0)
     X = np.where(empty, 0.0, X) if empty.any() else X

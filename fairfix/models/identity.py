@@ -135,15 +135,10 @@ class RowDraws:
         """Return what makes the draws from fewer columns."""
         return replace(self, identity={name: self.identity[name] for name in names})
 
-    @classmethod
-    def joined(cls, parts: Sequence[RowDraws]) -> RowDraws:
-        """Return what makes the draws of the rows of all parts, which are numbered parts of the same columns."""
-        return replace(parts[0], rows=np.concatenate([one.rows for one in parts if one.rows is not None]))
-
-    def repeated(self) -> int:
-        """Return how many of the numbered rows have the identity of another one of them."""
-        assert self.rows is not None
-        many = np.unique(row_hashes(self._columns_of(self.rows), {}), return_counts=True)[1]
+    def repeated(self, others: Sequence[RowDraws]) -> int:
+        """Return how many of these numbered rows, and others of the same columns, have the identity of another one."""
+        rows = np.concatenate([one.rows for one in (self, *others) if one.rows is not None])
+        many = np.unique(row_hashes(self._columns_of(rows), {}), return_counts=True)[1]
         return int(many[many > 1].sum())
 
     def _columns_of(self, rows: Ints) -> pa.Table:

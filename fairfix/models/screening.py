@@ -157,11 +157,11 @@ def screen(table: Table, names: Sequence[str]) -> list[LeftOut]:
     """
     few, whole = _views(table, len(names))
     out = {name: verdict for name in names if (verdict := _confirmed(name, few, whole, TableView.why))}
-    first = few.outcome
-    if first is not None:  # what is only there where a leak is, leaks as well
+    first, all_rows = few.outcome, whole.outcome
+    if first is not None and all_rows is not None:  # what is only there where a leak is, leaks as well
         for name in [name for name, one in out.items() if one.reason == "leak"]:
-            part = few.told_by(name)
-            copy = part if few is whole else whole.told_by(name)
+            part = few.told_by(name, first)
+            copy = part if few is whole else whole.told_by(name, all_rows)
             for other in names:
                 if other not in out or out[other].reason not in LEAKS:
                     verdict = _confirmed(other, part, copy, TableView.after)
@@ -270,12 +270,11 @@ class TableView:
         self.outcome = outcome
         """Which rows have label 1; None where labels are not of two values."""
 
-    def told_by(self, name: str) -> TableView:
-        """Return the rows with what a column says of the label in place of the label."""
+    def told_by(self, name: str, outcome: Bools) -> TableView:
+        """Return the rows with what a column says of the label, an outcome, in place of it."""
         one = self.entries(name)
         cells = one.missing.astype(np.int64) if one.size > self._most_cells else one.codes
-        assert self.outcome is not None
-        return TableView(self.table, self.columns, _likelier(cells, self.outcome)[cells], part=self.part)
+        return TableView(self.table, self.columns, _likelier(cells, outcome)[cells], part=self.part)
 
     @property
     def _most_cells(self) -> float:
@@ -360,7 +359,7 @@ class TableView:
         both = (len(self.outcome) - ones, ones)
         if not all(both):
             return None
-        best, errors, log_rules = max(self._predictions(one), key=lambda verdict: verdict[0])
+        best, errors, log_rules = max(self._predictions(one, self.outcome), key=lambda verdict: verdict[0])
         if best < AGREEMENT - 0.02 * self.part or not self._sure(both, errors, log_rules):
             return None
         weight = 4.0 / (1.0 / both[0] + 1.0 / both[1])  # rows of equal labels that tell as much
@@ -373,10 +372,8 @@ class TableView:
         )
         return ("leak", text)
 
-    def _predictions(self, one: CodedColumn) -> Iterator[tuple[float, int, float]]:
+    def _predictions(self, one: CodedColumn, outcome: Bools) -> Iterator[tuple[float, int, float]]:
         """Yield (balanced accuracy, wrong rows, log of the number of rules) of simple rules of a column."""
-        outcome = self.outcome
-        assert outcome is not None
         cells = [one.missing.astype(np.int64)] if one.missing.any() else []
         cells += [one.codes] if one.size <= self._most_cells else []
         for codes in cells:

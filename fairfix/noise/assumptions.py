@@ -134,9 +134,8 @@ class N0(Assumption):
 
     def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
         """Return the rates of the recorded groups that true ones are near."""
-        assert self.evidence.balls is not None
-        home = self.evidence.balls[0].home
-        return {name: rates[home] for name, rates in self.evidence.recorded.items()}
+        balls, recorded = self.evidence.balls, self.evidence.recorded
+        return {} if balls is None else {name: rates[balls[0].home] for name, rates in recorded.items()}
 
 
 class N1(Assumption):
@@ -203,8 +202,7 @@ class N3(Assumption):
         rates = {name: evidence.curve.at(name, eps) for name in metrics}
         if not evidence.replicates:
             return RateBounds(rates, {}, self.alpha)
-        tables = table.recording(evidence.masses_drawn, evidence.entries_drawn)
-        assert tables is not None  # as those of the data
+        tables = table.carried(evidence.masses_drawn, table.of_recording, evidence.entries_drawn)[0]
         data = evidence.data.cells, evidence.curve.table
         draws = Draws(data, evidence.drawn, tables, evidence.imagined, max(eps, evidence.curve.room))
         ends = draws.ends(metrics, self.alpha / 2)
@@ -254,7 +252,7 @@ class N4(Assumption):
             if drawn is None:
                 continue
             low, high = allowed.draws[name]
-            least, most = (ratio.of(self.evidence.inverted_for(ratio, end)) for end in (LOWER, UPPER))
+            least, most = (ratio.of(self.evidence.inverted_for(drawn, ratio, end)) for end in (LOWER, UPPER))
             # a draw that leaves a group no rows says nothing but what the table allows
             empty = np.isnan(least) | np.isnan(most)
             least, most = np.where(empty, low, least), np.where(empty, high, most)

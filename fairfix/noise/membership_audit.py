@@ -290,15 +290,14 @@ class Limits(RateBounds):
         if kind in ("min", "max") or self.together is None:
             each_level = level if kind in ("min", "max") else level / 2
             return ends_of(kind, [self.limits(name, each_level) for name in metrics])
-        each = [self._mover(kind, name, level) for name in metrics]
+        each = [self._mover(self.together[name], kind, name, level) for name in metrics]
         return np.concatenate([low for low, _ in each]), np.concatenate([high for _, high in each])
 
-    def _mover(self, kind: str, metric: str, level: float) -> Pair:
+    def _mover(self, together: Floats, kind: str, metric: str, level: float) -> Pair:
         """Return the limits of each pair of groups from those of both rates and their correlation."""
-        assert self.together is not None
         rate, (low, high) = self.rates[metric][0], self.limits(metric, level)
         a, b = pairs(rate.size)
-        r = self.together[metric][a, b]
+        r = together[a, b]
         if kind == "ratio":
             with np.errstate(divide="ignore"):
                 rate, low, high = np.log(rate), np.log(low), np.log(high)

@@ -164,10 +164,8 @@ class ResampledGroups:
             drawn = drawn[None]
         return inversion, invert(self.drawn, drawn, self.rules_drawn, by_label=self.by_label)
 
-    def inverted_for(self, ratio: Ratio, end: int) -> Floats:
+    def inverted_for(self, drawn: Inversion, ratio: Ratio, end: int) -> Floats:
         """Return cells of true groups under N4 in every draw, (R, J, 4), as :meth:`drawn_for` does."""
-        drawn = self.inverted[1]
-        assert drawn is not None
         return inverted_with_row(
             drawn.masses, drawn.weights, self.imagined, ratio, end, by_label=self.by_label
         )

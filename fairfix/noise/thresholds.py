@@ -340,7 +340,7 @@ class _NoisyProblem:
         feasible = answer.status == 0
         if not feasible:
             answer = program.solve(cost, relaxed, relax=True)
-        assert answer.x is not None  # a violation variable makes every constraint feasible
+        # a violation variable makes every constraint feasible
         accept = np.clip(self.spread @ answer.x[: self.spread.shape[1]], 0.0, 1.0).reshape(self.n.shape[:2])
         value = float(answer.fun) + (float(self.n[:, :, 1].sum()) if feasible else 0.0)
         return np.maximum.accumulate(accept, axis=1), feasible, value

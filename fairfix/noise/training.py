@@ -328,7 +328,7 @@ class _RuleSearch:
 
     def __init__(self, rows: NoisyRows, adversary: Adversary, parity: Parity, slack: float) -> None:
         self.rows, self.adversary, self.parity, self.slack = rows, adversary, parity, slack
-        self.best: tuple[tuple[float, float], Floats, bool] | None = None
+        self.best: tuple[tuple[float, float], Floats, bool] = (np.inf, np.inf), np.zeros(0), False
 
     def excess(self, cells: Floats) -> Floats:
         """Return ``g``, exactly."""
@@ -354,7 +354,7 @@ class _RuleSearch:
         miss = np.where(worst <= HOLDS, 0.0, worst)
         at = int(np.lexsort((errors, miss))[0])
         key = (float(miss[at]), float(errors[at]))
-        if self.best is not None and not key < (self.best[0][0], self.best[0][1] - HOLDS):
+        if not key < (self.best[0][0], self.best[0][1] - HOLDS):
             return
         cut = int(cuts[at])
         made = v.copy()
@@ -379,7 +379,6 @@ class _RuleSearch:
 
     def best_rule(self, steps: int) -> Trained:
         """Return the best rule, judged again by its own decisions."""
-        assert self.best is not None
         _, v, constant = self.best
         cells = self.rows.cells(self.rows.A @ v >= 0.0)
         excess = self.excess(cells)

@@ -341,13 +341,10 @@ class TrueGroups:
 
 def _naive(evidence: ResampledGroups) -> dict[str, Pair] | None:
     """Return recorded rates give or take the share of the true group that is recorded as another."""
-    if not evidence.same_groups:
+    if not evidence.same_groups or evidence.balls is None:
         return None
-    if evidence.plain_joints is not None:
-        gamma = conditional_radius(evidence.plain_joints[0])
-    else:
-        assert evidence.balls is not None
-        gamma = evidence.balls[0].radii
+    plain = evidence.plain_joints
+    gamma = evidence.balls[0].radii if plain is None else conditional_radius(plain[0])
     return {
         name: (np.clip(rate - gamma, 0.0, 1.0), np.clip(rate + gamma, 0.0, 1.0))
         for name, rate in evidence.recorded.items()

@@ -102,8 +102,8 @@ class ConfidenceSequences(Estimates):
             object.__setattr__(self, "squares", frozen(squares))
 
     @classmethod
-    def of(cls, estimates: Estimates) -> ConfidenceSequences | None:
-        """Return the sequence of unweighted rates or means; None if there are no such limits."""
+    def of(cls, estimates: Estimates) -> ConfidenceSequences:
+        """Return the sequence of unweighted rates or means; a TypeError if there are no such limits."""
         if isinstance(estimates, Scaled):
             rates = estimates.rates
             return cls(rates.totals, rates.successes, support=estimates.support)
@@ -114,7 +114,7 @@ class ConfidenceSequences(Estimates):
             mean = (estimates.mean - low) / (high - low)
             square = estimates.variance / (high - low) ** 2 + mean**2
             return cls(estimates.sizes, estimates.sizes * mean, estimates.sizes * square, estimates.support)
-        return None
+        raise TypeError(f"no confidence sequence of {estimates}")
 
     def _scaled(self, unit: Floats) -> Floats:
         low, high = self.support

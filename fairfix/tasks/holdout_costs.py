@@ -240,7 +240,7 @@ def ties(parts: Sequence[RepairedRows]) -> Iterator[Note]:
         for one, own in zip(parts, draws, strict=True)
         if isinstance(own, RowDraws)
     ]
-    alike = RowDraws.joined(drawn).repeated() if len(drawn) == len(parts) else 0
+    alike = drawn[0].repeated(drawn[1:]) if len(drawn) == len(parts) else 0
     if name is None and alike:
         remedy = "name an ID column with `id`"
         if data_spec.columns.count:

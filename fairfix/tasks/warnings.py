@@ -37,7 +37,7 @@ from fairfix.auditing.comparisons import ENDS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.auditing.metrics import EQUALIZED_ODDS, RATES
 from fairfix.auditing.results import first_of
-from fairfix.auditing.sufficient_statistics import confusion, entry_sums, proportions
+from fairfix.auditing.sufficient_statistics import entry_sums, proportions, table_of
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.once import once_per_object
 from fairfix.data.scan import count_table
@@ -379,8 +379,7 @@ def of_directions(table: Table, confidence: float, *, scored: bool = True) -> It
     if table.rows.decision is None or not data_spec.binary:
         return
     counts = count_table(table).counts
-    every = confusion(counts, None)
-    assert every is not None
+    every = table_of(counts, None)
     rates = {}
     for name in EQUALIZED_ODDS:
         one = proportions(entry_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)

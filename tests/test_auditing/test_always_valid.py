@@ -46,7 +46,6 @@ def test_numbers_have_the_limits_of_sequences() -> None:
     assert "always_valid" not in once["settings"]
     totals = frame.groupby("group")["decision"].agg(["sum", "count"])
     rates = ConfidenceSequences.of(Proportions(totals["sum"], totals["count"]))
-    assert rates is not None
     gap, made = difference_between_groups(rates, 0.05), comparisons(result)
     own = made["selection_rate.difference.between_groups"]
     assert (own["low"], own["high"]) == pytest.approx((gap.low, gap.high))

@@ -25,9 +25,7 @@ EVIDENCE = math.log(2 / ALPHA)
 
 def sequence(successes: object, totals: object) -> ConfidenceSequences:
     """Return the sequence of rates."""
-    out = ConfidenceSequences.of(Proportions(np.asarray(successes, float), np.asarray(totals, float)))
-    assert out is not None
-    return out
+    return ConfidenceSequences.of(Proportions(np.asarray(successes, float), np.asarray(totals, float)))
 
 
 def wealth_of_rows(rows: np.ndarray, p: float) -> float:
@@ -102,7 +100,6 @@ def test_limits_of_means_refute_nothing_that_fair_bets_do_not(rows: list[float],
     x = np.array(rows)
     means = Means.from_sums(np.array([[len(x)], [x.sum()], [(x**2).sum()]]), (0.0, 1.0))
     made = ConfidenceSequences.of(means)
-    assert made is not None
     low, high = (float(end[0]) for end in made.limits(ALPHA))
     assert 0 <= low <= x.mean() + 1e-12
     assert x.mean() - 1e-12 <= high <= 1
@@ -128,7 +125,6 @@ def test_small_spread_makes_narrow_limits() -> None:
     x = np.random.default_rng(0).beta(3, 17, 2000)
     means = Means.from_sums(np.array([[x.size], [x.sum()], [(x**2).sum()]]), (0.0, 1.0))
     of_means, of_rates = ConfidenceSequences.of(means), sequence([x.sum()], [x.size])
-    assert of_means is not None
     widths = [float(np.subtract(*one.limits(ALPHA)[::-1])[0]) for one in (of_means, of_rates)]
     assert widths[0] < widths[1] / 2
 
@@ -137,22 +133,21 @@ def test_scales_move_limits_along() -> None:
     """A number of two values has the limits of its rate, a mean on [-1, 1] those of the same rows on [0, 1]."""
     rates = Proportions(np.array([30.0]), np.array([100.0]))
     two = ConfidenceSequences.of(Scaled(rates, -2.0, 3.0))
-    assert two is not None
     assert np.allclose(two.limits(ALPHA), -2 + 5 * np.array(sequence([30], [100]).limits(ALPHA)))
     x = np.linspace(0, 0.5, 80)
     made = [
         ConfidenceSequences.of(Means.from_sums(np.array([[x.size], [y.sum()], [(y**2).sum()]]), ends))
         for y, ends in ((x, (0.0, 1.0)), (2 * x - 1, (-1.0, 1.0)))
     ]
-    assert made[0] is not None
-    assert made[1] is not None
     assert np.allclose(made[1].limits(ALPHA), 2 * np.array(made[0].limits(ALPHA)) - 1)
 
 
 def test_what_has_no_sequence() -> None:
     """Means without a range and areas have none."""
-    assert ConfidenceSequences.of(Means(np.ones(1), np.ones(1), np.ones(1), (0.0, math.inf))) is None
-    assert ConfidenceSequences.of(Areas(np.ones(1) / 2, np.ones(1), np.ones(1))) is None
+    endless = Means(np.ones(1), np.ones(1), np.ones(1), (0.0, math.inf))
+    for estimates in (endless, Areas(np.ones(1) / 2, np.ones(1), np.ones(1))):
+        with pytest.raises(TypeError, match="no confidence sequence"):
+            ConfidenceSequences.of(estimates)
 
 
 # ---------------------------------------------------------------------- many limits at once

@@ -178,7 +178,6 @@ def quantity_of(table: Table, metric: Metric, groups: Groups | None) -> SliceMet
     if isinstance(metric, Rate):
         ones = np.ones(len(table))
         entries = entries_of_rows(metric, table, ones, ones)
-        assert entries is not None  # as the metric is available
         success, _, failure, _ = entry_sums(metric, entries).T
         whole = not np.any((success != 0) & (success != 1)) and not np.any((failure != 0) & (failure != 1))
         if weight is None and whole:
@@ -194,7 +193,6 @@ def quantity_of(table: Table, metric: Metric, groups: Groups | None) -> SliceMet
             f"`slice_metric`: {metric.name} is not a plain rate or mean; use one of {', '.join(plain)}"
         )
     number = numbers_of_rows(metric, table)
-    assert number is not None  # as the metric is available
     low, high = metric.bounds
     if metric.quantity == "score" and not metric.error and table.data_spec.task != "regression":
         low, high = (0.0, 1.0) if table.data_spec.score_scale != "raw" else (low, high)

@@ -65,10 +65,8 @@ class RegressionGuarantee(GuaranteeAdapter):
 
     def losses(self, rule: RepairedPredictor, fitted: Table, table: Table) -> RowLosses | None:
         """Return the bounded loss of a table's rows."""
-        if not self.method.bounds_losses:
+        if not self.method.bounds_losses or (labels := self._label_range(table.data_spec)) is None:
             return None
-        labels = self._label_range(table.data_spec)
-        assert labels is not None
         check_labels(self.method.label_range, table)
         return losses_within(row_loss(self.method.loss_on(fitted)), rule, fitted, table, labels)
 

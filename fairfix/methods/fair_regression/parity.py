@@ -223,9 +223,8 @@ OFF = 0.05
 are chance alone take away some 0.01."""
 
 
-def _off(problem: RepairProblem, rows: PluginProblem) -> str:
+def _off(problem: RepairProblem, rows: PluginProblem, off: float) -> str:
     """Return that the scores are not what the loss is least at."""
-    assert rows.around is not None
     remedy = (
         "calibrate it first, or learn a model with `features`"
         if problem.features is None
@@ -234,7 +233,7 @@ def _off(problem: RepairProblem, rows: PluginProblem) -> str:
     return (
         f"the method assumes that the score minimizes the {row_loss(rows.loss).title}, and this one does not. If one "
         "number were added to it for rows with similar scores, its loss on the labels would be "
-        f"{rows.around.off:.0%} smaller; {remedy}"
+        f"{off:.0%} smaller; {remedy}"
     )
 
 
@@ -285,7 +284,7 @@ def _notes_on_rule(
 ) -> Iterator[Note]:
     """Yield what the user should know of a plug-in: first what not looking at the group costs."""
     if rows.around is not None and rows.around.off > OFF:
-        yield Caution(_off(problem, rows), "uncalibrated")
+        yield Caution(_off(problem, rows, rows.around.off), "uncalibrated")
     if not fit.rule.moves:
         return
     if not fit.solved:

@@ -63,14 +63,15 @@ class Kinds:
         return cls(codes, rules, memberships(problem.table, tuple(noise.membership.values())))
 
     def by_vector(self, problem: RepairProblem) -> Kinds:
-        """Return bins of like vectors, each within one rule.
+        """Return bins of like vectors, each within one rule; the same kinds where there are no vectors.
 
         Raises
         ------
         UsageError
             Rows of one vector are in two recorded groups: the probabilities are about both together.
         """
-        assert self.vectors is not None
+        if self.vectors is None:
+            return self
         own = problem.weight > 0
         distinct, into = np.unique(self.vectors[own], axis=0, return_inverse=True)
         into, used = into.ravel(), self.codes[own]
@@ -98,11 +99,10 @@ class Kinds:
         rules[bins] = rule
         return replace(self, codes=codes, rules=rules)
 
-    def joint(self, weight: Floats) -> Floats:
-        """Return the joint masses of true groups and kinds that the probabilities make, shape (J, K), of total 1."""
-        assert self.vectors is not None
+    def joint(self, vectors: Floats, weight: Floats) -> Floats:
+        """Return the joint masses of true groups and kinds that probabilities make, shape (J, K), of total 1."""
         many = self.rules.size
-        sums = [np.bincount(self.codes, weight * z, many) for z in self.vectors.T]
+        sums = [np.bincount(self.codes, weight * z, many) for z in vectors.T]
         return np.asarray(sums / weight.sum())
 
 
@@ -143,7 +143,7 @@ class RowNoise:
                 for part, value in enumerate((weight * z, square * z * z)):
                     flat = np.bincount(index, value * own, rows.n.shape[0] * rows.n.shape[1])
                     sums[part, j, :, :, y] = flat.reshape(rows.n.shape[:2])
-        return cls((kinds.joint(weight),), None, None, None, members=sums)
+        return cls((kinds.joint(kinds.vectors, weight),), None, None, None, members=sums)
 
     @classmethod
     def of_groups(cls, problem: RepairProblem, own: Floats) -> RowNoise:

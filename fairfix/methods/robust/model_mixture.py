@@ -61,12 +61,11 @@ class OracleMixture(Solver):
         require_trainable(problem, f"{method.name}: {self.option}")
         seed = int(rng.integers(2**31))
         scored = mean_of(problem, method.model, "logistic", method.l2, seed)
-        kinds, own = Kinds.recorded(problem, blind=True), shares_of(problem)
+        kinds, own = Kinds.recorded(problem, blind=True).by_vector(problem), shares_of(problem)
         if kinds.vectors is None:
             noise = RowNoise.of_groups(problem, own)
         else:
-            kinds = kinds.by_vector(problem)
-            noise = RowNoise((kinds.joint(weight),), None, None, None)
+            noise = RowNoise((kinds.joint(kinds.vectors, weight),), None, None, None)
         noise = surveyed(method, problem, noise, own)
         label, many = label_of(problem).astype(np.int64), kinds.rules.size
         learner = _Learner(problem, method, seed)

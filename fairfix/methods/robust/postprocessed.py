@@ -68,7 +68,7 @@ class Postprocessed(Solver):
         scored = mean_of(problem, method.model, "logistic", method.l2, int(rng.integers(2**31)))
         blind = method.group == "unused"
         kinds = Kinds.recorded(problem, blind=blind)
-        fine = kinds if kinds.vectors is None else kinds.by_vector(problem)
+        fine = kinds.by_vector(problem)
         rows = Binned.of(problem, scored, method.parity, self.bins(assumed, len(groups.levels)), fine)
         noise = RowNoise.of(problem, rows)
         noise = surveyed(method, problem, noise, rows.n.sum(1))
