@@ -115,13 +115,6 @@ def test_no_pattern_and_no_link_in_a_folder_leads_out(name: str, key: str, clone
     assert call("audit", "../mixed", "-q")[0] == 0
 
 
-def test_files_of_other_commands_stay_beneath_it_too(clone: Path, call: Call) -> None:
-    (clone / "fairfix.toml").write_text(f'{PLAIN}data = "d.parquet"\noutput = "../outside/new"\n')
-
-    assert call("repair", "--method", "ramp")[0] == 2
-    assert names(clone.parent / "outside") == ["d.parquet"]
-
-
 def test_a_pickle_that_it_trusts_runs_only_when_it_is_named(clone: Path, call: Call) -> None:
     """Found, it does not even trust a model that the line names; named, it is heeded."""
     text = f'{PLAIN}data = "d.parquet"\nmodel = "m.pkl"\ntrust-model = "{file_hash(clone / "m.pkl")}"\n'

@@ -438,17 +438,3 @@ def test_numbers_that_no_float_or_no_json_holds(
     pq.write_table(pa.table({**scored(rows=40).to_pydict(), **column}), "d.parquet")
     err = call.refused("audit", "d.parquet", *options)
     assert message in err
-
-
-def test_what_is_infinite_is_json(call: Call) -> None:
-    """JSON has no infinity: a slack without end, and a group of that name, are texts."""
-    odd = pa.array([math.inf, -math.inf] * 30)
-    pq.write_table(scored(rows=60).append_column("odd", odd), "d.parquet")
-    methods = ("--methods", "ramp", "--slacks", "inf", "--format", "json")
-    content = json.loads(
-        call("compare", "d.parquet", "--protected", "odd", *methods)[1], parse_constant=pytest.fail
-    )
-    groups = call("audit", "d.parquet", "--protected", "odd", "--format", "json")[1]
-
-    assert "inf" in {point["slack"] for point in content["points"]}
-    assert {one["group"] for one in json.loads(groups)["attributes"][0]["groups"]} == {"inf", "-inf"}

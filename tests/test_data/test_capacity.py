@@ -96,10 +96,7 @@ def test_a_database_and_counts_have_the_threshold_of_the_rows(
     assert ends < 10
 
 
-def test_all_commands_use_the_threshold_and_write_it_into_their_commands(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_all_commands_use_the_threshold_and_write_it_into_their_commands(call: Call, away: None) -> None:
     frame = people(1500)
     frame["score"] = np.round(frame["score"], 2)
     frame[["race", "label", "score"]].to_parquet("d.parquet")

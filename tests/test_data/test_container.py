@@ -222,9 +222,8 @@ HOSTILE: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_changed_file_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_refused(name: str, tmp_path: Path, away: None) -> None:
     """One line that says why; nothing in the file runs."""
-    monkeypatch.chdir(tmp_path)
     change, words = HOSTILE[name]
     path = repacked(saved(tmp_path), change(members(saved(tmp_path))))
 

@@ -625,11 +625,10 @@ def test_compare_is_that_of_a_file(data: tuple[str, str]) -> None:
 
 
 def test_a_query_a_table_and_the_configuration_say_the_same(
-    data: tuple[str, str], tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+    data: tuple[str, str], tmp_path: Path, call: Call, away: None
 ) -> None:
     url = data[1].removesuffix("#loans")
     (tmp_path / "fairfix.toml").write_text(f'data = "{url}#loans"\nprotected = "race"\n')
-    monkeypatch.chdir(tmp_path)
     lines = [
         ("audit", f"{url}#main.loans", "--protected", "race", "--config", "none"),
         (

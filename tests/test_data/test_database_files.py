@@ -56,9 +56,8 @@ def audited(data: str, **how: Any) -> dict[str, Any]:
     "name", ["risk.duckdb", "risk.db", "risk.sqlite", "risk.sqlite3", "risk", "a b#c%20?.db"]
 )
 @pytest.mark.parametrize("maker", MAKERS)
-def test_a_path_is_the_url(maker: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_the_url(maker: str, name: str, tmp_path: Path, away: None) -> None:
     """By content, whatever the ending; with the only table, or one that is named; relative or not."""
-    monkeypatch.chdir(tmp_path)
     path = MAKERS[maker](tmp_path / name, **{"my loans": make_frame(60)})
     path.rename(tmp_path / "plain.db")
     expected = audited(f"{maker}:///plain.db#my%20loans")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -240,11 +239,8 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     ("both", r"contains CSV and Parquet files.*ending in \.csv or \.parquet$"),
     ("ftp://host/d.parquet", "ftp://host/d.parquet has an unknown scheme"),
 ])  # fmt: skip
-def test_what_is_not_there_is_said(
-    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_there_is_said(text: str, words: str, tmp_path: Path, away: None) -> None:
     """Missing files, empty patterns, empty and mixed folders, URLs."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "both").mkdir()
     for name in ("a.csv", "b.parquet"):
@@ -323,20 +319,3 @@ def test_a_failed_output_leaves_the_old_one(error: type[BaseException], tmp_path
         fail()
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["o.json"]
-
-
-def test_outputs_have_the_usual_mode_and_coding(tmp_path: Path) -> None:
-    """UTF-8, and readable as any new file is."""
-    write_content(tmp_path / "o.txt", "größe ≤ 1")
-    plain = tmp_path / "plain"
-    plain.touch()
-
-    assert (tmp_path / "o.txt").read_bytes() == "größe ≤ 1".encode()
-    assert stat.S_IMODE((tmp_path / "o.txt").stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
-
-
-def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
-    for path, words in ((tmp_path, "is a folder"), (tmp_path / "no" / "o.txt", "cannot write")):
-        with pytest.raises(DataError, match=words) as error:
-            write_content(path, "x")
-        assert str(path) in str(error.value)

@@ -132,9 +132,8 @@ def test_a_missing_group_needs_one_only_where_it_is_a_group() -> None:
         fairfix.audit(frame, **asked, missing="race=group")
 
 
-def test_a_repair_begins_with_them(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repair_begins_with_them(call: Call, away: None) -> None:
     """Its evaluation before is that of the decisions on the held-out rows; what it writes decides new rows."""
-    monkeypatch.chdir(tmp_path)
     decided(3000).to_parquet("d.parquet")
     line = (
         "repair", "d.parquet", "--protected", "race", "--label", "label", "--score", "score", "--method",
@@ -172,11 +171,8 @@ def test_counts_that_were_made_with_them_have_one_threshold_for_a_capacity() -> 
     same(result, fairfix.audit(counts, threshold=0.5))
 
 
-def test_the_page_starts_with_them_and_its_command_sets_others(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_starts_with_them_and_its_command_sets_others(call: Call, away: None) -> None:
     """Also with one above all scores. Attributes without the column are not shown: their groups have no threshold."""
-    monkeypatch.chdir(tmp_path)
     frame = people(1500)[["race", "sex", "label", "score"]]
     frame.assign(score=0.9 * frame["score"]).to_parquet("d.parquet")
     cuts = {**CUTS, "c": 1.0}

@@ -89,9 +89,8 @@ def test_no_link_leads_to_a_database(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_of_three_commands_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_three_commands_writes_it(away: None) -> None:
     """At once, by the command; one ends with 0, and its table has every row."""
-    monkeypatch.chdir(tmp_path)
     pq.write_table(scored(rows=300, groups=2), "d.parquet")
     line = ("--protected", "race", "--config", "none", "-q", "--method", "ramp", "-o", "r.fairfix")
     assert run(["repair", "d.parquet", *line]) in (0, 1, 3)

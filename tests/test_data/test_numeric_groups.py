@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
@@ -296,19 +295,6 @@ def test_a_repair_keeps_its_bands(people: pd.DataFrame, call: Call, rule: str) -
         decided.append(pd.read_parquet("out.parquet")["p_positive"].tolist())
     assert all(one == decided[0] for one in decided)
     assert 0 < np.mean(decided[0]) < 1
-
-
-def test_compare_and_missing_ages(people: pd.DataFrame, call: Call) -> None:
-    """A frontier of bands; a missing age is an error, or a group of its own."""
-    people.assign(age=people["age"].where(people["age"] != 30)).to_parquet("gaps.parquet")
-    line = tuple(shlex.split("compare d.parquet --protected age --methods ramp --slacks 0 -q --format json"))
-    status, out, err = call(*line, *CUT)
-    assert (status, json.loads(out)["settings"]["bands"]) == (0, {"age": [25, 40, 60]}), err
-    line = ("audit", "gaps.parquet", "--protected", "age", *CUT, "--format", "json", "-q")
-    status, _, err = call(*line)
-    assert (status, "missing group (age)" in err) == (2, True)
-    groups = json.loads(call(*line, "--missing", "age=group")[1])["attributes"][0]["groups"]
-    assert sorted(group["group"] for group in groups) == sorted([MISSING, *LEVELS])
 
 
 @pytest.mark.parametrize(("more", "words"), [

@@ -20,12 +20,11 @@ from fairfix.data import scan as engine
 from fairfix.data import second_pass
 from fairfix.data.counts import Counts, check_cells
 from fairfix.data.data_spec import ColumnRoles, DataSpec
-from fairfix.data.encoder import group_codes
 from fairfix.data.files import open_source
 from fairfix.data.scan import count_table, read_table, scan
 from fairfix.data.second_pass import collect
 from fairfix.data.workers import Threads
-from fairfix.errors import ColumnError, DataError
+from fairfix.errors import DataError
 
 from tests.conftest import Call
 from tests.data import people as every_column
@@ -95,26 +94,6 @@ def test_threads_do_not_change_a_bit(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert other.mass.tobytes() == found[0].mass.tobytes()
         for name, sums in found[0].sums.items():
             assert other.sums[name].tobytes() == sums.tobytes()
-
-
-def test_lists_cannot_name_groups(tmp_path: Path) -> None:
-    """A nested column is refused by name, also where the file has it."""
-    table = pa.table({"g": [[1], [2]], "label": [0, 1], "score": [0.2, 0.8]})
-    pq.write_table(table, tmp_path / "lists.parquet")
-    with pytest.raises(ColumnError, match=r"'g' is of type list"):
-        group_codes(table["g"].chunk(0), "g")
-    with pytest.raises(ColumnError, match=r"'g' is of type list"):
-        audit(tmp_path / "lists.parquet", protected="g")
-
-
-def test_many_groups_are_not_groups() -> None:
-    """More distinct values than the limit are refused with the option that confirms them."""
-    table = pa.table({"g": [f"g{i}" for i in range(2000)], "score": np.linspace(0, 1, 2000)})
-
-    with pytest.raises(ColumnError, match="`bands=g=values`"):
-        scan(open_source(table), DataSpec(ColumnRoles(("g",), score="score")))
-    confirmed = DataSpec(ColumnRoles(("g",), score="score"), bands={"g": ()})
-    assert len(scan(open_source(table), confirmed).counts.cells) == 2000
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e6, 1e300])

@@ -127,10 +127,9 @@ def content_of(frame: pd.DataFrame, name: str, **how: Any) -> bytes:
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "csv.gz", "arrow"])
 def test_a_store_gives_the_report_of_this_machine(
-    ending: str, store: Server, tmp_path: Path, call: Call, frames: Frames, monkeypatch: pytest.MonkeyPatch
+    ending: str, store: Server, call: Call, frames: Frames, away: None
 ) -> None:
     """To the byte, by a pattern and by a folder; hidden files of a folder do not count, nor does what is no data."""
-    monkeypatch.chdir(tmp_path)
     Path("data").mkdir()
     for i in range(2):
         content = content_of(frames(300, i), f"{i}.{ending}")

@@ -240,17 +240,6 @@ def test_the_positive_label_does_not_blank_decisions(decided: list[Any]) -> None
     assert (rows.label.tolist(), rows.decision.tolist()) == ([1, 0, 0], [1.0, 0.0, 1.0])
 
 
-def test_a_positive_label_that_never_appears_is_refused() -> None:
-    """A misspelt value would make everybody negative in silence."""
-    table = pa.table({"g": ["a", "b"], "label": ["yes", "no"], "score": [0.1, 0.2]})
-    data_spec = DataSpec(READING.columns, positive_label=("yess",))
-
-    with pytest.raises(DataError, match="no row used has the value 'yess' in label column 'label'"):
-        scan(open_source(table), data_spec)
-    with pytest.raises(DataError, match="'yess'"):
-        read_table(table, data_spec)
-
-
 @pytest.mark.parametrize(("score", "how", "words"), [
     ([0.1, math.inf], {}, "score column 'score' holds inf at row 2"),
     ([0.1, -math.inf], {"score_scale": "raw"}, "holds -inf at row 2"),

@@ -290,10 +290,9 @@ REFUSED: dict[str, bytes] = {
 
 @pytest.mark.parametrize("fault", REFUSED)
 def test_the_option_that_a_refusal_proposes_gets_further(
-    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fault: str, tmp_path: Path, away: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Typed as it is printed, it runs to a report, or to another message."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "d.csv").write_bytes(REFUSED[fault])
     words = ["audit", "d.csv", "--config", "none", "--protected", "group"]
 

@@ -87,11 +87,10 @@ def parts_of(frame: pd.DataFrame, folder: Path, many: int = 5) -> str:
 
 @pytest.mark.slow
 def test_a_cluster_gives_the_same_bytes(
-    cluster: str, tmp_path: Path, frames: Frames, call: Call, monkeypatch: pytest.MonkeyPatch
+    cluster: str, tmp_path: Path, frames: Frames, call: Call, away: None
 ) -> None:
     """Of an audit with weights and of its counts, from a path that is not absolute."""
     parts_of(frames(3000), tmp_path)
-    monkeypatch.chdir(tmp_path)
     asked = ("part*.parquet", "--protected", "race", "--weight", "weight")
     for line in (("audit", *asked, "--format", "json"), ("count", *asked, "-o", "a.counts")):
         here = call(*line)

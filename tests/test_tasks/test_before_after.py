@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import replace
@@ -18,7 +17,7 @@ from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.data_spec import ColumnRoles, DataSpec
-from fairfix.data.row_hash import decide, is_random
+from fairfix.data.row_hash import is_random
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
@@ -30,8 +29,6 @@ from fairfix.schema.common import estimate
 from fairfix.tasks.fit_and_evaluate import repair_table
 from fairfix.tasks.row_split import split_rows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_rounding, of_slack
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.data import people
 
@@ -88,12 +85,6 @@ def test_selection_takes_the_best_on_the_validation_part() -> None:
     assert f"gamma {outcome.repairer.parameters['gamma']}" == max(scores, key=scores.__getitem__)
     assert outcome.split.validation.size == pytest.approx(400, abs=3)
     assert repair_table(table(), Ramp()).split.validation.size == 0
-
-
-def test_selection_needs_labels() -> None:
-    """Without labels a repair works, but nothing can be selected by accuracy."""
-    outcome = repair_table(table(label=False), Ramp())
-    assert [row.name for row in outcome.holdout.shown.table if "accuracy" in row.name] == []
 
 
 def test_checks_are_judged_on_the_held_out_rows() -> None:
@@ -299,25 +290,6 @@ def test_what_is_expected_over_draws_asks_models_once(
         row.expected is not None for part in (outcome.fit, outcome.holdout) for row in part.shown.table
     )
     assert scored[0] < 100 * len(rows)
-
-
-@given(
-    st.lists(st.sampled_from([0.0, 1.0]) | st.floats(0, 1), min_size=1, max_size=30),
-    st.binary(min_size=1, max_size=16),
-)
-def test_certain_decisions_are_not_drawn(chances: list[float], key: bytes) -> None:
-    """0 and 1 decide themselves; between them the hash of the identity decides, whatever the row's place."""
-    chance = np.array(chances)
-    names = [f"row {i}".encode() for i in range(chance.size)]
-    drawn = is_random(chance)
-    found = decide(chance, [n for n, d in zip(names, drawn, strict=True) if d], key)
-    back = decide(chance[::-1], [n for n, d in zip(names[::-1], drawn[::-1], strict=True) if d], key)
-
-    np.testing.assert_array_equal(found, back[::-1])
-    for i in range(chance.size):
-        digest = hashlib.blake2b(names[i], digest_size=8, key=key).digest()
-        uniform = (int.from_bytes(digest, "big") >> 11) * 2.0**-53
-        assert found[i] == int(chance[i] >= 1 or (drawn[i] and uniform < chance[i]))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 
+from tests.conftest import Call
 from tests.results import rendered
 
 ROWS = 700
@@ -104,15 +105,14 @@ def test_no_check_passes_for_groups_that_nothing_is_proven_for(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("column", ["race", "score", "label"])
-def test_an_id_is_no_column_with_another_part(
-    column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_id_is_no_column_with_another_part(column: str, tmp_path: Path, call: Call) -> None:
     """Rows of one group, score or label would share a draw; nothing is written."""
     counts, out = counted(FIT, tmp_path / "fit.counts"), tmp_path / "x.fairfix"
-    assert (
-        run(["repair", counts, "--method", "ramp", "--id", column, "-o", str(out), "--config", "none"]) == 2
+    assert f"column '{column}' is given to" in (
+        error := call.refused(
+            "repair", counts, "--method", "ramp", "--id", column, "-o", str(out), "--config", "none"
+        )
     )
-    assert f"column '{column}' is given to" in (error := capsys.readouterr().err)
     assert "--id" in error
     assert not out.exists()
 
@@ -151,10 +151,11 @@ def test_a_change_of_rates_is_one_that_can_be(tmp_path: Path) -> None:
     assert all(-1.0 <= one["low"] <= one["high"] <= 1.0 for one in changes)
 
 
-def test_files_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_one_name_are_told_apart(tmp_path: Path, call: Call) -> None:
     """A message on two files in folders of their own names as much of their paths as it takes."""
     for month, columns in (("01", ["race", "score"]), ("02", ["race", "score", "label"])):
         (tmp_path / month).mkdir()
         FIT[columns].to_csv(tmp_path / month / "people.csv", index=False)
-    assert run(["audit", str(tmp_path / "*" / "people.csv"), "--protected", "race", "--config", "none"]) == 2
-    assert "02/people.csv has 'label', 01/people.csv does not" in capsys.readouterr().err
+    assert "02/people.csv has 'label', 01/people.csv does not" in call.refused(
+        "audit", str(tmp_path / "*" / "people.csv"), "--protected", "race", "--config", "none"
+    )

@@ -53,9 +53,8 @@ def test_the_worst_slice_is_reported_with_what_it_holds() -> None:
         assert "product" in result.render(name) or name in ("github", "junit", "sarif")
 
 
-def test_the_row_filter_of_a_slice_selects_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_row_filter_of_a_slice_selects_its_rows(away: None) -> None:
     """The printed command runs, and audits as many rows as the slice has, with the accuracy of the slice."""
-    monkeypatch.chdir(tmp_path)
     frame = loans()
     frame.to_csv("loans.csv", index=False)
     result = fairfix.audit("loans.csv", protected="sex", **KEYS, slices="all", bands={"age": [30, 60]})
