@@ -351,20 +351,16 @@ def test_a_value_means_the_same_however_it_is_stored(value: Any) -> None:
     assert kept(filtered(open_source(table), parse_condition("year!=2024"))) == [2]
 
 
-TYPES = {
-    "float32": pa.array([0.1, 0.2, None], pa.float32()),
-    "half": pa.array(np.array([0.1, 0.2, 0.3], dtype=np.float16)),
-    "dictionary": pa.array(["0.1", "0.2", None]).dictionary_encode(),
-    "text": pa.array(["0.10", "0.20", None]),
-}
+NARROW = [
+    pa.array([0.1, 0.2, None], pa.float32()), pa.array(["0.1", "0.2", None]).dictionary_encode(),
+    pa.array(["0.10", "0.20", None]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", sorted(TYPES))
-def test_narrow_numbers_are_what_they_are_written_as(kind: str) -> None:
+@pytest.mark.parametrize("column", NARROW, ids=["float32", "dictionary", "text"])
+def test_narrow_numbers_are_what_they_are_written_as(column: pa.Array) -> None:
     """0.1 is met by a column of float32, whose nearest double is another."""
-    if kind == "half":
-        pytest.skip("its 0.1 is written 0.1 by numpy alone")
-    table = pa.table({"x": TYPES[kind], "row": [0, 1, 2]})
+    table = pa.table({"x": column, "row": [0, 1, 2]})
     assert kept(filtered(open_source(table), parse_condition("x == 0.1"))) == [0]
     assert kept(filtered(open_source(table), parse_condition("x <= 0.1"))) == [0]
 
