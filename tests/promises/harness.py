@@ -48,6 +48,10 @@ class Ran:
     err: str
 
 
+class Refused(Exception):  # noqa: N818  # nothing is wrong
+    """A command was refused, so that its sentence is not said."""
+
+
 @dataclass(frozen=True)
 class Shell:
     """A folder in which commands are run, as a user types them."""
@@ -81,6 +85,13 @@ class Shell:
         written = "" if status == 2 else saved.read_text() if saved.exists() else out.getvalue()
         result = json.loads(written) if written and words[0] in ("audit", "repair", "compare") else {}
         return Ran(status, result, out.getvalue(), err.getvalue())
+
+    def did(self, *arguments: object) -> Ran:
+        """Run the same; where it is refused, with status 2, nothing is promised."""
+        done = self.run(*arguments)
+        if done.status == 2:
+            raise Refused(done.err)
+        return done
 
     def predict(self, artifact: str, data: str, *more: object) -> pd.DataFrame:
         """Return what ``fairfix predict`` writes for the rows of a file."""
@@ -178,7 +189,8 @@ class Promise:
         for seed in seeds:
             home = folder / f"{self.name}-{seed}"
             home.mkdir()
-            with quiet_settings():
+            one = NOT_SAID
+            with quiet_settings(), contextlib.suppress(Refused):
                 one = self.tries(np.random.default_rng(seed), Shell(home))
             total += Tried(one.said, tuple(f"world {seed}: {where}" for where in one.false))
         return total

@@ -223,9 +223,7 @@ def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tri
     words = ["--method", "ramp", "--constraint", f"{constraint}.ratio>={ratio}" if ratio else constraint]
     words += [] if ratio else ["--slack", slack]
     words += ["--decisions", str(rng.choice(["randomized", "deterministic"]))]
-    done = shell.run("repair", *TEXT, shell.write(frame), "--protected", "race", *words, "-o", "r.fairfix")
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did("repair", *TEXT, shell.write(frame), "--protected", "race", *words, "-o", "r.fairfix")
     text = text_of(done)
     after = shell.predict("r.fairfix", shell.write(world, "world.parquet"))
     of = RATES[done.result["criterion"].replace("ratio", "difference")]
@@ -258,9 +256,7 @@ def who_rises_and_who_falls(rng: np.random.Generator, shell: Shell) -> Tried:
     constraint = str(rng.choice(CRITERIA))
     words = ["--protected", "race", "--method", "ramp", "--constraint", constraint]
     words += ["--slack", rng.choice([0.0, 0.1, 0.5])]
-    done = shell.run("repair", *TEXT, data := shell.write(frame), *words, "-o", "r.fairfix")
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did("repair", *TEXT, data := shell.write(frame), *words, "-o", "r.fairfix")
     _, held = parts_of(frame, data, HOW)
     after = chance_of(shell.predict("r.fairfix", shell.write(held, "held.parquet")))
     change = (after - (held["score"] >= 0.5)).groupby(held["race"]).mean()
@@ -296,11 +292,9 @@ def advice_holds_elsewhere(rng: np.random.Generator, shell: Shell) -> Tried:
     seed, slacks = int(rng.integers(99)), (0.02, 0.1)
     common = ("--protected", "race", "--seed", seed)
     data = shell.write(frame)
-    done = shell.run(
+    done = shell.did(
         "compare", *TEXT, data, *common, "--methods", "ramp", "--slacks", ",".join(map(str, slacks))
     )
-    if done.status == 2:
-        return NOT_SAID
     text = text_of(done).partition(NEXT)[0]
     base = world["score"] >= 0.5
     right = world["label"] == 1
@@ -341,9 +335,7 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = rng.integers(40, 400, int(rng.integers(2, 4)))
     frame = draw_people(rng, sizes, rng.choice([0.0, 0.3, 1.5]) * rng.normal(size=sizes.size), 1.0)
     words = ("--protected", "race", "--methods", "ramp", "--slacks", "0.05,0.2")
-    done = shell.run("compare", *TEXT, shell.write(frame), *words)
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did("compare", *TEXT, shell.write(frame), *words)
     out = Tried(0)
     text = text_of(done).partition(NEXT)[0]
     places = {

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tests.promises.harness import NOT_SAID, Shell, Tried, distance_to_overall, judged, promise
+from tests.promises.harness import Shell, Tried, distance_to_overall, judged, promise
 from tests.promises.of_noise import CONSTRAINTS, Population, chances, people, survey, true_rates
 from tests.promises.of_repairs import RATES, largest_gap
 
@@ -101,20 +101,15 @@ def _ends(frame: pd.DataFrame, chance: Any, mass: Any, kind: str) -> tuple[float
     return float(rates.min()), float(rates.max())
 
 
-def _asked(
-    rng: np.random.Generator, shell: Shell, frame: pd.DataFrame, *method: object
-) -> tuple[dict[str, Any] | None, float]:
-    """Return the guarantee of a repair, and its confidence; None where it is refused."""
-    confidence = 0.95
-    words = ("--protected", "race", "--id", "id", "--guarantee", confidence, "--seed", int(rng.integers(99)))
-    done = shell.run("repair", shell.write(frame), *words, "--method", *method, "-o", "r.fairfix")
-    if done.status == 2:
-        return None, confidence
-    told = done.result["guarantee"]
+def _asked(rng: np.random.Generator, shell: Shell, frame: pd.DataFrame, *method: object) -> dict[str, Any]:
+    """Return the guarantee of a repair."""
+    words = ("--protected", "race", "--id", "id", "--guarantee", 0.95, "--seed", int(rng.integers(99)))
+    done = shell.did("repair", shell.write(frame), *words, "--method", *method, "-o", "r.fairfix")
+    told: dict[str, Any] = done.result["guarantee"]
     least = told.get("least_ratio")
     assert told["holds"] == (told["bound"] <= told["slack"] if least is None else told["bound"] >= least)
     assert done.status == (0 if told["holds"] else 3), (done.status, told)
-    return told, confidence
+    return told
 
 
 def _few_or_many(rng: np.random.Generator, least: int, most: int) -> int:
@@ -133,9 +128,7 @@ def _of_ramp(rng: np.random.Generator, shell: Shell, constraint: str, *, ratio: 
         more += ["--constraint", f"{constraint}.ratio>={rng.choice([0.5, 0.8, 0.9])}"]
     else:
         more += ["--constraint", constraint, "--slack", round(float(rng.choice([0.02, 0.05, 0.1, 0.2])), 3)]
-    told, _ = _asked(rng, shell, frame, "ramp", *more)
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, frame, "ramp", *more)
     of, exact = RATES[told["criterion"].replace(".ratio.", ".difference.")], world.atoms is not None
     if exact:
         everybody, mass = world.population()
@@ -207,9 +200,7 @@ def guarantee_of_each_column(rng: np.random.Generator, shell: Shell) -> Tried:
         rng.choice(["demographic_parity", "equal_opportunity"]),
     )
     more = ("--protected", "sex", "--constraint", f"{constraint}[each]<={slack}")
-    told, _ = _asked(rng, shell, frame, "ramp", *more, "--gamma", rng.choice([0.05, 0.5]))
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, frame, "ramp", *more, "--gamma", rng.choice([0.05, 0.5]))
     everybody = with_sex(world.people(rng, FRESH))
     cells = frame["race"] + frame["sex"]
     everybody = everybody[(everybody["race"] + everybody["sex"]).isin(cells.unique())]
@@ -241,9 +232,7 @@ def guarantee_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     more: tuple[object, ...] = ("--constraint", f"bounded_group_loss<={bound}", "--loss", loss)
     if real:
         more += ("--task", "regression", "--label", "amount", "--set", f"label_range={-8 * far},{8 * far}")
-    told, _ = _asked(rng, shell, frame, "fair-regression", *more, "--features", "x,x2")
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, frame, "fair-regression", *more, "--features", "x,x2")
     everybody = with_label(world.people(rng, FRESH))
     everybody = everybody[everybody["race"].isin(frame["race"].unique())].reset_index(drop=True)
     value = shell.predict("r.fairfix", shell.write(everybody, "everybody.parquet"))["prediction"].to_numpy()
@@ -282,9 +271,7 @@ def guarantee_of_distributions(rng: np.random.Generator, shell: Shell) -> Tried:
     more: tuple[object, ...] = aware if rng.random() < 0.7 else ("--features", "score")
     if more == aware and rng.random() < 0.3:
         more = (*aware, "--decisions", "deterministic")
-    told, _ = _asked(rng, shell, frame, "fair-regression", "--slack", slack, *more)
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, frame, "fair-regression", "--slack", slack, *more)
     fresh = _fresh(world, rng, shell, frame)
     gap = distance_to_overall(fresh["prediction"].to_numpy(), fresh["race"].to_numpy()) - TOLD
     return judged(
@@ -302,9 +289,7 @@ def guarantee_of_learned_rates(rng: np.random.Generator, shell: Shell) -> Tried:
         str(rng.choice(["demographic_parity", "equalized_odds"])),
     )
     more = ("--constraint", constraint, "--decisions", rng.choice(["randomized", "deterministic"]))
-    told, _ = _asked(rng, shell, frame, "logloss", "--features", "x,x2", "--slack", slack, *more)
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, frame, "logloss", "--features", "x,x2", "--slack", slack, *more)
     everybody = _fresh(world, rng, shell, frame)
     taken = everybody["p_positive"] if "p_positive" in everybody else everybody["decision"]
     gap = largest_gap(everybody, taken, RATES[told["criterion"]]) - 2 * TOLD
@@ -338,11 +323,9 @@ def guarantee_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
         )
         frame = frame.drop(columns="score")
         more = (*more, "--task", "multiclass")
-    told, _ = _asked(
+    told = _asked(
         rng, shell, frame, "sensei", "--solver", solver, "--features", "x,x2", "--slack", slack, *more
     )
-    if told is None:
-        return NOT_SAID
     everybody = _fresh(world, rng, shell, frame)
     if solver == "equal-rates":
         gap = _to_everybody(everybody)
@@ -412,9 +395,7 @@ def guarantee_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     said = f"(keep={kept})" if identified or rng.random() < 0.7 else ""
     more = (*more, "--slack", rng.choice([0.05, 0.2, 0.5]), "--group", rng.choice(["used", "unused"]))
     frame = population.frame(rng, _few_or_many(rng, 1000, 20_000))
-    told, _ = _asked(rng, shell, frame, "robust", "--noise", shell.write(table, "noise.csv") + said, *more)
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, frame, "robust", "--noise", shell.write(table, "noise.csv") + said, *more)
     chance = chances(shell, "r.fairfix", population, noisy)
     if identified:
         about = population.recorded[..., list(labels)].sum(-1)

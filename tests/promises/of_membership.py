@@ -257,9 +257,7 @@ def ramp_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
     asked = ["--method", "ramp", "--noise", f"membership:{columns}", "--slack", slack, "--gamma", gamma]
     asked += ["--constraint", constraint]
     where, file = shell.folder / "r.fairfix", shell.write(people(rng, vectors, tied, rows)[0])
-    done = shell.run("repair", file, *asked, "--id", "id", "-o", where, "--format", "text")
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did("repair", file, *asked, "--id", "id", "-o", where, "--format", "text")
     many, true = people(rng, vectors, tied, 100_000)
     chance = shell.predict(str(where), shell.write(many, "many.parquet"))["p_positive"].to_numpy()
     gap, near = 0.0, 0.0

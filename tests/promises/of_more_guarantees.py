@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import ks_2samp
 
-from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
+from tests.promises.harness import NOT_SAID, Refused, Shell, Tried, judged, promise
 from tests.promises.of_described_repairs import (
     LABELS,
     cells_of,
@@ -78,9 +78,7 @@ def guarantee_of_covariances(rng: np.random.Generator, shell: Shell) -> Tried:
     more += ["--gamma", rng.choice([0, 0.05, 0.5]), *(["--strata", "town"] if within else [])]
     if rng.random() < 0.25:
         more += ["--decisions", "deterministic"]
-    told, _ = _asked(rng, shell, _in_towns(whole, races), "ramp", *more)
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, _in_towns(whole, races), "ramp", *more)
     everybody, mass = _seen(*_everybody(world, rng), whole)
     everybody = _in_towns(everybody, races)
     chance = _chance(shell, everybody)
@@ -106,9 +104,7 @@ def guarantee_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
     else:
         more += ["--constraint", rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"])]
         more += ["--gamma", rng.choice([0, 0.05, 0.5])]
-    told, _ = _asked(rng, shell, _in_towns(whole, races), kind, *more)
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, _in_towns(whole, races), kind, *more)
     everybody, mass = _seen(*_everybody(world, rng), whole)
     everybody = _in_towns(everybody, races)
     chance, y = _chance(shell, everybody), everybody["label"].to_numpy()
@@ -153,9 +149,7 @@ def guarantee_of_each_slack(rng: np.random.Generator, shell: Shell) -> Tried:
     more = ["--group", "used", "--features", rng.choice(["score", "x,x2"])]
     if rng.random() < 0.3:
         more = ["--features", "score"]
-    told, _ = _asked(rng, shell, frame, "fair-regression", "--constraint", slacks, *more)
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, frame, "fair-regression", "--constraint", slacks, *more)
     everybody, _ = _seen(world.people(rng, FRESH), np.ones(FRESH), frame)
     value, race = _chance(shell, everybody), everybody["race"].to_numpy()
     assert len(told["limits"]) == len(names)
@@ -201,9 +195,7 @@ def guarantee_of_numbers(rng: np.random.Generator, shell: Shell) -> Tried:
     more = ["--slack", rng.choice([0.01, 0.03, 0.1]), "--gamma", rng.choice([0.05, 0.5])]
     asked = ", ".join(f"covariance[{name}]" for name in names)
     words = ("--constraint", asked, "--id", "id", "--guarantee", 0.95, *more)
-    done = shell.run("repair", shell.write(frame), "--method", "ramp", *words, "-o", "r.fairfix")
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did("repair", shell.write(frame), "--method", "ramp", *words, "-o", "r.fairfix")
     told = done.result["guarantee"]
     assert told["holds"] == (told["bound"] <= told["slack"])
     everybody = people(FRESH)
@@ -232,9 +224,7 @@ def guarantee_of_soft_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     constraint = str(rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"]))
     more = ["--constraint", constraint, "--slack", rng.choice([0.05, 0.1, 0.2])]
     words = ("--noise", "membership:" + ",".join(columns), "--id", "id", "--guarantee", 0.95, *more)
-    done = shell.run("repair", shell.write(frame), "--method", "ramp", *words, "-o", "r.fairfix")
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did("repair", shell.write(frame), "--method", "ramp", *words, "-o", "r.fairfix")
     told = done.result["guarantee"]
     cells = with_members(cells_of(masses), z)
     chance, label = _chance(shell, cells.drop(columns="kind")), cells["label"]
@@ -266,9 +256,7 @@ def guarantee_of_near_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     constraint = str(rng.choice([*list(LABELS)[:3]]))
     more = ["--constraint", constraint, "--slack", rng.choice([0.1, 0.2, 0.4])]
     more += ["--group", rng.choice(["used", "unused"]), "--noise", f"radius:{balls}"]
-    told, _ = _asked(rng, shell, frame, "robust", *more)
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, frame, "robust", *more)
     cells = cells_of(masses)
     chance = _chance(shell, cells.assign(race=[f"g{k}" for k in cells["kind"]]).drop(columns="kind"))
     worst = worst_near(constraint, chance, masses, home, radii)
@@ -303,9 +291,7 @@ def guarantee_of_members(rng: np.random.Generator, shell: Shell) -> Tried:
     more = ["--constraint", constraint, "--slack", rng.choice([0.1, 0.2, 0.4]), "--group", "unused"]
     more += ["--noise", "membership:" + ",".join(columns)]
     more += ["--assume", "independent" if independent else "none"]
-    told, _ = _asked(rng, shell, frame, "robust", *more)
-    if told is None:
-        return NOT_SAID
+    told = _asked(rng, shell, frame, "robust", *more)
     cells, whole = cells_of(masses), masses.ravel()
     chance, about = _chance(shell, dressed(cells)), np.isin(cells["label"], LABELS[constraint])
     if independent:
@@ -361,14 +347,16 @@ def rows_that_prove(rng: np.random.Generator, shell: Shell) -> Tried:
     method, limits = ASKED[kind]
     limit = rng.choice(limits)
     more = (*method, *(("--constraint", f"dp.ratio>={limit}") if kind == "ratio" else ("--slack", limit)))
-    told, _ = _asked(rng, shell, frame, *more)
-    if told is None or told["holds"] or "needed" not in told:
+    told = _asked(rng, shell, frame, *more)
+    if told["holds"] or "needed" not in told:
         return NOT_SAID
     names, rows = told["needed"]["groups"], told["needed"]["rows"]
     again = _as_many(world, rng, names, rows, len(frame))
     if again is None or again["race"].nunique() != frame["race"].nunique():
         return NOT_SAID
-    now, _ = _asked(rng, shell, again, *more)
-    assert now is not None
+    try:
+        now = _asked(rng, shell, again, *more)
+    except Refused as refused:  # what more rows of the same people may not be
+        raise AssertionError(more) from refused
     where = f"{more}, {len(frame)} rows, then {len(again)} for {rows} of {names}: {now['says'][:60]} {now['bound']}"
     return judged(now["holds"], where)

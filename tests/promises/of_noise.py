@@ -212,9 +212,7 @@ def survey_of_other_people(rng: np.random.Generator, shell: Shell) -> Tried:
     limit = round(float(rng.uniform(0.02, 0.4)), 2)
     noise = shell.write(table, "noise.csv")
     asked = (*assumption, "--check", f"{short}.difference.true_groups<={limit}")
-    done = shell.run(f"{REPAIR} --noise {noise} --constraint {constraint} --slack {slack}", data, *asked)
-    if not done.result:
-        return NOT_SAID  # refused
+    done = shell.did(f"{REPAIR} --noise {noise} --constraint {constraint} --slack {slack}", data, *asked)
     chance = chances(shell, "rule.fairfix", population, noisy)
     truth = gap_of(true_rates(population, chance, labels))
     world = (
@@ -246,9 +244,7 @@ def worst_noise_by_either_transport(rng: np.random.Generator, shell: Shell) -> T
     limit = round(float(rng.uniform(0.02, 0.6)), 2)
     noise = shell.write(survey(rng, joint, kept, form, rows), "noise.csv") + said
     asked = ("--group", rng.choice(["used", "unused"]), "--check", f"{short}.difference.true_groups<={limit}")
-    done = shell.run(REPAIR, data, "--noise", noise, "--constraint", constraint, "--slack", slack, *asked)
-    if not done.result:
-        return NOT_SAID
+    done = shell.did(REPAIR, data, "--noise", noise, "--constraint", constraint, "--slack", slack, *asked)
     chance = chances(shell, "rule.fairfix", population, noisy)
     truth = sharp_gap(population, joint, chance, labels)
     world = (
@@ -287,9 +283,7 @@ def audits_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     data = shell.write(population.frame(rng, int(rng.choice([1000, 5000, 50_000]))))
     noise = shell.write(survey(rng, joint, kept, form, rows), "noise.csv")
     asked = (*stated, "--check", f"{short}.difference.true_groups<={limit}")
-    done = shell.run(f"{AUDIT} --threshold {threshold} --noise {noise}", data, *asked)
-    if not done.result:
-        return NOT_SAID
+    done = shell.did(f"{AUDIT} --threshold {threshold} --noise {noise}", data, *asked)
     world = f"{true} true groups, {noisy} recorded, by label {by_label}, {form} {rows}, kept {kept}, {stated}"
     return covers(done, f"{metric}.difference.true_groups", truth, world)
 
@@ -339,9 +333,7 @@ def both_sides(rng: np.random.Generator, shell: Shell) -> Tried:
         shell.write(table, "noise.csv"),
     )
     asked = f"--constraint {constraint} --slack {slack} --assume {rng.choice(['none', 'class-conditional'])}"
-    done = shell.run(f"{REPAIR} --noise {noise} {asked} --set z=0", data)
-    if not done.result:
-        return NOT_SAID
+    done = shell.did(f"{REPAIR} --noise {noise} {asked} --set z=0", data)
     criterion = done.result["criterion"]
     rows = done.result["proof"]["fit"]["table"]
     value = next(row["after"]["value"] for row in rows if row["name"] == f"{criterion} [race]")
@@ -357,9 +349,7 @@ def nearly_everybody_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     population = Population(rare / rare.sum(), population.scores)
     data = shell.write(population.frame(rng, 8000))
     noise = shell.write(survey(rng, population.joint(True), "noisy-given-true", "count", 2000), "noise.csv")
-    done = shell.run(f"{REPAIR} --noise {noise} --constraint equal_opportunity --slack 0.05", data)
-    if not done.result:
-        return NOT_SAID
+    done = shell.did(f"{REPAIR} --noise {noise} --constraint equal_opportunity --slack 0.05", data)
     table = {row["name"]: row for row in done.result["proof"]["holdout"]["table"]}
     taken = table["selection_rate"]["after"]["value"]
     gap = table["true_positive_rate.difference.true_groups [race]"]

@@ -71,14 +71,12 @@ def trained_with_the_recorded_group(rng: np.random.Generator, shell: Shell) -> T
     slack, limit = float(rng.choice([0.0, 0.05, 0.1, 0.3])), float(rng.uniform(0.05, 0.6))
     rate, names = RATES[constraint], ",".join([*(f"x{i}" for i in range(columns)), "kind"])
     check = f"{rate}.difference.true_groups<={limit!r}"
-    done = shell.run(
+    done = shell.did(
         *["repair", shell.write(frame.drop(columns="true")), "--method", "robust", "--solver", solver, *more],
         *["--protected", "recorded", "--group", "used", "--features", names, "--label", "label"],
         *["--noise", shell.write(table, "noise.csv"), "--constraint", constraint, "--slack", slack],
         *["-o", "rule.fairfix", "--check", check],
     )
-    if not done.result:
-        return NOT_SAID
     new = people(rng, JUDGED, world)
     chance = shell.predict("rule.fairfix", shell.write(new.drop(columns="true"), "new.parquet"))["p_positive"]
     truth = gap(new, chance.to_numpy(), rate)

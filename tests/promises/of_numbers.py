@@ -79,12 +79,10 @@ def covariance_with_a_number(rng: np.random.Generator, shell: Shell) -> Tried:
     if weighted:  # which go with nothing, so that the truth is that of everybody
         frame, more = frame.assign(weight=np.exp(rng.normal(0, 0.5, rows))), ["--weight", "weight"]
     where = shell.folder / "r.fairfix"
-    done = shell.run(
+    done = shell.did(
         *("repair", shell.write(frame), "--method", "ramp", "--constraint", f"covariance[x]<={slack}"),
         *("--gamma", gamma, "--id", "id", *more, "-o", where, "--format", "text"),
     )
-    if done.status == 2:
-        return NOT_SAID
     text = " ".join((done.out + done.err).split())
     deviation, low, high = map(float, COUNTED.search(text).groups())  # type: ignore[union-attr]  # it is always said
     many = people(rng, kind, tied, bent, 100_000)
@@ -134,9 +132,7 @@ def certificate_of_the_ramp_by_numbers(rng: np.random.Generator, shell: Shell) -
         return NOT_SAID
     path, where = shell.write(frame), shell.folder / "r.fairfix"
     asked = f"covariance[x]<={slack}, covariance[other]<={slack}"
-    done = shell.run(f"repair {path} --method ramp --gamma {gamma} --id id -o {where} --constraint", asked)
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did(f"repair {path} --method ramp --gamma {gamma} --id id -o {where} --constraint", asked)
     fit, _ = parts_of(frame, path, DataSpec(ColumnRoles((), label="label", score="score")))
     chance = shell.predict(str(where), shell.write(fit, "fit.parquet"))["p_positive"].to_numpy()
     f, q = 2 * fit["score"].to_numpy() - 1, cvxpy.Variable(len(fit))

@@ -76,11 +76,9 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
         ("fair-regression", "--group", "used", "--slack", rng.choice([0.02, 0.1])),
     ][rng.integers(5)]
     seed = int(rng.integers(1000))
-    done = shell.run(
+    done = shell.did(
         f"repair {shell.write(frame)} --protected race --seed {seed} -o r.fairfix --method", *method
     )
-    if done.status == 2:
-        return NOT_SAID
     after = shell.predict("r.fairfix", shell.write(world, "world.parquet"))
     rows, out = _rows(done.result), Tried(0)
     if method[0] == "ramp":
@@ -138,9 +136,7 @@ def rounding_that_undoes_the_repair(rng: np.random.Generator, shell: Shell) -> T
     method = [("logloss",), ("ramp",), ("ramp", "--constraint", "equalized_odds")][rng.integers(3)]
     slack = float(rng.choice([0.0, 0.05]))
     common = ("repair", shell.write(frame), "--protected", "race", "--slack", slack, "-o", "r.fairfix")
-    done = shell.run(*common, "--method", *method, "--decisions", "deterministic")
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did(*common, "--method", *method, "--decisions", "deterministic")
     name = done.result["criterion"]
     fit, held = (
         next(row for row in done.result["proof"][part]["table"] if row["name"].startswith(name))
@@ -174,9 +170,7 @@ def small_groups_that_cost(rng: np.random.Generator, shell: Shell) -> Tried:
     )
     common = ("--protected", "race", "--method", "ramp", "--constraint", constraint, "-o", "r.fairfix")
     small = f"g{sizes.size - 1}"
-    done = shell.run("repair", shell.write(frame), *common)
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did("repair", shell.write(frame), *common)
     without = shell.run("repair", shell.write(frame[frame["race"] != small]), *common)
     costs = []
     for ran in (done, without):
@@ -206,9 +200,7 @@ def compared_with_its_own_method(rng: np.random.Generator, shell: Shell) -> Trie
     ][rng.integers(4)]
     compared = shell.run("compare", data, *common, "--slacks", slack, "--methods", method[0])
     points = [point for point in compared.result["points"] if "failure" not in point]
-    done = shell.run("repair", data, *common, "--method", *method, "--slack", slack, "-o", "r.fairfix")
-    if done.status == 2:
-        return NOT_SAID
+    done = shell.did("repair", data, *common, "--method", *method, "--slack", slack, "-o", "r.fairfix")
     rows = _rows(done.result)
     quality = "accuracy" if "accuracy" in rows else "square_loss"
     place = [rows[name]["after"]["value"] for name in (gap, quality)]
@@ -252,11 +244,9 @@ def nothing_shows_that_it_helped(rng: np.random.Generator, shell: Shell) -> Trie
     """A warning appears exactly if held-out rows do not show that the repair helps."""
     frame, _, method = _worlds_of_doubt(rng)
     method = method if method[0] == "ramp" else ("ramp",)
-    done = shell.run(
+    done = shell.did(
         "repair", data := shell.write(frame), "--protected", "race", "--method", *method, "-o", "r.fairfix"
     )
-    if done.status == 2:
-        return NOT_SAID
     _, held = parts_of(frame, data, HOW)
     after = shell.predict("r.fairfix", shell.write(held, "held.parquet"))
     name = done.result["criterion"]
@@ -278,11 +268,9 @@ def the_same_for_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
     frame, _, method = _worlds_of_doubt(rng)
     if rng.random() < 0.5:  # scores that tell nothing, or nearly so
         frame["score"] = rng.choice([0.4, 0.6]) + rng.choice([0.0, 0.01]) * rng.normal(size=len(frame))
-    done = shell.run(
+    done = shell.did(
         "repair", data := shell.write(frame), "--protected", "race", "--method", *method, "-o", "r.fairfix"
     )
-    if done.status == 2:
-        return NOT_SAID
     parts = [shell.predict("r.fairfix", shell.write(one)) for one in parts_of(frame, data, HOW)]
     same = any(chance_of(one).nunique() == 1 for one in parts)
     told = [one["text"] for one in done.result["messages"] if one.get("code") in ("selection", "constant")]

@@ -98,13 +98,11 @@ def small_groups_alike(rng: np.random.Generator, shell: Shell) -> Tried:
             truth = sharp_gap(population, joint, chance, labels)
     limit = max(round(truth * float(rng.choice([0.7, 0.9, 0.99])), 4), 0.0005)
     # fmt: off
-    done = shell.run(
+    done = shell.did(
         "audit", shell.write(frame.drop(columns="true")), *protected, "--score", "score", "--threshold", 0.5,
         "--label", "label", *stated, "--check", f"{short}.difference.true_groups<={limit}",
     )
     # fmt: on
-    if not done.result:
-        return NOT_SAID  # refused
     world = f"{assumption}, {rows} rows, groups {population.recorded.sum((1, 2)).round(3)}"
     return covers(done, f"{metric}.difference.true_groups", truth, world)
 
@@ -156,15 +154,13 @@ def robust_nearly_all_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     labels = RATES[metric][1]
     frame = population.frame(rng, max(rows, 400))
     # fmt: off
-    done = shell.run(
+    done = shell.did(
         "repair", shell.write(frame.drop(columns="true")), "--method", "robust", "--protected", "race",
         "--score", "score", "--label", "label", "--id", "id", "--constraint", constraint,
         "--noise", shell.write(survey(rng, joint, "noisy-given-true", "count", 1500), "noise.csv"),
         "--slack", float(rng.choice([0.0, 0.02, 0.1])), "-o", "rule.fairfix",
     )
     # fmt: on
-    if not done.result:
-        return NOT_SAID
     told = next(
         (n for n in texts_of(done.result) if "on held-out rows, " in n and " under N2 (up to " in n),
         "",
