@@ -310,13 +310,6 @@ def test_checks_that_make_no_sense(check: str, said: str) -> None:
         audited(frame(people()), check)
 
 
-def test_without_labels_there_is_the_selection_rate() -> None:
-    """Decisions alone."""
-    data = frame(people()).drop_columns(["label"])
-    result, _ = audited(data, data_spec=DataSpec(ColumnRoles((), prediction="yhat")))
-    assert {f["name"] for g in result["noise"]["groups"] for f in g["figures"]} == {"selection_rate"}
-
-
 # ---------------------------------------------------------------------- refusals
 
 
@@ -400,28 +393,6 @@ def test_refusals_of_the_command_line(options: list[str], said: str, call: Call)
 
 
 # ---------------------------------------------------------------------- command line
-
-
-def test_same_bytes_twice_and_from_every_format(call: Call) -> None:
-    """CSV and Parquet, run twice, say the same; all formats tell of it."""
-    data = frame(people())
-    pq.write_table(data, "data.parquet", row_group_size=500)
-    pyarrow.csv.write_csv(data, "data.csv")
-    plain = ["--noise", "membership:p_a,b=p_b,p_c", "--prediction", "yhat", "-q", "--format", "json"]
-    outs = [call("audit", name, *plain)[1] for name in ("data.parquet", "data.parquet", "data.csv")]
-    assert outs[0] == outs[1]
-    one, other = (json.loads(text)["noise"] for text in outs[1:])
-    assert one == other
-    assert [g["group"] for g in one["membership"]["groups"]] == ["p_a", "b", "p_c"]
-
-    status, text, _ = call(
-        *["audit", "data.csv", *plain[:-2], "--check", "dp.min.true_groups<=0.99"],
-        *["--out", "html=a.html", "--out", "markdown=a.md", "--out", "junit=a.xml", "--out", "sarif=a.sarif"],
-    )
-    assert status == 0
-    for told in (text, Path("a.html").read_text(), Path("a.md").read_text()):
-        assert "True groups by membership probabilities" in told
-    assert "membership" in Path("a.sarif").read_text() + Path("a.xml").read_text()
 
 
 def test_missing_rows_that_are_left_out_need_no_probabilities(call: Call) -> None:

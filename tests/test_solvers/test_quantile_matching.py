@@ -142,22 +142,6 @@ def test_no_randomised_map_between_groups_costs_less(seed: int) -> None:
         assert ks_between(values, drawn, weights, groups) <= slack + 1 / 250
 
 
-def test_slack_zero_is_the_barycentre() -> None:
-    """Without slack every group gets the mean of the quantile functions, weighted by the groups' shares."""
-    scores = sample(3, 3, 900)
-    tube = near_everybody(scores, np.zeros(3))
-    assert tube.outputs is not None
-    grid = np.random.default_rng(0).random(500)
-    quantiles_ = [
-        k[np.searchsorted(one.high, grid)] for k, one in zip(scores.knots, scores.levels, strict=True)
-    ]
-    expected = scores.shares @ np.stack(quantiles_)
-    for k in range(3):
-        found = tube.outputs[np.searchsorted(tube.steps[k], grid, side="right")]
-        np.testing.assert_allclose(found, expected, atol=1e-12)
-    assert np.unique(tube.outputs).size > 500  # no constant
-
-
 @SETTINGS
 @given(
     seed=st.integers(0, 10**6),

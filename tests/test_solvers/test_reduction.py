@@ -82,21 +82,6 @@ def test_the_slack_holds_where_thresholds_run_out(monkeypatch: pytest.MonkeyPatc
     assert found.loss < np.var(y)
 
 
-def test_the_direct_oracle_is_the_best_of_the_three() -> None:
-    """At equal slack the direct oracle's mixture has the least loss, and more slack costs less."""
-    X, y, codes = rows(2)
-    found = {
-        slack: [
-            reduce(y, codes, None, np.full(2, slack), "square", oracle).loss
-            for oracle in (Direct(X, link="identity"), fit_to(X), CostSensitive(X))
-        ]
-        for slack in (0.05, 0.15)
-    }
-
-    assert found[0.05][0] <= min(found[0.05][1:]) + 1e-6
-    assert found[0.15][0] <= found[0.05][0]
-
-
 def test_without_a_constraint_it_is_the_least_squares_fit() -> None:
     """An infinite slack gives the unconstrained optimum of the class, one model."""
     X, y, codes = rows(3)

@@ -70,27 +70,6 @@ def spread(found: SaddlePoint, cells: ConstraintGroups) -> float:
     return max(float(np.ptp(found.rates[cells.events == e])) for e in np.unique(cells.events))
 
 
-def lagrangian(
-    theta: np.ndarray, prices: np.ndarray, X: np.ndarray, y: np.ndarray, cells: ConstraintGroups, l2: float
-) -> float:
-    """Return the game's value by the definition: the inner minimum over a fine grid and then by golden section."""
-    z = X @ theta[:-1] + theta[-1]
-    share = np.bincount(cells.codes[cells.codes >= 0], minlength=prices.size) / y.size
-    c = np.where(cells.codes >= 0, (prices / share)[cells.codes], 0.0)
-    low, high = np.zeros_like(z), np.ones_like(z)
-
-    def inner(P: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.maximum(z - np.log(P), -np.log1p(-P)) + c * P)
-
-    for _ in range(200):
-        a, b = low + 0.381966 * (high - low), low + 0.618034 * (high - low)
-        left = inner(a) < inner(b)
-        low, high = np.where(left, low, a), np.where(left, b, high)
-    phi = inner((low + high) / 2)
-    return float(np.mean(phi - z * y) + 0.5 * l2 * theta[:-1] @ theta[:-1])
-
-
 @pytest.mark.parametrize("price", [-30.0, -4.0, -1.2, -0.5, 0.0, 0.7, 1.5, 6.0, 40.0])
 def test_the_rule_is_the_inner_minimum(price: float) -> None:
     """P minimises max(z - log P, -log(1 - P)) + c P, and Q is the slope of that minimum in z."""
@@ -110,33 +89,6 @@ def test_the_rule_is_the_inner_minimum(price: float) -> None:
 
     np.testing.assert_allclose(Q, (phi(z + 1e-5) - phi(z - 1e-5)) / 2e-5, atol=2e-5)
     assert ((Q >= 0) & (Q <= 1)).all()
-
-
-@pytest.mark.parametrize("constraint", CONSTRAINTS)
-def test_the_gradient_is_that_of_the_game(constraint: str) -> None:
-    """The gradient in theta is mean x (Q - y) + C theta, by finite differences; the paper's s - y is not."""
-    X, y, _, cells = data(3, 120, 3, 2, constraint)
-    rng = np.random.default_rng(0)
-    theta, prices = rng.normal(size=4), np.array([0.9, -0.9, 0.4, -0.4])[: cells.events.size]
-    share = np.bincount(cells.codes[cells.codes >= 0], minlength=prices.size) / y.size
-    c = np.where(cells.codes >= 0, (prices / share)[cells.codes], 0.0)
-    s = expit(X @ theta[:-1] + theta[-1])
-    full = np.column_stack([X, np.ones(y.size)])
-    ridge = 0.1 * np.append(theta[:-1], 0.0)
-
-    numeric = np.array(
-        [
-            (
-                lagrangian(theta + h, prices, X, y, cells, 0.1)
-                - lagrangian(theta - h, prices, X, y, cells, 0.1)
-            )
-            / 2e-5
-            for h in 1e-5 * np.eye(4)
-        ]
-    )
-
-    np.testing.assert_allclose(full.T @ (adversary(s, c) - y) / y.size + ridge, numeric, atol=1e-6)
-    assert np.abs(full.T @ (s - y) / y.size + ridge - numeric).max() > 1e-3
 
 
 def program(X: np.ndarray, y: np.ndarray, cells: ConstraintGroups, slack: float, l2: float) -> float:
@@ -169,29 +121,7 @@ def test_the_optimum_is_that_of_the_convex_program(constraint: str, groups: int,
     assert 0 <= found.gap < 1e-9
 
 
-@settings(max_examples=examples(120))
-@given(
-    st.integers(0, 10**6),
-    st.integers(60, 600),
-    st.integers(2, 12),
-    st.sampled_from([2, 3, 6]),
-    st.sampled_from(CONSTRAINTS),
-    st.floats(-6, -0.5),
-    st.sampled_from([0.0, 0.05, 0.3]),
-)
-def test_every_random_game_is_solved(
-    seed: int, n: int, d: int, groups: int, constraint: str, power: float, slack: float
-) -> None:
-    """Certified optima on random games, more prices than coefficients and flat pieces among them."""
-    X, y, _, cells = data(seed, n, d, groups, constraint)
-    found = solve(X, y, cells, slack=slack, l2=10.0**power)
-
-    assert found.converged
-    assert found.gap < 1e-8
-    assert spread(found, cells) <= slack + 1e-8
-
-
-AWKWARD = ("constant", "twice", "rounded", "units", "rare", "separable", "weights")
+AWKWARD = ("plain", "constant", "twice", "rounded", "units", "rare", "separable", "weights")
 
 
 def awkward(
@@ -282,30 +212,19 @@ def test_the_certificate_holds_before_the_end(
         assert not early.converged
 
 
+@pytest.mark.parametrize("slack", [0.0, 0.05])
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_the_certificate_knows_how_far_prices_may_go(
-    constraint: str, monkeypatch: pytest.MonkeyPatch
+    constraint: str, slack: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the plain regression without prices, where only the rates are wrong, the distance is certified too."""
+    """The distance is certified too at the plain regression without prices, and at the optimum of a slack of 0."""
     X, y, _, cells = data(8, 400, 4, 3, constraint)
-    best = solve(X, y, cells, l2=0.01)
-    plain = solve(X, y, cells, slack=math.inf, l2=0.01)
+    best = solve(X, y, cells, slack=slack, l2=0.01)
+    begin = solve(X, y, cells, slack=0.0 if slack else math.inf, l2=0.01)
     monkeypatch.setattr(game, "_powell", lambda _, at: at)
     monkeypatch.setattr(game, "ROUNDS", 0)
-    start = solve(X, y, cells, l2=0.01, start=replace(plain, prices=np.zeros(cells.events.size)))
-
-    assert 1e-3 < best.objective - start.objective <= start.gap
-
-
-@pytest.mark.parametrize("constraint", CONSTRAINTS)
-def test_the_certificate_pays_for_the_slack(constraint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the optimum of another slack the model is best for its prices and the rates hold, but prices are too high."""
-    X, y, _, cells = data(8, 400, 4, 3, constraint)
-    best = solve(X, y, cells, slack=0.05, l2=0.01)
-    strict = solve(X, y, cells, l2=0.01)
-    monkeypatch.setattr(game, "ROUNDS", 0)
-    monkeypatch.setattr(game, "_powell", lambda _, at: at)
-    start = solve(X, y, cells, slack=0.05, l2=0.01, start=strict)
+    begin = begin if slack else replace(begin, prices=np.zeros(cells.events.size))
+    start = solve(X, y, cells, slack=slack, l2=0.01, start=begin)
 
     assert 1e-4 < abs(start.objective - best.objective) <= start.gap
     assert not start.converged
@@ -484,23 +403,6 @@ def test_recorded_rates_hold_and_the_game_corrected_by_them_is_solved(constraint
 
     assert found.objective == pytest.approx(best, abs=1e-6)
     assert 0 <= found.gap < 1e-9
-
-
-@pytest.mark.parametrize("trust", [None, 0.5])
-def test_the_derivative_is_that_of_the_residual(trust: float | None) -> None:
-    """By finite differences, at a point where some rows are capped, some lifted and some left, and a cell is idle."""
-    X, y, _, cells = data(3, 200, 3, 4, "parity")
-    chances = None if trust is None else guesses(X, cells, 2, trust)
-    full, w = np.column_stack([X, np.ones(y.size)]), np.full(y.size, 1 / y.size)
-    own = game.LogLossSaddle(full, y, w, cells, chances, 0.1, np.full(4, 0.01))
-    place = np.array([0.4, -0.3, 0.8, 0.2, 1.9, -1.2, -0.7, 0.0, 0.45])
-    place[-1] = own.at(place).rates[-1] + 0.01
-    at = own.at(place)
-    moved = [(own.at(place + h).residual - own.at(place - h).residual) / 2e-6 for h in 1e-6 * np.eye(9)]
-
-    assert 0.05 < at.between.mean() < 0.95
-    assert at.active.tolist() == [True, True, True, False]
-    np.testing.assert_allclose(own.derivative(at), np.transpose(moved), atol=1e-5)
 
 
 @settings(max_examples=examples(40))
