@@ -359,11 +359,7 @@ def test_a_damaged_state_of_chances_is_refused() -> None:
     ("loss", "aware", "warning"),
     [
         (0.49, 0.46, None),
-        (
-            0.51,
-            0.47,
-            "loses 30% of the information in the features .* loses 10%: use `group=used`",
-        ),
+        (0.51, 0.47, "loses 30% of the information in the features .* loses 10%: use `group=used`"),
         (0.60, 0.58, "loses 75% .* loses 65%: allow more `slack`"),
     ],
 )

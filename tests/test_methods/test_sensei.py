@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import pytest
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.errors import ColumnError, ConvergenceWarning, DataError, UsageError
+from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.individual.flips import Flip, flipped, protected_flips
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import Sensei, regularized
@@ -28,8 +26,6 @@ from fairfix.methods.sensei.sensitive_subspace import distances_of_means
 from fairfix.models.members import LinearMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.models.trace import Caution
-from fairfix.solvers.network_fit import fit_network
 from scipy import stats
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -66,28 +62,6 @@ def share(values: np.ndarray) -> float:
 
 
 @pytest.mark.slow
-def test_networks_of_a_grid_begin_with_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a radius the first of the grid begins at random, and each other one where the last one ended."""
-    found: list[tuple[Any, Any]] = []
-
-    def fitted(*given: Any, start: Any, **more: Any) -> Any:
-        found.append((start, fit_network(*given, start=start, **more)))
-        return found[-1][1]
-
-    monkeypatch.setattr(regularized, "fit_network", fitted)
-    monkeypatch.setattr("fairfix.solvers.network_fit.MOST_STEPS", 100)
-    near = "near(radius=0.1)"
-    auto = Sensei(solver="regularizer", learner="network(hidden=4)", slack=0.0, similar=near)
-    with pytest.warns(ConvergenceWarning):
-        fit(auto, table_of(couples()), protected_as_feature=True)
-
-    assert len(found) == len(regularized.GRID)
-    assert found[0][0] is None
-    for (_, before), (start, _) in pairwise(found):
-        assert start.vector.tobytes() == before.network.vector.tobytes()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["linear", "trees"])
 def test_merging_is_exactly_constant(learner: str) -> None:
     """To the bit under flips of protected columns and of comparable values, without the protected columns at all."""
@@ -99,24 +73,6 @@ def test_merging_is_exactly_constant(learner: str) -> None:
     assert not predictor.needs_protected
     plain = fit(Sensei(learner=learner), table)
     assert np.abs(np.diff(changes(plain, table, repairer.comparable_values), axis=0)).max() > 1e-3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("learner", "rho"), [("linear", 3.0), ("network", 10.0)])
-def test_the_regularizer_makes_decisions_constant(learner: str, rho: float) -> None:
-    """Of a model that sees the groups fewer decisions change than without it, at little accuracy."""
-    table = table_of(couples(many=800))
-    y = np.asarray(table.rows.label)
-    none, some = (
-        fit(Sensei(solver="regularizer", learner=learner, rho=value), table, protected_as_feature=True)
-        for value in (0.0, rho)
-    )
-
-    assert some.needs_protected
-    assert share(changes(none, table)) > 0.15
-    assert share(changes(some, table)) < 0.03
-    right = [float(np.mean((one.predict(table) >= 0.5) == y)) for one in (none, some)]
-    assert right[1] > right[0] - 0.06
 
 
 def test_an_infinite_weight_is_exact() -> None:
@@ -224,21 +180,6 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
     assert told["flips at most"] == pytest.approx(limit, rel=1e-6)
 
 
-def test_a_network_is_the_same_for_any_number_of_threads() -> None:
-    """Weights to the bit."""
-    from threadpoolctl import threadpool_limits
-
-    table, found = table_of(couples(many=120)), []
-    for threads in (1, 2):
-        with threadpool_limits(threads):
-            predictor = fit(
-                Sensei(solver="regularizer", learner="network", rho=1.0), table, protected_as_feature=True
-            )
-        found.append({name: a.tobytes() for name, a in predictor.state()[1].items()})
-
-    assert found[0] == found[1]
-
-
 def to_overall(one: RepairedPredictor, table: Table) -> float:
     """Return how far a rate of a group is from everybody's."""
     decided, y, codes = one.predict(table), np.asarray(table.rows.label), table.groups().codes
@@ -291,19 +232,6 @@ def test_equal_rates_are_of_every_group_of_every_attribute_by_weight() -> None:
         assert gap <= slack + 1e-6
 
     assert right[1] > right[0] + 0.01
-
-
-@pytest.mark.slow(nightly=True)
-def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
-    """Where the slack does not hold on the rows of the fit, that is a caution and the fit has not converged."""
-    table = table_of(couples(many=1500), ("sex",))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        predictor = fit(Sensei(solver="equal-rates", slack=0.01, learner="trees"), table)
-    gap, (first, *_) = to_overall(predictor, table), predictor.trace.notes
-
-    assert f"within {gap:.4f} of the overall rates, as the rule decides the training rows" in first
-    assert predictor.trace.converged == (gap <= 0.01 + 1e-6) == (not isinstance(first, Caution))
 
 
 @pytest.mark.slow(nightly=True)

@@ -50,29 +50,6 @@ def small(learner: str) -> dict[str, Any]:
     return {"solver": "regularizer", "learner": learner}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("similar", "many"),
-    [("learned", 1), ("learned(by=pooled)", 2), ("pairs.csv(directions=2)", 2), ("pairs.csv", 1)],
-)
-@pytest.mark.parametrize("learner", ["linear", "network(hidden=6)"])
-def test_the_score_is_constant_along_directions(learner: str, similar: str, many: int) -> None:
-    """Learned ones, the leading ones of pairs and their mean difference: rows moved along them keep their score."""
-    problem = problem_of(pairs=60 if "pairs" in similar else 0)
-    method = Sensei(**small(learner), rho=0.0, similar=similar)
-    predictor, member, X = fitted(problem, **small(learner), rho=0.0, similar=similar)
-    features = Features.learn(problem.table, NAMES)
-    span = span_of(problem, features, X, problem.table.rows.label, method)
-    rng = np.random.default_rng(0)
-    along = rng.normal(size=(len(X), len(span))) @ (span / np.linalg.norm(span, axis=1)[:, None])
-    plain = fitted(replace(problem, pairs=()), **small(learner), rho=0.0)[1]
-
-    assert len(span) == many
-    np.testing.assert_allclose(member.predict(X + 3.0 * along), member.predict(X), atol=1e-9)
-    assert np.abs(plain.predict(X + 3.0 * along) - plain.predict(X)).max() > 0.01
-    assert np.ptp(predictor.predict(problem.table)) > 0.01
-
-
 @pytest.mark.parametrize("learner", ["linear", "network(hidden=6)"])
 def test_the_shipped_score_does_not_change_along_given_directions(learner: str, tmp_path: Path) -> None:
     """Rows moved along them, as a user has them: a number in units of its own, a list, and a missing entry beside."""

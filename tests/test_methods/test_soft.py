@@ -83,19 +83,6 @@ def fit(repairer: Ramp, data: pd.DataFrame, *protected: str, weight: str | None 
     return table, repairer.fit(RepairProblem(table), rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("slack", [0.0, 0.05])
-@pytest.mark.parametrize("shape", ["one-sided", "centred"])
-def test_certain_groups_are_recorded_groups(slack: float, shape: str) -> None:
-    """Probabilities that are all 0 or 1 give the ramp of the groups that they name."""
-    data = frame(sharp=True)
-    data["group"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
-    table, soft = fit(Ramp(noise=SOFT, slack=slack, shape=shape), data)
-    recorded, plain = fit(Ramp(slack=slack, shape=shape), data, "group")
-
-    np.testing.assert_allclose(soft.predict(table), plain.predict(recorded), atol=1e-8)
-    assert soft.trace.objective == pytest.approx(plain.trace.objective, abs=1e-10)
-
-
 @pytest.mark.parametrize("gamma", [1e-3, 0.05, 0.5])
 def test_weights_count_and_slack_is_held(gamma: float) -> None:
     """Rates are weighted by the weights of rows too, at every width."""
@@ -118,22 +105,21 @@ RATES = {"equal_opportunity": [1], "predictive_equality": [0], "equalized_odds":
 
 
 @pytest.mark.parametrize("slack", [0.0, 0.05])
-@pytest.mark.parametrize("constraint", RATES)
-@pytest.mark.parametrize("calibrate", ["auto", "none"])
-def test_rates_of_certain_groups_are_those_of_recorded_groups(
-    constraint: str, slack: float, calibrate: str
-) -> None:
+@pytest.mark.parametrize("constraint", ["demographic_parity", *RATES])
+@pytest.mark.parametrize("way", [{}, {"shape": "centred"}, {"calibrate": "none"}], ids=str)
+def test_certain_groups_are_recorded_groups(constraint: str, slack: float, way: dict[str, str]) -> None:
     """Probabilities that are all 0 or 1 give the ramp of the groups that they name, recalibrated or not."""
     data = frame(sharp=True)
     data["group"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
-    same = {"constraint": constraint, "slack": slack, "calibrate": calibrate}
+    same: dict[str, Any] = {"constraint": constraint, "slack": slack, **way}
     table, soft = fit(Ramp(noise=SOFT, **same), data)
     recorded, plain = fit(Ramp(**same), data, "group")
 
     np.testing.assert_allclose(soft.predict(table), plain.predict(recorded), atol=1e-7)
-    if calibrate == "auto":
-        gaps = [labelled_gap(data, soft.predict(table), label) for label in RATES[constraint]]
-        assert max(gaps) <= slack + 1e-8
+    assert constraint in RATES or soft.trace.objective == pytest.approx(plain.trace.objective, abs=1e-10)
+    if "calibrate" not in way:
+        gaps = [labelled_gap(data, soft.predict(table), label) for label in RATES.get(constraint, ())]
+        assert max(gaps, default=0.0) <= slack + 1e-8
 
 
 @pytest.mark.parametrize("gamma", [1e-3, 0.05, 0.5])
