@@ -149,10 +149,7 @@ def test_rows_left_out_are_accounted_for(tmp_path: Path) -> None:
         ({"thresholds": (0.6,)}, "thresholds is 0.5 in one.counts, 0.6 in two.counts"),
         ({"missing_rows": "drop"}, "missing rows is error in one.counts, drop in two.counts"),
         ({"columns": replace(RACE, weight="weight")}, "weight is none in one.counts, weight in two.counts"),
-        (
-            {"columns": replace(RACE, protected=("race",))},
-            "protected is race,sex in one.counts, race in two.counts",
-        ),
+        ({"columns": replace(RACE, protected=("race",))}, "protected is race,sex in one.counts, race in"),
         ({"score_scale": "logit", "columns": replace(RACE, score="raw")}, "score scale is probability"),
     ],
 )

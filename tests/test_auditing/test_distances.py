@@ -13,7 +13,6 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Settings
 from fairfix.data import scan as engine
 from fairfix.data.data_spec import ColumnRoles, DataSpec
-from fairfix.data.files import open_source
 from fairfix.schema.common import Block
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -216,50 +215,3 @@ def test_weights_are_repeated_rows(way: str) -> None:
     for name in ("ks.between_groups", "ks.to_overall"):
         one, two = (report.block("g").by_id[name].value for report in (weighted, plain))
         assert one == pytest.approx(two, abs=1e-12)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_of_many_groups_no_pair_is_formed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The farthest pair alone has the distance, and the bound, that all pairs have at the most."""
-    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score"))
-    monkeypatch.setattr(engine, "BINS", 32)
-    counts = engine.scan(open_source(frame(kind, 8, 300, seed=2)), data_spec, exact=False).counts
-    view = distributions.Partition(np.arange(8), 8)
-    every = distributions.distances(counts, view, None)
-    monkeypatch.setattr(distributions, "ALL_PAIRS", 3)
-    one = distributions.distances(counts, view, None)
-
-    assert (len(every.between), len(one.between)) == (28, 1)
-    assert one.between[0] == every.between.max()
-    assert one.between[0] + one.between_slack[0] == pytest.approx(
-        (every.between + every.between_slack).max(), abs=1e-15
-    )
-    assert tuple(one.pairs[0]) in {tuple(pair) for pair in every.pairs[every.between == every.between.max()]}
-
-
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_groups_are_measured_as_few_are(kind: str, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Step by step, with all rows or those of candidate bins: the same distances, at the same scores."""
-    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score", weight="w"))
-    monkeypatch.setattr(engine, "BINS", 32)
-    data = frame(kind, 8, 300, seed=2)
-    data["w"] = np.random.default_rng(0).integers(1, 4, len(data))
-    scanned = engine.scan(open_source(data), data_spec)
-    assert scanned.kept is not None
-    counts, kept, view = scanned.counts, scanned.kept.by_score(), distributions.Partition(np.arange(8), 8)
-    if not whole:
-        assert counts.grid is not None
-        kept = kept.take(distributions.candidate_bins(counts, view)[counts.grid.index(kept.score)])
-    few = distributions.distances(counts, view, kept)
-    monkeypatch.setattr(distributions, "ALL_PAIRS", 3)
-    many = distributions.distances(counts, view, kept)
-
-    np.testing.assert_array_equal(many.to_overall, few.to_overall)
-    np.testing.assert_array_equal(many.to_overall_at, few.to_overall_at)
-    g, h = map(int, many.pairs[0])
-    assert many.between[0] == few.between.max()
-    place = [tuple(pair) for pair in few.pairs.tolist()].index((g, h))
-    assert few.between[place] == many.between[0]
-    farthest = few.between == few.between.max()
-    np.testing.assert_array_equal(many.between_at[0], few.between_at[farthest].min())

@@ -230,10 +230,7 @@ def test_a_blank_variable_replaces_no_check(blank: str, call: Call, monkeypatch:
         (("--baseline", "prediction"), "is the prediction itself"),
         (("--baseline", "empty.json"), "is not a JSON result of 'fairfix audit'"),
         (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95 instead of 0.9"),
-        (
-            ("--baseline", "old.json", "--label", "label=0"),
-            "the positive values 1 of label instead of 0",
-        ),
+        (("--baseline", "old.json", "--label", "label=0"), "the positive values 1 of label instead of 0"),
         (("--baseline", "old.json", "--check", "change<=-1"), "without any change"),
         (("--baseline", "old.json", "--check", "ks.change[sex]<=0.1"), "not audited"),
     ],

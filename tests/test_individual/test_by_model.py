@@ -126,11 +126,7 @@ def test_people_without_a_group_count_where_they_would_get_something_else_with_o
     [
         ((("sex", ("f", "m")),), UsageError, "protected column 'sex' are comparable already"),
         ((("job", ("a", "b")),), ColumnError, "no feature column 'job'"),
-        (
-            (("role", ("wife", "boss")),),
-            UsageError,
-            "no row has the value 'boss' in column 'role'; it has child, husband",
-        ),
+        ((("role", ("wife", "boss")),), UsageError, "no row has the value 'boss' in column 'role'; it has"),
     ],
 )
 def test_values_that_are_not_there_are_named(comparable: Any, error: type[Exception], message: str) -> None:

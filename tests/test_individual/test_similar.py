@@ -142,11 +142,7 @@ def test_pairs_may_name_the_column_of_ids() -> None:
         ([pd.DataFrame({"age": [1.0], "hoby": ["c"]})], "person", "did you mean 'hobby'"),
         ([FILES["pairs"]], None, "give their column with `id`"),
         ([FILES["pairs"], FILES["pairs"]], "person", "put the rows of both into one file"),
-        (
-            [{"data": FILES["directions"], "directions": 2}],
-            "person",
-            "directions are between the people of pairs",
-        ),
+        ([{"data": FILES["directions"], "directions": 2}], "person", "directions are between the people"),
     ],
 )
 def test_a_file_that_is_none_is_named(frames: list[Any], own: str | None, message: str) -> None:

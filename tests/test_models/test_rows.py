@@ -55,17 +55,6 @@ def test_every_kind_of_rows_comes_back_as_it_came(
     assert repaired.predict([]) == []
 
 
-def test_a_row_alone_is_decided_as_among_others(
-    repaired: Repaired, rows: pd.DataFrame, decided: pd.DataFrame
-) -> None:
-    """A service that asks row by row decides as the file does; the order of the keys is nothing."""
-    drawn = decided.index[decided.randomized][:5]
-    for i in [0, 1, *drawn]:
-        row = dict(reversed(rows.loc[i].to_dict().items()))
-        assert repaired.predict(row) == decided.loc[i].to_dict()
-        assert repaired.predict([row]) == [decided.loc[i].to_dict()]
-
-
 def test_a_frame_keeps_its_index_and_its_types(repaired: Repaired, rows: pd.DataFrame) -> None:
     """Also where the index repeats and a column is categorical."""
     frame = rows.assign(race=rows.race.astype("category")).set_axis([7] * len(rows))

@@ -492,24 +492,6 @@ def test_curves_carry_their_names_apart() -> None:
     assert len({x for x, _ in places[:4]}) == 4
 
 
-def test_bounds_of_true_groups_are_drawn_side_by_side(tmp_path: Path) -> None:
-    """Recorded, weighted, each worst case and that with sampling error, as in the JSON."""
-    pq.write_table(pa.table(rows()), tmp_path / "d.parquet")
-    names = sorted(set(rows()["race"].to_pylist()))
-    table = [f"{t},{n},{90 if t == n else 5}" for t in names for n in names]
-    (tmp_path / "n.csv").write_text("true,noisy,count\n" + "\n".join(table))
-    command = ["audit", str(tmp_path / "d.parquet"), "--protected", "race", "--config", "none", "-q"]
-    assert run([*command, "--noise", str(tmp_path / "n.csv"), "--out", f"json={tmp_path / 'a.json'}"]) == 0
-    result = json.loads((tmp_path / "a.json").read_text())
-    text = assert_sound(rendered("html", result)).text("style")
-    found = next(c for c in result["noise"]["comparisons"] if c["name"] == "selection_rate.difference")
-
-    assert "worst case N1" in text
-    for bound in found["bounds"].values():
-        assert f"[{bound['low']:.3f}, {bound['high']:.3f}]" in text
-    assert f"weighted {found['weighted']:.4f}" in text
-
-
 def test_a_long_name_is_broken_in_no_time() -> None:
     """A million letters are looked at once, and not from each of them on; only names of comparisons may break."""
     assert str(_breakable("x" * 1_000_000)) == "x" * 1_000_000

@@ -6,11 +6,9 @@ import html
 import json
 import math
 import re
-import shlex
 from copy import deepcopy
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import fairfix
@@ -22,7 +20,6 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
-from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.report import FORMATS, json_
 from fairfix.report.layout import HEADLINES, layout
@@ -115,20 +112,6 @@ def test_the_schema_refuses_what_is_wrong() -> None:
         result = result_of("plain")
         change(result)
         assert not validator.is_valid(result)
-
-
-def test_every_repair_holds_to_the_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same for repairs, with a selection and checks."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table(rows(900)), tmp_path / "d.parquet")
-    line = (
-        "--protected race --method ramp --config none --format json --check 'dp.ratio>=0.1' --gamma 0.1,0.5"
-    )
-    run(["repair", str(tmp_path / "d.parquet"), "-o", str(tmp_path / "r.fairfix"), *shlex.split(line)])
-    schema = json_schema("repair")
-
-    jsonschema.validate(json.loads(capsys.readouterr().out), schema, jsonschema.Draft202012Validator)
 
 
 def test_undefined_is_null_with_a_reason() -> None:
@@ -330,34 +313,6 @@ def test_json_is_that_of_the_standard_library(one: Any, other: Any) -> None:
         assert json.loads(as_json(content)) == content
         if not re.search(r"\d[eE][+-]?\d", wanted):  # exponents are written otherwise
             assert as_json(content) == UNSEEN_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", wanted)
-
-
-def test_tables_of_very_many_groups_are_cut_and_say_so() -> None:
-    """Text has the groups that reach a comparison, and counts the rest, which JSON has."""
-    many = 230
-    rng = np.random.default_rng(0)
-    group, score = np.repeat([f"g{i}" for i in range(many)], 4), rng.random(4 * many)
-    own = group == "g99"  # the last
-    score[own] = 0.99, 0.98, 0.01, 0.02  # half of them selected, as of everybody, and all wrongly
-    label = (score > 0.4).astype(int)
-    label[own] = 0, 0, 1, 1
-    data = pa.table({"g": group, "score": score, "label": label})
-    report = audit_dict(
-        audit(data, DataSpec(ColumnRoles(("g",), label="label", score="score"), thresholds=(0.5,)))
-    )
-    (block,) = report["attributes"]
-    assert len(block["groups"]) == many
-
-    for name in ("text", "markdown", "html"):
-        text = rendered(name, report)
-        assert "200 of 230 groups" in " ".join(text.split())
-        assert f"The other {many - 200}" in " ".join(text.split())
-    (section,) = [one for one in layout(struct(report)) if one.kind == "attribute"]
-    rows = [row[0] for row in section.grids[0].rows]
-    assert len(rows) == 201
-    assert rows[-1] == "overall"
-    headlines = [one for one in block["comparisons"] if one["id"] in HEADLINES]
-    assert {name for one in headlines for name in one["groups"]} <= set(rows)
 
 
 def test_long_names_are_cut_for_people_and_whole_in_json() -> None:
