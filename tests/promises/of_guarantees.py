@@ -53,16 +53,11 @@ class World:
             score = ATOMS[(rng.random(code.size)[:, None] > ends[code, :-1]).sum(axis=1)]
             z = np.log(score / (1 - score))
         label = rng.random(code.size) < 1 / (1 + np.exp(-self.skill * z))
-        return pd.DataFrame(
-            {
-                "id": rng.permutation(10 * code.size)[: code.size],
-                "race": [f"g{k}" for k in code],
-                "label": label.astype(int),
-                "score": score.clip(1e-6, 1 - 1e-6),
-                "x": z + rng.normal(size=code.size) / 2,
-                "x2": rng.normal(size=code.size),
-            }
-        )
+        return pd.DataFrame({
+            "id": rng.permutation(10 * code.size)[: code.size], "race": [f"g{k}" for k in code],
+            "label": label.astype(int), "score": score.clip(1e-6, 1 - 1e-6),
+            "x": z + rng.normal(size=code.size) / 2, "x2": rng.normal(size=code.size),
+        })  # fmt: skip
 
     def people(self, rng: np.random.Generator, rows: int) -> pd.DataFrame:
         """Return people as they come."""
@@ -308,14 +303,7 @@ def guarantee_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = world.people(rng, _few_or_many(rng, 300, 4_000))
     slack = float(rng.choice([0.01, 0.05, 0.2]))
     solver = rng.choice(["merge", "regularizer", "equal-rates"], p=[0.1, 0.5, 0.4])
-    more = (
-        (
-            "--group",
-            "used",
-        )
-        if solver == "regularizer"
-        else ()
-    )
+    more = ("--group", "used") if solver == "regularizer" else ()
     if many := solver != "equal-rates" and rng.random() < 0.3:
         last = frame["race"] == frame["race"].max()
         frame["label"] = np.where(

@@ -32,12 +32,8 @@ def two_decisions(
 def change(path: str, baseline: Any, **more: Any) -> Any:
     """Return the result of the new decisions against a baseline."""
     asked: dict[str, Any] = {
-        "protected": "g",
-        "prediction": "v2",
-        "baseline": baseline,
-        "check": GATE,
-        **more,
-    }
+        "protected": "g", "prediction": "v2", "baseline": baseline, "check": GATE, **more,
+    }  # fmt: skip
     return fairfix.audit(path, **asked).to_dict()
 
 

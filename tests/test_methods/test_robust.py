@@ -118,12 +118,8 @@ def excess(
 
 
 ASSUMED = {
-    "soft": "none",
-    "certified": "none",
-    "radii": "radii",
-    "auto": "",
-    "identified": "class-conditional",
-}
+    "soft": "none", "certified": "none", "radii": "radii", "auto": "", "identified": "class-conditional",
+}  # fmt: skip
 """Name of what is held -> what is asked for: a table by label makes the difference of the first two."""
 
 
@@ -685,12 +681,8 @@ def test_several_recorded_columns_make_cells(tmp_path: Path, call: Call) -> None
     first = np.where(wrong[0], np.where(first == "a", "b", "a"), first)
     second = np.where(wrong[1], np.where(second == "x", "y", "x"), second)
     frame = {
-        "id": np.arange(4000),
-        "one": first,
-        "two": second,
-        "score": data["score"],
-        "label": data["label"],
-    }
+        "id": np.arange(4000), "one": first, "two": second, "score": data["score"], "label": data["label"],
+    }  # fmt: skip
     pq.write_table(pa.table(frame), tmp_path / "d.parquet")
     cells = [f"{a} & {b}" for a, b in zip(first, second, strict=True)]
     for name, noisy, truth in (("cells", cells, true), ("one", first, [cell[0] for cell in true])):

@@ -27,17 +27,10 @@ MARK = "Zq"
 """Letters that no result has."""
 
 DATA = (
-    "data.source",
-    "data.rows.read",
-    "data.rows.excluded.*.reason",
-    "data.rows.excluded.*.rows",
-    "data.columns.protected.*",
-    "data.columns.label",
-    "data.columns.score",
-    "settings.threshold",
-    "settings.where",
-    "settings.positive_label.*",
-)
+    "data.source", "data.rows.read", "data.rows.excluded.*.reason", "data.rows.excluded.*.rows",
+    "data.columns.protected.*", "data.columns.label", "data.columns.score", "settings.threshold",
+    "settings.where", "settings.positive_label.*",
+)  # fmt: skip
 CHECKS = tuple(
     f"checks.*.{name}"
     for name in ("check", "attribute", "reason", "limit", "value", "low", "high", "groups.*")
@@ -94,11 +87,8 @@ def result(kind: str) -> dict[str, Any]:
     rows["label"] = rows["label"].map({0: "bad", 1: "good"})
     rows.loc[:4, "score"] = math.nan
     told: dict[str, Any] = {
-        "protected": ["race"],
-        "label": "label=good",
-        "where": "year==2024",
-        "missing": "drop",
-    }
+        "protected": ["race"], "label": "label=good", "where": "year==2024", "missing": "drop",
+    }  # fmt: skip
     made: Any
     if kind == "audit":
         made = fairfix.audit(
