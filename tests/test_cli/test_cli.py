@@ -259,6 +259,12 @@ def test_one_scan_several_outputs(call: Call, data: str) -> None:
     assert Path("a.txt").read_text() == call(AUDIT)[1]
 
 
+def test_what_is_no_result_is_refused(call: Call, away: None) -> None:
+    for broken, words in (("{}", "is not a result"), ('{"schema": "fairfix.audit/1"}', "b.json")):
+        Path("b.json").write_text(broken)
+        assert words in call.refused("report", "b.json")
+
+
 def test_same_input_same_bytes(call: Call, data: str) -> None:
     """Audit, artifact and predictions repeat to the byte, whatever the number of threads."""
     audits = {

@@ -272,6 +272,19 @@ def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
         read(out)
 
 
+def test_overlapping_members_are_refused(tmp_path: Path) -> None:
+    """Two directory entries that point at the same bytes are how overlapping bombs are built."""
+    path = saved(tmp_path)
+    content = bytearray(path.read_bytes())
+    first = content.index(b"PK\x01\x02")
+    second = content.index(b"PK\x01\x02", first + 4)
+    content[second + 42 : second + 46] = content[first + 42 : first + 46]
+    path.write_bytes(bytes(content))
+
+    with pytest.raises(ArtifactError, match="overlap"):
+        read(path)
+
+
 def test_a_zip_bomb_is_refused_before_it_unpacks(tmp_path: Path) -> None:
     """A member that unpacks to far more than its listed size or the limit is not read."""
     out = tmp_path / "bomb.fairfix"

@@ -363,6 +363,12 @@ def test_what_cannot_be_opened_is_named_without_secrets(
     assert not any(part in err for part in (SECRET, "h3", "mlig"))
 
 
+def test_without_ibis_the_extra_is_named(data: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
+    with pytest.raises(UsageError, match=r"pip install 'fairfix\[sql\]'"):
+        open_source(data[1])
+
+
 # ---------------------------------------------------------------------- commands
 
 

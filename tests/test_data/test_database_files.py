@@ -97,6 +97,15 @@ def test_a_database_without_tables_is_said(maker: str, tmp_path: Path) -> None:
         open_source(path)
 
 
+def test_a_view_of_a_path_reaches_nothing_outside(tmp_path: Path) -> None:
+    (tmp_path / "secret.csv").write_text("race,label,score\na,1,0.5\nb,0,0.5\n")
+    with duckdb.connect(tmp_path / "risk.duckdb") as connection:
+        connection.execute(f"CREATE VIEW loans AS SELECT * FROM '{tmp_path}/secret.csv'")
+
+    with pytest.raises(DataError, match="disabled by configuration"):
+        audited(str(tmp_path / "risk.duckdb"))
+
+
 def test_what_names_a_database(tmp_path: Path) -> None:
     """Its content alone, of a file that no kind of files claims by its ending."""
     path = duckdb_file(tmp_path / "risk.duckdb", x=make_frame(3))

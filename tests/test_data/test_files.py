@@ -319,3 +319,9 @@ def test_a_failed_output_leaves_the_old_one(error: type[BaseException], tmp_path
         fail()
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["o.json"]
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    for path, words in ((tmp_path, "is a folder"), (tmp_path / "no" / "o.txt", "cannot write")):
+        with pytest.raises(DataError, match=rf"{path}.*{words}|{words}.*{path}"):
+            write_content(path, "x")

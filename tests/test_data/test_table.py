@@ -18,7 +18,7 @@ from fairfix.data.files import open_source
 from fairfix.data.merging import MISSING
 from fairfix.data.scan import read_table, scan
 from fairfix.data.table import assemble
-from fairfix.errors import DataError
+from fairfix.errors import DataError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -269,6 +269,24 @@ def test_what_is_no_weight_or_decision_is_named(name: str, values: list[float], 
 
 
 # ---------------------------------------------------------------------- whole tables
+
+
+@pytest.mark.parametrize(("columns", "words"), [
+    (ColumnRoles(()), "no protected column"),
+    (ColumnRoles(("g", "g")), "given to `protected` and to `protected`"),
+    (ColumnRoles(("g",), strata=("g",)), "given to `protected` and to `strata`"),
+    (ColumnRoles(("g",), prediction="p", probability="q"), "give one of them"),
+])  # fmt: skip
+def test_columns_play_one_part(columns: ColumnRoles, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        DataSpec(columns).check()
+
+
+def test_a_positive_label_that_never_appears_is_refused() -> None:
+    """A misspelt value would make everybody negative in silence."""
+    table = pa.table({"g": ["a", "b"], "label": ["yes", "no"], "score": [0.1, 0.2]})
+    with pytest.raises(DataError, match="no row used has the value 'yess' in label column 'label'"):
+        read_table(table, DataSpec(READING.columns, positive_label=("yess",)))
 
 
 def test_a_table_holds_the_rows_of_the_frame(frames: Frames) -> None:

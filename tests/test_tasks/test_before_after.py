@@ -87,6 +87,11 @@ def test_selection_takes_the_best_on_the_validation_part() -> None:
     assert repair_table(table(), Ramp()).split.validation.size == 0
 
 
+def test_nothing_is_accurate_without_labels() -> None:
+    outcome = repair_table(table(label=False), Ramp())
+    assert [row.name for row in outcome.holdout.shown.table if "accuracy" in row.name] == []
+
+
 def test_checks_are_judged_on_the_held_out_rows() -> None:
     """A gap of zero on the rows of the fit proves nothing: the gate looks at the others."""
     outcome = repair_table(

@@ -174,3 +174,9 @@ def test_what_cannot_be_known_is_asked_for(columns: dict[str, Any], told: str, c
 
     assert told in call.refused("init", "data.parquet")
     assert not Path("fairfix.toml").exists()
+
+
+def test_a_single_group_is_refused(call: Call) -> None:
+    people(sex="f").to_parquet("data.parquet")
+    assert "only the group" in call.refused("init", "data.parquet", "--protected", "sex")
+    assert not Path("fairfix.toml").exists()
