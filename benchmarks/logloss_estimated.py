@@ -68,7 +68,7 @@ def measured(name: str, constraint: str, rule: dict[str, Any], splits: int) -> s
     for seed in range(splits):
         made = fairfix.repair(frame, constraint=constraint, seed=seed, **asked).to_dict()
         fit, held = (
-            {row["name"].partition(" ")[0]: row["after"]["value"] for row in made["proof"][part]["table"]}
+            {row["id"]: row["after"]["value"] for row in made["proof"][part]["table"]}
             for part in ("fit", "holdout")
         )
         out.append((fit[made["criterion"]], held[made["criterion"]], held["log_loss"]))

@@ -61,7 +61,7 @@ def judged(rule: dict[str, Any], seed: int, path: str) -> tuple[list[float], lis
         **rule,
     ).to_dict()
     spent = time.process_time() - begin
-    rows = {row["name"].partition(" ")[0]: row for row in done["proof"]["holdout"]["table"]}
+    rows = {row["id"]: row for row in done["proof"]["holdout"]["table"]}
     before, after = (
         [rows[name][at]["value"] if name in rows else math.nan for name in COLUMNS.values()]
         for at in ("before", "after")

@@ -56,7 +56,7 @@ def _sizes(rng: np.random.Generator, least: int, most: int) -> Any:
 
 
 def _rows(result: dict[str, Any]) -> dict[str, Any]:
-    return {row["name"].partition(" ")[0]: row for row in result["proof"]["holdout"]["table"]}
+    return {row["id"]: row for row in result["proof"]["holdout"]["table"]}
 
 
 @promise(level=0.05, quick=3, full=1000)
