@@ -41,13 +41,7 @@ def parts_by_regression(rng: np.random.Generator, shell: Shell) -> Tried:
     base, scale = float(rng.choice([0.02, 0.1, 0.4])), float(rng.choice([0.3, 1.0]))
     slopes = scale * base * np.array([0.15, -0.05, 0.5, rng.choice([0.0, 0.3])])
     noise = 0.1 * scale * base
-    chance = (
-        base
-        + slopes[0] * x
-        + slopes[1] * np.clip(z, -3, 6)
-        + slopes[2] * (level == "new")
-        + slopes[3] * first
-    )
+    chance = base + slopes @ np.stack([x, np.clip(z, -3, 6), level == "new", first])
     frame = pd.DataFrame({"group": np.where(first, "a", "b"), "x": x, "z": np.clip(z, -3, 6), "level": level})
     frame["decision"] = (rng.random(rows) < chance + noise).astype(int)
     more = []

@@ -215,12 +215,8 @@ def weighted_rates_under_independence(rng: np.random.Generator, shell: Shell) ->
     )
 
 
-EVENTS = {
-    "demographic_parity": [None],
-    "equal_opportunity": [1],
-    "predictive_equality": [0],
-    "equalized_odds": [1, 0],
-}
+EVENTS = {"demographic_parity": [None], "equal_opportunity": [1], "predictive_equality": [0]}
+EVENTS |= {"equalized_odds": [1, 0]}
 """Constraint -> labels of the rows over which its rates are means."""
 
 SAID = re.compile(

@@ -86,16 +86,12 @@ def test_a_rate_that_one_group_alone_has_is_no_warning() -> None:
 
 def test_own_metrics_of_unequal_rows_are_left_out() -> None:
     """A cost per row has an interval; one whose rows count differently has none."""
-    made = fairfix.audit(
-        people(),
-        protected="group",
-        prediction="decision",
-        always_valid=True,
-        metrics={
-            "cost": lambda c: (5 * c.false_negatives + c.false_positives) / c.rows,
-            "uneven": lambda c: c.true_positives / (c.positives + c.rows),
-        },
-    )
+    own: Any = {
+        "cost": lambda c: (5 * c.false_negatives + c.false_positives) / c.rows,
+        "uneven": lambda c: c.true_positives / (c.positives + c.rows),
+    }
+    asked: Any = {"protected": "group", "prediction": "decision", "always_valid": True}
+    made = fairfix.audit(people(), **asked, metrics=own)
     values = made.content.block("group").groups[0].metrics
     assert 0 <= values["cost"].low < values["cost"].value < values["cost"].high <= 5
     assert "uneven" in {one.metric for one in made.content.not_computed}

@@ -291,15 +291,9 @@ def test_what_waivers_do(ends: list[Any], made: dict[str, Any], verdict: str, st
         "numbers": (0.3, 0.2, 0.4), "bound": 0.0, "complete": True, "gate_on": "interval",
     }  # fmt: skip
     check = judged_of("dp.difference<=0.1", **{**usual, **made})
-    tables = [
-        {
-            "check": "dp.difference",
-            "reason": "x",
-            "expires": end if isinstance(end, date) else date(2027, 1, 1),
-        }
-        | ({"limit": end} if isinstance(end, float) else {})
-        for end in ends
-    ]
+    late = {"check": "dp.difference", "reason": "x", "expires": date(2027, 1, 1)}
+    kinds = {date: "expires", float: "limit"}
+    tables = [late | ({kinds[type(end)]: end} if end else {}) for end in ends]
     (found,), used = apply([check], [Waiver.parse(table, "here") for table in tables], date(2026, 6, 30))
 
     assert (found.verdict, [one.state for one in used]) == (verdict, states)
@@ -363,13 +357,8 @@ def test_waivers_of_the_configuration_are_judged_by_the_day(call: Call) -> None:
     (check,), (used, unused) = result["checks"], result["waivers"]["waivers"]
 
     assert (status, result["verdict"], check["verdict"]) == (0, "waived", "waived")
-    assert check["waived"] == {
-        "verdict": "fail",
-        "code": "beyond_limit",
-        "severity": "error",
-        "reason": "known, ticket 12",
-        "expires": "2026-06-30",
-    }
+    was = {"verdict": "fail", "code": "beyond_limit", "severity": "error"}
+    assert check["waived"] == {**was, "reason": "known, ticket 12", "expires": "2026-06-30"}
     assert (used["state"], used["covers"], used["days_left"]) == ("used", [check["id"]], 0)
     assert unused["state"] == "matches nothing"
     assert "waiver of 'eo.difference[race]' matches no check [waiver]" in call("audit", "data.parquet")[2]

@@ -37,13 +37,9 @@ DEFINITIONS: dict[str, tuple[Callable[[Floats, Floats], Floats], Callable[[Float
 }
 """Rate -> what a row adds to its numerator and denominator, from label and probability of the decision."""
 
-rows = st.lists(
-    st.tuples(
-        st.sampled_from("abc"), st.integers(0, 1), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(1, 4)
-    ),
-    min_size=1,
-    max_size=30,
-)
+scores = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+row = st.tuples(st.sampled_from("abc"), st.integers(0, 1), scores, st.integers(1, 4))
+rows = st.lists(row, min_size=1, max_size=30)
 
 
 def counted(data: pd.DataFrame, **columns: str) -> Counts:

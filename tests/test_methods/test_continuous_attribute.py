@@ -216,14 +216,11 @@ def test_rows_without_a_number_are_dropped_where_that_is_asked() -> None:
     given = {**GIVEN, "constraint": ["covariance[age]", "covariance[income]"], "missing": "drop"}
     result = fairfix.repair(data, **given)
 
-    assert result.to_dict()["data"]["rows"] == {
-        "read": 300,
-        "used": 296,
-        "excluded": [
-            {"reason": "missing number (age)", "rows": 2},
-            {"reason": "missing number (income)", "rows": 2},
-        ],
-    }
+    told = result.to_dict()["data"]["rows"]
+    assert told.pop("excluded") == [
+        {"reason": f"missing number ({one})", "rows": 2} for one in ("age", "income")
+    ]
+    assert told == {"read": 300, "used": 296}
     left = fairfix.repair(data.dropna(), **given).repaired.predictor
     np.testing.assert_array_equal(result.repaired.predictor.prices, left.prices)
 

@@ -624,20 +624,7 @@ def test_a_sixth_method_is_found_everywhere(sixth: Path, capsys: pytest.CaptureF
     assert "--chance NUMBER The chance that everybody gets. [default: 0.25]" in told
     arguments = ["repair", str(sixth / "data.parquet"), "--protected", "race", "--method", "coin"]
     assert run([*arguments, "--chance", "0.5", "-o", artifact, "--config", "none"]) == 0
-    assert (
-        run(
-            [
-                "predict",
-                artifact,
-                str(sixth / "data.parquet"),
-                "-o",
-                str(sixth / "out.csv"),
-                "--config",
-                "none",
-            ]
-        )
-        == 0
-    )
+    assert run(f"predict {artifact} {sixth}/data.parquet -o {sixth}/out.csv --config none".split()) == 0
     assert Repaired.load(artifact).parameters == {"slack": 0.0, "chance": 0.5}
     test_same_seed_same_state(coin)
     test_the_gap_on_the_fit_rows_is_at_most_the_slack(coin)

@@ -394,11 +394,7 @@ def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
     rows, columns = joint / joint.sum(1, keepdims=True), joint / joint.sum(0)
     both, (two,), (three,) = (
         carried(NoiseTable("table", ("t0", "t1"), names, values, form), names, own)
-        for values, form in (
-            (joint, "joint"),
-            (rows, "noisy-given-true"),
-            (columns, "true-given-noisy"),
-        )
+        for values, form in ((joint, "joint"), (rows, "noisy-given-true"), (columns, "true-given-noisy"))
     )
 
     np.testing.assert_allclose(both, [three, two], atol=1e-12)
@@ -548,18 +544,10 @@ def test_bins_begin_at_quantiles_of_mass_and_at_the_threshold() -> None:
     assert edges([0.1, 0.2, 0.4, 0.9], 5, 2.0, [1.0, 2.0, 1.0, 1.0]) == [0.1, 0.2, 0.4, 0.9]
 
     asked = [False, False, True, True, True]
-    assert edges([0.05, *score[1:]], 9, 2.0, 1.0, asked) == [
-        0.05,
-        0.2,
-        0.4,
-        0.9,
-    ]  # who scores less than all positives
+    # who scores less than all positives, and, of next to no weight, hardly anybody
+    assert edges([0.05, *score[1:]], 9, 2.0, 1.0, asked) == [0.05, 0.2, 0.4, 0.9]
     assert edges([0.05, *score[1:]], 9, 2.0, [0.0, 1.0, 1.0, 1.0, 1.0], asked) == [0.2, 0.4, 0.9]
-    assert edges([0.05, *score[1:]], 9, 2.0, [0.3, 1.0, 1.0, 1.0, 1.0], asked) == [
-        0.2,
-        0.4,
-        0.9,
-    ]  # hardly anybody
+    assert edges([0.05, *score[1:]], 9, 2.0, [0.3, 1.0, 1.0, 1.0, 1.0], asked) == [0.2, 0.4, 0.9]
 
 
 # ---------------------------------------------------------------------- in a shell

@@ -14,7 +14,7 @@ import pytest
 from fairfix.cli import run
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import Sensei
 from fairfix.methods.sensei.sensitive_subspace import span_of
@@ -163,25 +163,24 @@ def test_balanced_labels_weigh_alike(learner: str) -> None:
     data = data[(data["label"] == 0) | (np.arange(len(data)) % 5 == 0)]
     table = read_table(data, DataSpec(ColumnRoles(("sex",), label="label")), NAMES)
     problem, y = RepairProblem(table, features=NAMES), np.asarray(table.rows.label)
-    plain, even = (
-        fitted(problem, **small(learner), rho=0.0, balance=balance)[0].predict(table)
-        for balance in ("none", "labels")
-    )
+    rules = [fitted(problem, **small(learner), rho=0.0, balance=one)[0] for one in ("none", "labels")]
+    plain, even = (rule.predict(table) for rule in rules)
     weight = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean()))
 
     assert y.mean() < 0.3
     assert plain.mean() == pytest.approx(y.mean(), abs=0.03)
     assert np.average(even, weights=weight) == pytest.approx(0.5, abs=0.03)
-    assert "have equal weight" in " ".join(
-        map(str, fitted(problem, **small(learner), rho=0.0, balance="labels")[0].trace.notes)
-    )
+    assert "have equal weight" in " ".join(map(str, rules[1].trace.notes))
 
 
-def test_a_network_has_the_size_that_is_asked_for() -> None:
+def test_a_network_has_the_size_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many ReLUs, and a fit that hangs on the rows drawn for a step."""
-    problem = problem_of(many=200)
-    _, seven, X = fitted(problem, solver="regularizer", learner="network(hidden=7)", rho=0.0)
-    _, other, _ = fitted(problem, solver="regularizer", learner="network(hidden=7,batch=20)", rho=0.0)
+    monkeypatch.setattr("fairfix.solvers.network_fit.MOST_STEPS", 20)
+    problem, given = problem_of(many=200), {"solver": "regularizer", "rho": 0.0}
+    with pytest.warns(ConvergenceWarning):
+        _, seven, X = fitted(problem, **given, learner="network(hidden=7)")
+    with pytest.warns(ConvergenceWarning):
+        _, other, _ = fitted(problem, **given, learner="network(hidden=7,batch=20)")
 
     assert seven.hidden.shape == (X.shape[1], 7)
     assert np.abs(seven.predict(X) - other.predict(X)).max() > 1e-6

@@ -329,15 +329,8 @@ def test_vacuity_is_a_bound_of_nothing_for_every_rule_and_only_then():
         positives = C.sum(0) * rng.uniform(0.05, 0.7, groups)
         base = np.stack([positives, C.sum(0) - positives], axis=-1)
         rules = rng.uniform(0.05, 0.95, (50, groups, 2))
-        m = np.stack(
-            [
-                base[:, 0] * rules[..., 0],
-                base[:, 0] * (1 - rules[..., 0]),
-                base[:, 1] * rules[..., 1],
-                base[:, 1] * (1 - rules[..., 1]),
-            ],
-            axis=-1,
-        )
+        taken, left = base * rules, base * (1 - rules)
+        m = np.stack([taken[..., 0], left[..., 0], taken[..., 1], left[..., 1]], axis=-1)
         lo, hi = table_bounds(m, np.broadcast_to(C, (50, groups, groups)), TPR)
         flags = vacuous(m[0], C)
         assert (lo[:, flags] == 0).all()

@@ -136,12 +136,7 @@ def test_counts_are_read() -> None:
 
 def test_a_parquet_table_by_label_is_read() -> None:
     """Labels are 0/1, in any type; groups may be numbers."""
-    columns = {
-        "true": [1, 1, 2, 2],
-        "noisy": [1, 2, 1, 2],
-        "label": [True, False, True, False],
-        "count": [1, 2, 3, 4],
-    }
+    columns = {"true": [1, 1, 2, 2], "noisy": [1, 2, 1, 2], "label": [True, False] * 2, "count": [1, 2, 3, 4]}
     pq.write_table(pa.table(columns), "noise.parquet")
     table = read_noise(open_source("noise.parquet"))
 
@@ -356,12 +351,8 @@ def test_figures_against_hand_computation() -> None:
     assert found["bounds"]["N1"]["high"] == pytest.approx(50 / 90)
     assert found["weighted"] == pytest.approx((0.8 * 40 + 0.1 * 40) / 90)
     # radius of a: 1 - 80 / max(90, 100); TV ball on rate 0.4
-    assert noise["radii"][0] == {
-        "group": "a",
-        "near": "a",
-        "radius": pytest.approx(0.2),
-        "if_shares_were_equal": pytest.approx(1 / 9),
-    }
+    sizes = {"radius": pytest.approx(0.2), "if_shares_were_equal": pytest.approx(1 / 9)}
+    assert noise["radii"][0] == {"group": "a", "near": "a", **sizes}
     assert found["bounds"]["N0"]["low"] == pytest.approx(0.2)
     assert found["bounds"]["N0"]["high"] == pytest.approx(0.6)
     assert found["naive"] == [pytest.approx(0.4 - 1 / 9), pytest.approx(0.4 + 1 / 9)]
@@ -716,12 +707,8 @@ def test_an_eps_that_is_stated_lies_between_table_and_inversion() -> None:
     assert noise["rests_on"] == "N3"
     for metric in METRICS:
         found = figure(noise, metric, "b")["bounds"]
-        assert (
-            found["N1"]["low"] - 1e-7
-            <= found["N3"]["low"]
-            < found["N3"]["high"]
-            <= found["N1"]["high"] + 1e-7
-        )
+        low, high = found["N3"]["low"], found["N3"]["high"]
+        assert found["N1"]["low"] - 1e-7 <= low < high <= found["N1"]["high"] + 1e-7
         assert found["N3"]["outer_low"] <= found["N3"]["low"]
     assert report.checks[0].verdict == "pass"
     assert "assumes N3" in report.checks[0].reason
@@ -843,13 +830,9 @@ def test_same_seed_same_bytes(call: Call, sample: Path) -> None:
 
 def test_all_formats_tell_of_true_groups(call: Call, sample: Path) -> None:
     """Text, Markdown and HTML show point, weighted and worst case side by side, and the breakdown point."""
-    status, text, err = call(
-        *RECORDED,
-        *shlex.split("--check dp.difference.true_groups<=0.1 --check dp.difference<=0.3 --undecided pass"),
-        *shlex.split(
-            "--out markdown=a.md --out html=a.html --out json=a.json --out junit=a.xml --out sarif=a.sarif"
-        ),
-    )
+    checks = "--check dp.difference.true_groups<=0.1 --check dp.difference<=0.3 --undecided pass"
+    outs = "--out markdown=a.md --out html=a.html --out json=a.json --out junit=a.xml --out sarif=a.sarif"
+    status, text, err = call(*RECORDED, *checks.split(), *outs.split())
 
     assert status == 0
     assert (

@@ -98,13 +98,11 @@ def test_the_game_of_the_paper_goes_to_the_program() -> None:
     _, n, C = drawn(3, bins=6)
     adversary = TableInterval(C.sum(0))
     optimum = solve_ideal(n, adversary, "equal_opportunity", 0.05)
-    errors, over = by_hand(
-        n,
-        "equal_opportunity",
-        0.05,
-        lambda cells, ratio, j: [e[j] for e in adversary.bounds(cells, ratio)],
-        False,
-    )
+
+    def worst(cells: np.ndarray, ratio: Any, j: int) -> list[float]:
+        return [end[j] for end in adversary.bounds(cells, ratio)]
+
+    errors, over = by_hand(n, "equal_opportunity", 0.05, worst, False)
     multipliers, answers, rounds = np.zeros(over.shape[1]), np.zeros(errors.size), 20_000
     for _ in range(rounds):
         at = int(np.argmin(errors + over @ multipliers))

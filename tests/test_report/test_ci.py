@@ -349,18 +349,5 @@ def test_the_step_summary_is_the_markdown_report(call: Call, monkeypatch: pytest
 
 
 def test_formats_are_the_modules_of_their_names() -> None:
-    assert FORMATS == (
-        "text",
-        "json",
-        "card",
-        "comment",
-        "csv",
-        "github",
-        "html",
-        "junit",
-        "markdown",
-        "pdf",
-        "sarif",
-        "xlsx",
-    )
+    assert " ".join(FORMATS) == "text json card comment csv github html junit markdown pdf sarif xlsx"
     assert GATED == ("comment", "github", "junit", "sarif")

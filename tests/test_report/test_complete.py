@@ -42,11 +42,7 @@ SHOWN = {
             f"explained_gaps.gaps.*.{name}"
             for name in ("groups.*", "parts.*.columns.*", "parts.*.value", "value")
         ),
-        *(
-            "explained_gaps.gaps.*.rest.value",
-            "explained_gaps.left_out.*.column",
-            "explained_gaps.left_out.*.text",
-        ),
+        *(f"explained_gaps.{name}" for name in ("gaps.*.rest.value", "left_out.*.column", "left_out.*.text")),
     ),
     "noise": (
         *("noise.attribute", "noise.assumptions.N0", "noise.unavailable.N1", "noise.unavailable.N3"),
@@ -69,12 +65,7 @@ SHOWN = {
     ),
     "slices": (
         *(path for path in DATA if "protected" not in path),
-        *(
-            "slices.columns.*.column",
-            "slices.slices.*.where",
-            "slices.slices.*.rows",
-            "slices.slices.*.value",
-        ),
+        *("slices.columns.*.column", *(f"slices.slices.*.{name}" for name in ("where", "rows", "value"))),
     ),
 }
 """Result -> paths that every report of it shows; a star is each entry of a list."""

@@ -97,16 +97,11 @@ def test_both_searches_find_the_same_optimum(slack: float, nu: float) -> None:
     """Of a class whose best answers are known, the game ends within nu of the linear program, and holds the slack."""
     _, y, codes = rows(1)
     direct = reduce(y, codes, None, np.full(2, slack), "square", best_of(8), rounds=200, nu=1e-4)
-    played = reduce(
-        y,
-        codes,
-        None,
-        np.full(2, slack),
-        "square",
-        best_of(8),
-        nu=nu,
-        game=lambda saved, nu: Game(2 * saved / slack, nu, rounds=3000),
-    )
+
+    def game(saved: float, nu: float) -> Game:
+        return Game(2 * saved / slack, nu, rounds=3000)
+
+    played = reduce(y, codes, None, np.full(2, slack), "square", best_of(8), nu=nu, game=game)
 
     assert direct.converged
     assert played.saddle is not None
@@ -118,15 +113,11 @@ def test_both_searches_find_the_same_optimum(slack: float, nu: float) -> None:
 def test_a_game_that_is_cut_short_has_not_converged() -> None:
     """Three rounds are said to be too few, and the slack holds all the same."""
     X, y, codes = rows(1)
-    short = reduce(
-        y,
-        codes,
-        None,
-        np.full(2, 0.02),
-        "square",
-        Direct(X, link="identity"),
-        game=lambda saved, nu: Game(2 * saved / 0.02, nu, rounds=3),
-    )
+
+    def game(saved: float, nu: float) -> Game:
+        return Game(2 * saved / 0.02, nu, rounds=3)
+
+    short = reduce(y, codes, None, np.full(2, 0.02), "square", Direct(X, link="identity"), game=game)
 
     assert not short.converged
     assert short.saddle is not None

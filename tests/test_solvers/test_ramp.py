@@ -123,7 +123,7 @@ def test_objective_equals_that_of_a_quadratic_program(seed: int, free: bool) -> 
 def test_solution_is_feasible_and_certified_point_by_point(free: bool) -> None:
     """Shares recomputed from the offsets keep the band to 1e-12; value minus dual value is the gap."""
     rng = np.random.default_rng(20)
-    for _ in range(300):
+    for _ in range(150):
         scores, weights, gamma, slack = draw(rng)
         gamma = float(rng.choice([gamma, 1e-6]))
         rho = None if free else float(rng.random())
@@ -197,21 +197,12 @@ def test_means_keep_their_digits_behind_a_heavy_point() -> None:
 
 def test_jump_of_discrete_scores_leaves_rho_exact() -> None:
     """Two scores per cell and a narrow ramp: the best common rate is a level of one cell, met by both."""
-    cells = [Cell.of([-0.5, -0.5, 0.9, 0.9]), Cell.of([-0.9] * 7 + [0.6])]
-    solution = solve(cells, 0.01, 0.0)
+    scores = [np.array([-0.5, -0.5, 0.9, 0.9]), np.array([-0.9] * 7 + [0.6])]
+    solution, best = solve(made(scores), 0.01, 0.0), program(scores, [np.ones(4), np.ones(8)], 0.01, 0, None)
     # up to 1/8 a larger rate pays: 4 * 0.9 + 8 * 0.6 > 0; beyond, it does not: 4 * 0.9 - 8 * 0.9 < 0
     assert solution.rho == pytest.approx(1 / 8, abs=1e-13)
     assert solution.rates == pytest.approx([1 / 8, 1 / 8], abs=1e-13)
-    assert solution.objective == pytest.approx(
-        program(
-            [np.array([-0.5, -0.5, 0.9, 0.9]), np.array([-0.9] * 7 + [0.6])],
-            [np.ones(4), np.ones(8)],
-            0.01,
-            0,
-            None,
-        ),
-        abs=1e-10,
-    )
+    assert solution.objective == pytest.approx(best, abs=1e-10)
 
 
 # ---- exactness at size ---------------------------------------------------------------------------------

@@ -757,12 +757,8 @@ class TestKolmogorovSmirnov:
 
         assert result.low[1] == pytest.approx(0.2 - 0.5 * ks_margin(500, 500, 0.025))
         assert (result.low[2], result.high[2]) == (0.0, 1.0)
-        assert (result.gap.value, result.gap.groups, result.gap.high, result.gap.undefined) == (
-            0.2,
-            (1,),
-            1.0,
-            (2,),
-        )
+        gap = result.gap
+        assert (gap.value, gap.groups, gap.high, gap.undefined) == (0.2, (1,), 1.0, (2,))
 
 
 @LAW
