@@ -297,6 +297,15 @@ def test_a_repair_keeps_its_bands(people: pd.DataFrame, call: Call, rule: str) -
     assert 0 < np.mean(decided[0]) < 1
 
 
+def test_a_missing_age_is_an_error_or_a_group(people: pd.DataFrame, call: Call) -> None:
+    people.assign(age=people["age"].where(people["age"] != 30)).to_parquet("gaps.parquet")
+    line = ("audit", "gaps.parquet", "--protected", "age", *CUT, "--format", "json", "-q")
+    status, _, err = call(*line)
+    assert (status, "missing group (age)" in err) == (2, True)
+    groups = json.loads(call.ran(*line, "--missing", "age=group"))["attributes"][0]["groups"]
+    assert sorted(group["group"] for group in groups) == sorted([MISSING, *LEVELS])
+
+
 @pytest.mark.parametrize(("more", "words"), [
     (["--bands", "sex=3"], "'f' at row"),
     (["--bands", "score=0.5"], "it is not a group column; the group columns are age, sex"),

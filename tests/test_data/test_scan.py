@@ -116,6 +116,16 @@ def test_every_row_is_accounted_for() -> None:
     assert scan(open_source(table.take([0, 4])), DataSpec(columns)).counts.excluded == {"zero weight": 1}
 
 
+def test_short_floats_are_cut_in_their_own_type() -> None:
+    """A score written 0.7 is at the threshold 0.7."""
+    table = pa.table({"g": ["a", "b"], "score": pa.array(np.array([0.7, 0.6], dtype=np.float32))})
+    data_spec = DataSpec(ColumnRoles(("g",), score="score"), thresholds=(0.7, 1e300))
+    counts = scan(open_source(table), data_spec).counts
+    assert counts.grid is not None
+    cut = counts.grid.start(counts.grid.thresholds[0])
+    assert counts.rows[:, 0, cut:].sum(axis=-1).tolist() == [1, 0]
+
+
 @pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e6, 1e300])
 def test_raw_scores_of_any_size(scale: float) -> None:
     """Scores without a range are counted on a grid that follows the data."""
