@@ -325,6 +325,27 @@ def test_rows_count_by_their_weights() -> None:
     assert [q.value for q in bounded.trace.quantities if q.name == "loss"] == pytest.approx(loss)
 
 
+def test_bounds_that_bind_are_held_and_cost_something() -> None:
+    """The worst group's loss falls to the bound, between the least that a refusal names and what it is without."""
+    table = table_of(frame(), "pay")
+    codes, y = table.groups().codes, np.asarray(table.rows.label)
+
+    def bounded(bound: float) -> tuple[RepairedPredictor, float]:
+        found = fit(table, constraint=f"bounded_group_loss<={bound}", learner="linear(l2=0)")
+        loss = (found.predict(table) - y) ** 2
+        return found, max(float(loss[codes == k].mean()) for k in (0, 1))
+
+    with pytest.raises(DataError, match=r"smallest bound that every group can meet is ([\d.]+)") as refused:
+        bounded(0.01)
+    level, free = float(str(refused.value).split("every group can meet is ")[1].split(" ")[0]), bounded(9)[1]
+    bound = (level * 1.0001 + free) / 2
+    tight, worst = bounded(bound)
+
+    assert level < free
+    assert worst == pytest.approx(bound, rel=1e-6)
+    assert "binding bounds" in tight.trace.notes[0]
+
+
 def tied(rows: int) -> tuple[Table, np.random.Generator]:
     """Return rows with scores of one decimal, higher in one of two groups, and the generator that drew them."""
     rng = np.random.default_rng(0)
