@@ -463,10 +463,13 @@ def _looked_up(
         raise UsageError(f"check {check.text!r}: there is no {of.metric}; add `similar=flips` to compute it")
     remedy = "this metric does not support it"
     if of.exists and of.scope == "to_reference":
-        remedy = f"name the reference group with `reference={block.attribute}=GROUP`"
+        remedy = (
+            f"name the reference group with `reference={block.attribute}=GROUP`, or the attribute to check, as in "
+            f"'{of.id}[ATTRIBUTE]'"
+        )
     elif of.exists:
         remedy = REMEDIES.get(of.scope, remedy)
-    raise UsageError(f"check {check.text!r}: there is no {of.id}; {remedy}")
+    raise UsageError(f"check {check.text!r}: there is no {of.id} by {block.attribute}; {remedy}")
 
 
 def require_equal_weights(counts: Counts) -> None:

@@ -15,7 +15,8 @@ from fairfix.data.canonical import canonical
 from fairfix.data.data_spec import SCORE_RANGE, DataSpec
 from fairfix.data.encoder import shown
 from fairfix.data.files import Source
-from fairfix.data.names import nearest, with_values
+from fairfix.data.names import nearest, quoted_name, with_values
+from fairfix.data.numeric_groups import MOST_NUMBERS
 from fairfix.errors import EntryError, ThresholdError
 
 MANY = 50
@@ -114,24 +115,47 @@ def explained(
         if not math.isfinite(seen.low):
             return str(error), []
         low, high = (shown(one, *data_spec.range) for one in (seen.low, seen.high))
+        label = data_spec.columns.label
         of_entry = isinstance(error, EntryError)
+        conditioned = bool(data_spec.positive_label or data_spec.label_threshold)
+        real &= of_entry and not conditioned
         column = "the column" if of_entry else f"column {name!r}"
-        text = f"{error.place}; {column} goes from {low} to {high}: "
+        text = f"{error.place}; {column} goes from {low} to {high}"
         if data_spec.range[0] <= seen.low and seen.high <= data_spec.range[1]:
-            return f"{text}give a threshold in this range", []
+            return f"{text}: give a threshold in this range", []
+        if of_entry and label and not conditioned and is_amount(survey(source, [label])[label]):
+            remedy, choices = _of_amounts(label, real=real)
+            return f"{text}; {remedy}", choices
         scales = _scales(seen, data_spec)
         words = " or ".join(f"`score_scale={scale}` ({meaning})" for scale, meaning in scales.items())
-        other = ", or `task=regression` for a real-valued target" if real and of_entry else ""
+        other = ", or `task=regression` for a real-valued target" if real else ""
         raw = "; a raw score has decisions only with `threshold=NUMBER`" * ("raw" in scales and of_entry)
         choices = [{"score_scale": scale} for scale in scales]
         if decides and "raw" in scales:
             middle = f"{(seen.low + seen.high) / 2:.6g}"
             next(one for one in choices if one["score_scale"] == "raw")["threshold"] = middle
             raw += f", such as {middle}, the middle of its range"
-        return f"{text}set its scale with {words}{other}{raw}", choices
+        return f"{text}: set its scale with {words}{other}{raw}", choices
     wanted = data_spec.positive_label if part == "label" else data_spec.positive_prediction
+    if part == "label" and not wanted and is_amount(survey(source, [name])[name]):
+        remedy, choices = _of_amounts(name, real=real)
+        return f"{error.place}; {remedy}", choices
     text, choices = ways(seen, part, name, wanted, real=real)
     return f"{error.place}; {text}", choices
+
+
+def is_amount(seen: Survey) -> bool:
+    """Return whether a column is of numbers, and of more different ones than there are groups or classes."""
+    return math.isfinite(seen.low) and (seen.counts is None or len(seen.counts) > MOST_NUMBERS)
+
+
+def _of_amounts(label: str, *, real: bool) -> tuple[str, list[dict[str, str]]]:
+    """Return what to do about a label of amounts, in words and as settings."""
+    holds = f"the label {label!r} holds more than {MOST_NUMBERS} different numbers"
+    limit = f"name its positive values by a limit, as in `label={quoted_name(label, '=')}>=NUMBER`"
+    if real:
+        return f"{holds}: set `task=regression`, or, to audit decisions, {limit}", [{"task": "regression"}]
+    return f"{holds}: {limit}", []
 
 
 def ways(

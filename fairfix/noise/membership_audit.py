@@ -28,7 +28,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.audit import More
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
-from fairfix.data.choices import Level
+from fairfix.data.choices import ROLES, Level
 from fairfix.data.counts import Ints
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, Rows, numbers
@@ -75,8 +75,10 @@ def check_columns(
     source.require(list(names))
     for name in names:
         if name in data_spec.columns.roles:
+            part = next(part for part in ROLES if name in (getattr(data_spec.columns, part) or ()))
             raise UsageError(
-                f"`{parameter}` names the column {name!r}, which has another role already; a column can have one role"
+                f"column {name!r} is given to `{part}` and to `{parameter}`; it can have only one role: leave it out "
+                f"of `{part}`, or name another column in `{parameter}`"
             )
         kind = source.schema.field(name).type
         if not source.text and not (

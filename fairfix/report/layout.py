@@ -451,7 +451,8 @@ def data_lines(result: SavedResult, split: str = "") -> Iterator[str]:
         if part in roles and names:
             yield f"{part} {' or '.join(map(repr, names))} is positive, all others are negative"
     if settings.label_threshold is not None and "label" in roles:
-        yield f"label {roles['label']} {settings.label_threshold} is positive, all others are negative"
+        condition = f"{roles['label']}{settings.label_threshold}"
+        yield f"label {condition!r} is positive, all others are negative"
     if where := settings.where:
         yield f"rows where {where}"
     if text := merged_names(settings.merge):

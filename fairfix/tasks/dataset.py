@@ -521,6 +521,7 @@ def explaining(data: Dataset) -> Iterator[None]:
         raise
     except (EntryError, ThresholdError) as error:
         from fairfix.data.column_summary import explained
+        from fairfix.methods import available
 
         if is_dry() or (getattr(data.request, "suppress_below", False) and not error.quotes):
             raise
@@ -529,7 +530,9 @@ def explaining(data: Dataset) -> Iterator[None]:
         page = isinstance(data.request, ExploreRequest)
         decides = page or isinstance(data.request, (RepairRequest, CompareRequest))
         decides &= data.request.threshold is None
-        text, choices = explained(error, data.source, data.data_spec, decides=decides, real=not page)
+        method = available().get(getattr(data.request, "method", None) or "")
+        real = not page and (method is None or "regression" in method.tasks)
+        text, choices = explained(error, data.source, data.data_spec, decides=decides, real=real)
         source = data.unscored
         raise DataError(text + _to_choose(data.request, source, choices)) from error
 

@@ -219,6 +219,9 @@ def test_a_repair_is_answered_with_a_method_that_runs(
         "audit d0.csv d1.csv --protected race --label class=good --score score --out html=q.html",
         "explore d0.csv d1.csv --protected race --label class=good --score score -o q.html",
         "audit x.csv --slices race,class --label points --score mark --task regression --out html=q.html",
+        "audit x.csv --protected race --label points --score mark --out html=q.html",
+        "audit x.csv --protected race --label points --score score --out html=q.html",
+        "repair x.csv --protected race --label points --score mark --method fair-regression -o q.html.fairfix",
     ],
 )
 def test_a_proposed_line_runs_and_keeps_where_its_output_goes(
@@ -260,6 +263,17 @@ def test_a_pickle_is_converted_by_the_line_that_is_proposed(
     assert words[at:] == [
         "&&", "fairfix", "audit", "sub/x y.pkl.parquet", "--protected", "race", "--label", "class=good",
     ]  # fmt: skip
+
+
+def test_a_label_of_amounts_makes_no_line_for_what_knows_no_regression(folder: Path, call: Call) -> None:
+    for line in ("repair x.csv --method ramp -o q.fairfix", "explore x.csv -o q.html"):
+        status, _, err = call(
+            *shlex.split(line), "--protected", "race", "--label", "points", "--score", "mark"
+        )
+        assert status == 2
+        assert "points>=NUMBER" in err
+        assert "--task" not in err
+        assert "\n  fairfix " not in err
 
 
 def test_an_error_replaces_whole_words() -> None:

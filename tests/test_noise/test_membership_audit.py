@@ -353,7 +353,7 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
 
 @pytest.mark.parametrize(("options", "said"), [
     (["--noise", "membership:p_a"], "two or more"), (["--noise", "membership:p_a,p_z"], "'p_z'"),
-    (["--noise", "membership:p_a,label"], "has another role"),
+    (["--noise", "membership:p_a,label"], "given to --label and to --noise"),
     (["--noise", "membership:p_a,p_b,p_c", "--noise", "n.csv"], "give one description"),
     (["--noise", "membership:p_a,p_b,p_c", "--assume", "class-conditional"], "or --assume independent"),
     (["--noise", "membership:p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
