@@ -23,7 +23,7 @@ from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Saved, Setting, list_of
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.data_spec import DataSpec, from_ranking
 from fairfix.data.scales import Scale
-from fairfix.data.table import Table
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.models.array_interpreter import Block, TableInputs, run
 from fairfix.models.program import Program, Rule, Step
@@ -248,12 +248,20 @@ def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str
 
     ``where``: the first row of the table; ``base``: the result of such rows with ``unseen=original``.
     """
-    groups = table.groups(columns)
-    name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
     return DataError(
-        f"group {name!r} of {' x '.join(groups.columns)!r} was not in the training rows ({int(unseen.sum()):,} of the "
-        f"{len(table):,} rows from row {where}); repair again with such rows, or use `unseen=original` ({base}) "
-        "or abstain"
+        f"{unseen_group(table.groups(columns), unseen)} of the {len(table):,} rows from row {where}); repair again "
+        f"with such rows, or use `unseen=original` ({base}) or abstain"
+    )
+
+
+def unseen_group(groups: Groups, unseen: Bools) -> str:
+    """Name the first of the groups of rows, (n,), that were not in the training rows, and count the rows of each."""
+    codes = groups.codes[unseen]
+    own = int(np.count_nonzero(codes == codes[0]))
+    others = f", and {codes.size - own:,} of other such groups," if own < codes.size else ""
+    columns = " x ".join(groups.columns)
+    return (
+        f"group {groups.names[int(codes[0])]!r} of {columns!r} was not in the training rows ({own:,}{others}"
     )
 
 

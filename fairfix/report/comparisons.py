@@ -86,7 +86,12 @@ def _of_gap(
     shown = points
     if main:
         axes = Axes(gap=gap, quality=main)
-        shown = [point for point in points if point.title == ORIGINAL or axes in point.front]
+        named_above = _advised(result, [gap])
+        shown = [
+            point
+            for point in points
+            if point.title == ORIGINAL or axes in point.front or point in named_above
+        ]
     ordered = sorted(shown, key=lambda point: point.by_gap[gap].value or 0.0)
     columns: dict[str, str | Callable[[Point], str]] = {
         "method": "title",

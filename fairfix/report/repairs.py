@@ -350,6 +350,9 @@ def _needs(result: Repair, randomized: float) -> str:
         text += (
             f". {percent(randomized)} of decisions are randomized. Each is drawn once from the row ID, so the same "
             "person always gets the same decision"
+            if result.data.columns.id
+            else f". {percent(randomized)} of decisions are randomized. Rows have no ID: each decision is drawn from "
+            "the columns that the rule reads, and for equal rows also from their order"
         )
     return f"{text}."
 

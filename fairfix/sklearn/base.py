@@ -39,7 +39,7 @@ from fairfix.errors import FairfixWarning
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
-from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor, unseen_group
 from fairfix.models.repaired import hash_key
 from fairfix.models.trace import FitTrace
 from fairfix.noise.description import Noise
@@ -328,11 +328,9 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             return given
         if self.unseen == "original":
             return np.where(unseen, self._unrepaired(table), given)
-        groups = table.groups()
-        name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
         raise InputError(
-            f"group {name!r} of {' x '.join(groups.columns)!r} was not in the training rows ({int(unseen.sum()):,} "
-            f"of {len(table):,} rows); fit with such rows, or set unseen='original' to use the estimator's prediction"
+            f"{unseen_group(table.groups(), unseen)} of {len(table):,} rows); fit with such rows, or set "
+            "unseen='original' to use the estimator's prediction"
         )
 
     # ------------------------------------------------------------------ groups and features

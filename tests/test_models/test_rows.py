@@ -105,3 +105,21 @@ def test_what_is_no_rows_is_said(repaired: Repaired) -> None:
         repaired.predict([0.1, 0.2])
     with pytest.raises(DataError, match="cannot read data"):
         repaired.predict(3)
+
+
+def test_only_rows_with_an_id_are_said_to_be_decided_by_it(rows: pd.DataFrame) -> None:
+    for name in ("person", None):
+        result = fairfix.repair(rows, protected="race", method="ramp", gamma=0.5, id=name)
+        text = " ".join(str(result).split())
+        assert "decisions are randomized" in text
+        assert ("drawn once from the row ID" in text) == (name is not None)
+
+
+def test_rows_of_each_unseen_group_are_counted_for_themselves(repaired: Repaired, rows: pd.DataFrame) -> None:
+    odd = rows.head(50).assign(race=["x", "y", "x", *["z"] * 4, *rows["race"][7:50]])
+    with pytest.raises(
+        DataError, match=r"'x' of 'race' was not .* \(2, and 5 of other such groups, of the 50 rows"
+    ):
+        repaired.predict(odd)
+    with pytest.raises(DataError, match=r"\(2 of the 3 rows"):
+        repaired.predict(odd.iloc[[0, 2, 10]])

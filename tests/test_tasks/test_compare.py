@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fairfix
 import jsonschema
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +27,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import OfGroups
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.true_groups import audit_noisy
+from fairfix.report.comparisons import sections
 from fairfix.schema import json_schema
 from fairfix.schema.compare import Axes, GapName
 from fairfix.tasks.advice import REFUSED, is_refused
@@ -287,6 +290,18 @@ def test_advice_is_the_best_point_within_the_gap(outcome: ComparisonOutcome) -> 
             assert not is_refused(taken)
             assert sign * taken.qualities[one.quality].value == max(within)
             assert taken.by_gap[one.gap].value <= one.at_most
+
+
+def test_the_table_has_what_is_recommended() -> None:
+    """Also where other candidates, which cannot be recommended, are better."""
+    result = fairfix.compare(frame(), protected="sex", methods=["ramp"], slacks=SLACKS).content
+    points = tuple(msgspec.structs.replace(point, front=()) for point in result.points)
+    taken = {points[one.point].title for one in result.advice if one.point is not None}
+    assert taken - {"original model"}
+    shown = [
+        section.grids for section in sections(msgspec.structs.replace(result, points=points), detail=False)
+    ]
+    assert taken <= {row[0] for grids in shown for grid in grids for row in grid.rows}
 
 
 def test_intervals_of_advice_are_wider_and_costs_are_against_the_base(outcome: ComparisonOutcome) -> None:
