@@ -115,7 +115,10 @@ def _open_commands(
     shown = 0
     for label in labels:
         if not shown or shown < SHOWN_LINES:
-            for output in outputs[: SHOWN_LINES - shown]:
+            # a score that is named after a class belongs to the label of that class
+            ending = f"_{usual_name(label.get('label', '').rpartition('=')[2])}"
+            own = [output for output in outputs if usual_name("".join(output.values())).endswith(ending)]
+            for output in (own or outputs)[: SHOWN_LINES - shown]:
                 if command := _command(request, source, {**settings, **label, **output}, attempt):
                     shown += 1
                     yield command

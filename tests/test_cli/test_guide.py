@@ -157,6 +157,20 @@ def test_what_is_proposed(case: str, call: Call) -> None:
         assert call(*words, *quick)[0] == 0
 
 
+def test_the_score_of_a_class_is_proposed_for_the_label_of_that_class(call: Call) -> None:
+    kind = np.random.default_rng(0).choice(["oak", "elm", "red ash"], 300)
+    scores = {f"proba_{one}": np.where(kind == one, 0.7, 0.15) for one in ("oak", "elm", "red ash")}
+    pyarrow.csv.write_csv(pa.table({"race": ["a", "b"] * 150, "kind": kind, **scores}), "d.csv")
+    status, _, err = call("audit", "d.csv", "--protected", "race", "--label", "kind")
+    lines = [shlex.split(line) for line in err.splitlines() if line.startswith("  fairfix ")]
+    assert status == 2
+    assert lines
+    for line in lines:
+        chosen = dict(pairwise(line))
+        assert chosen["--score"] == f"proba_{chosen['--label'].removeprefix('kind=')}"
+        assert call(*line[1:])[0] == 0
+
+
 def test_a_secret_is_no_part_of_a_command(call: Call) -> None:
     url = named("d.duckdb", {"race": column("group"), "label": column("label"), "score": column("score")})
     assert "'duckdb:///d.duckdb#my%20t'" in call("audit", url)[2]
