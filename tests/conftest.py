@@ -30,11 +30,17 @@ def make_frame(n: int = 400, seed: int = 0, groups: int = 3) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     code = rng.integers(0, groups, n)
     score = np.round(np.clip(rng.beta(2, 2, n) + 0.1 * (code == 0), 0, 1), 3)
-    return pd.DataFrame({
-        "race": np.array([f"r{i}" for i in range(groups)])[code], "member": rng.random(n) < 0.5,
-        "town": rng.choice(["north", "south"], n), "label": (rng.random(n) < score).astype(int),
-        "score": score, "weight": rng.integers(1, 9, n) / 4, "x": rng.normal(size=n),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "race": np.array([f"r{i}" for i in range(groups)])[code],
+            "member": rng.random(n) < 0.5,
+            "town": rng.choice(["north", "south"], n),
+            "label": (rng.random(n) < score).astype(int),
+            "score": score,
+            "weight": rng.integers(1, 9, n) / 4,
+            "x": rng.normal(size=n),
+        }
+    )
 
 
 def pytest_configure() -> None:

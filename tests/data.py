@@ -24,13 +24,22 @@ def people(rows: int, seed: int = 0, shares: Sequence[float] = (0.6, 0.38, 0.02)
     race = rng.choice(["a", "b", "c"], rows, p=shares)
     score = np.clip(rng.beta(2, 2, rows) + 0.1 * (race == "a"), 0, 1)
     label = (rng.random(rows) < score).astype(int)
-    return pd.DataFrame({
-        "race": race, "sex": rng.choice(["f", "m"], rows), "town": rng.choice(["north", "south"], rows),
-        "label": label, "score": score, "raw": rng.normal(size=rows) * 10.0 ** rng.integers(-3, 4),
-        "real": rng.normal(3.0, 2.0, rows), "p": np.round(rng.random(rows), 3),
-        "yes": rng.integers(0, 2, rows), "weight": rng.gamma(2.0, size=rows),
-        "product": rng.choice(["car", "home"], rows), "id": [f"p{i}" for i in range(rows)],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "race": race,
+            "sex": rng.choice(["f", "m"], rows),
+            "town": rng.choice(["north", "south"], rows),
+            "label": label,
+            "score": score,
+            "raw": rng.normal(size=rows) * 10.0 ** rng.integers(-3, 4),
+            "real": rng.normal(3.0, 2.0, rows),
+            "p": np.round(rng.random(rows), 3),
+            "yes": rng.integers(0, 2, rows),
+            "weight": rng.gamma(2.0, size=rows),
+            "product": rng.choice(["car", "home"], rows),
+            "id": [f"p{i}" for i in range(rows)],
+        }
+    )
 
 
 def scored(seed: int = 0, rows: int = 600, groups: int = 3, *, skew: float = 1.0) -> pa.Table:
@@ -42,12 +51,16 @@ def scored(seed: int = 0, rows: int = 600, groups: int = 3, *, skew: float = 1.0
     group = rng.integers(0, groups, rows)
     score = np.clip(rng.beta(2, 3, rows) + 0.15 * group / groups, 0, 1)
     score[: rows // 10] = np.round(score[: rows // 10], 1)
-    return pa.table({
-        "race": pa.array([f"g{g}" for g in group]),
-        "label": pa.array((rng.random(rows) < score**skew).astype(np.int64)), "score": pa.array(score),
-        "weight": pa.array(rng.integers(1, 4, rows).astype(np.float64)), "x": pa.array(rng.normal(size=rows)),
-        "job": pa.array([f"j{j}" for j in rng.integers(0, 2, rows)]),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "race": pa.array([f"g{g}" for g in group]),
+            "label": pa.array((rng.random(rows) < score**skew).astype(np.int64)),
+            "score": pa.array(score),
+            "weight": pa.array(rng.integers(1, 4, rows).astype(np.float64)),
+            "x": pa.array(rng.normal(size=rows)),
+            "job": pa.array([f"j{j}" for j in rng.integers(0, 2, rows)]),
+        }
+    )
 
 
 def couples(seed: int = 0, many: int = 2000) -> pd.DataFrame:
@@ -65,10 +78,15 @@ def couples(seed: int = 0, many: int = 2000) -> pd.DataFrame:
         + 0.8 * np.isin(role, ["husband", "wife"])
         - 0.9
     )
-    return pd.DataFrame({
-        "sex": sex, "race": race, "role": role, "age": age,
-        "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "sex": sex,
+            "race": race,
+            "role": role,
+            "age": age,
+            "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int),
+        }
+    )
 
 
 def below(seed: int) -> Callable[[int], int]:

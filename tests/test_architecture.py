@@ -18,9 +18,15 @@ HOUSE_PLAN = script("docs/house.py")
 HOUSE = Path(fairfix.__file__).parent
 
 MAY_IMPORT = {
-    "errors": "", "schema": "data", "stats": "", "solvers": "", "data": "errors",
-    "models": "errors schema solvers data", "auditing": "errors schema stats data",
-    "report": "errors schema data auditing", "interactive": "errors data auditing report",
+    "errors": "",
+    "schema": "data",
+    "stats": "",
+    "solvers": "",
+    "data": "errors",
+    "models": "errors schema solvers data",
+    "auditing": "errors schema stats data",
+    "report": "errors schema data auditing",
+    "interactive": "errors data auditing report",
     "individual": "errors schema stats solvers data models auditing",
     "noise": "errors schema solvers data models auditing",
     "methods": "errors stats solvers data models auditing individual noise",
@@ -28,17 +34,29 @@ MAY_IMPORT = {
     "tasks": "errors schema stats solvers data models auditing report interactive individual noise methods",
     "testing": "errors report tasks",
     "cli": "errors schema data models auditing report individual noise methods tasks",
-}  # fmt: skip
+}
 """Room -> rooms below it that it may import."""
 
 LIBRARIES = {"stats": {"numpy", "scipy"}, "solvers": {"numpy", "scipy", "threadpoolctl"}}
 """Room of arithmetic -> what it may import from outside."""
 
 TOUCH_FILES = {
-    "data/confined.py", "data/files.py", "data/memory.py", "data/new_table.py", "data/packing.py",
-    "data/storage.py", "data/atomic_write.py", "data/streams.py", "data/targets.py", "data/web.py",
-    "data/container.py", "models/user_file.py", "models/onnx_model.py", "models/export/__init__.py", "cli",
-}  # fmt: skip
+    "data/confined.py",
+    "data/files.py",
+    "data/memory.py",
+    "data/new_table.py",
+    "data/packing.py",
+    "data/storage.py",
+    "data/atomic_write.py",
+    "data/streams.py",
+    "data/targets.py",
+    "data/web.py",
+    "data/container.py",
+    "models/user_file.py",
+    "models/onnx_model.py",
+    "models/export/__init__.py",
+    "cli",
+}
 """Modules and rooms that read or write files."""
 
 
@@ -185,8 +203,17 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 HEAVY = (
-    "narwhals", "ibis", "duckdb", "sqlglot", "pandas", "sklearn", "joblib", "matplotlib", "rich", "jinja2",
-)  # fmt: skip
+    "narwhals",
+    "ibis",
+    "duckdb",
+    "sqlglot",
+    "pandas",
+    "sklearn",
+    "joblib",
+    "matplotlib",
+    "rich",
+    "jinja2",
+)
 
 
 def loaded_by(code: str) -> set[str]:

@@ -30,7 +30,8 @@ def adult() -> tuple[pd.DataFrame, pd.Series]:
     """OpenML's Adult: hyphens in names, categories, missing values in three manners, a full stop behind labels."""
     X = pd.DataFrame(
         {
-            "age": [25, 38, 28, 44], "workclass": pd.Categorical(["Private", " Private", None, "?"]),
+            "age": [25, 38, 28, 44],
+            "workclass": pd.Categorical(["Private", " Private", None, "?"]),
             "fnlwgt": [226802, 89814, 336951, 160323],
             "education": pd.Categorical(["11th", "HS-grad", "Assoc-acdm", "Some-college"]),
             "education-num": [7, 9, 12, 10],
@@ -39,11 +40,13 @@ def adult() -> tuple[pd.DataFrame, pd.Series]:
             "relationship": pd.Categorical(["Own-child", "Husband", "Wife", "Husband"]),
             "race": pd.Categorical(["Black", "White", "White", "Black"]),
             "sex": pd.Categorical([" Male", "Male", "Female", "Male"]),
-            "capital-gain": [0.0, 0.0, 0.0, 7688.0], "capital-loss": [0, 0, 0, 0],
-            "hours-per-week": [40, 50, 40, 40], "native-country": pd.Categorical(["United-States"] * 4),
+            "capital-gain": [0.0, 0.0, 0.0, 7688.0],
+            "capital-loss": [0, 0, 0, 0],
+            "hours-per-week": [40, 50, 40, 40],
+            "native-country": pd.Categorical(["United-States"] * 4),
         },
         index=[7, 3, 5, 1],
-    )  # fmt: skip
+    )
     return X, pd.Series(pd.Categorical(["<=50K", " >50K.", "<=50K.", ">50K"]), index=X.index, name="class")
 
 
@@ -51,12 +54,15 @@ def converted(loaders: ModuleType, name: str, got: tuple[pd.DataFrame, pd.Series
     return loaders.LOADERS[name].convert(*got)
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    (lambda X, y: (X, y.cat.rename_categories({"<=50K": "1", ">50K": "2"})), r"the label class has .*1"),
-    (lambda X, y: (X, y.where(y != "<=50K")), "the label class has nothing"),
-    (lambda X, y: (X.drop(columns=["race", "sex"]), y), "no column race, sex"),
-    (lambda X, y: (X.assign(age=[0.5, 1, 2, 3]), y), "column age has values that are no whole numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda X, y: (X, y.cat.rename_categories({"<=50K": "1", ">50K": "2"})), r"the label class has .*1"),
+        (lambda X, y: (X, y.where(y != "<=50K")), "the label class has nothing"),
+        (lambda X, y: (X.drop(columns=["race", "sex"]), y), "no column race, sex"),
+        (lambda X, y: (X.assign(age=[0.5, 1, 2, 3]), y), "column age has values that are no whole numbers"),
+    ],
+)
 def test_what_cannot_be_converted_is_named(loaders: ModuleType, change: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         converted(loaders, "adult", change(*adult()))
@@ -201,12 +207,15 @@ def test_what_the_folder_lacks_is_fetched(
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["three"], "no such page or script: three; there are one, two, good.py"),
-    (["--data", "nowhere"], "no such folder: nowhere"),
-    (["--fetch"], "needs a folder outside of the project"),
-    (["--fetch", "--data", "project/inside"], "needs a folder outside of the project"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["three"], "no such page or script: three; there are one, two, good.py"),
+        (["--data", "nowhere"], "no such folder: nowhere"),
+        (["--fetch"], "needs a folder outside of the project"),
+        (["--fetch", "--data", "project/inside"], "needs a folder outside of the project"),
+    ],
+)
 def test_bad_arguments_are_named(
     run: ModuleType,
     tmp_path: Path,

@@ -345,10 +345,15 @@ def test_the_hook_is_the_one_of_the_docs() -> None:
     assert " ".join([hook["entry"], *hook["args"]]) == shown["entry"]
 
 
-@pytest.mark.parametrize(("words", "completed"), [
-    ("fairfix au", ["audit"]), ("fairfix count --sup", ["--suppress-below"]),
-    ("fairfix audit --format j", ["json", "junit"]), ("fairfix explain to_", ["to_overall", "to_reference"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("fairfix au", ["audit"]),
+        ("fairfix count --sup", ["--suppress-below"]),
+        ("fairfix audit --format j", ["json", "junit"]),
+        ("fairfix explain to_", ["to_overall", "to_reference"]),
+    ],
+)
 def test_bash_completes(words: str, completed: list[str], checkout: Path) -> None:
     """The line of docs/cli.md makes bash complete commands, options, choices and names."""
     if not shutil.which("bash"):
@@ -532,9 +537,13 @@ def test_what_is_printed_in_a_terminal_is_in_step() -> None:
     assert max(len(line) for block in shown for line in block.splitlines()) <= 80
 
     script = [
-        sys.executable, str(ROOT / "docs" / "generate.py"), "--check", "--printed", "README.md",
+        sys.executable,
+        str(ROOT / "docs" / "generate.py"),
+        "--check",
+        "--printed",
+        "README.md",
         "docs/report.svg",
-    ]  # fmt: skip
+    ]
     narrow = {**os.environ, "COLUMNS": "40"}
     done = subprocess.run(script, env=narrow, capture_output=True, text=True, check=False)
 

@@ -33,16 +33,29 @@ PLAIN = (
 )
 LONGEST = 30
 DIALECT = {
-    r"h[au]ngs? (on|together)": "depends on; relates to", r"heed(s|ed)?": "uses; applies",
-    r"mend(s|ed)?": "corrects", r"everybody": "overall; everyone", r"\d+ %": "46%, without a blank",
-    r"beside": "next to; in addition to", r"for want of": "without", r"in force": "stated",
-    r"surer": "more certain", r"so many": "the number", r"of which": "a new sentence", r"by lot": "at random",
-    r"rows of the fit": "training rows", r"proven on": "evaluated on",
-    r"fares? (worst|worse|best)": "is worst off", r"no talk": "only errors",
-    r"the fit has (not )?seen": "training rows", r"goes? with it": "depends on it",
-    r"likeliest": "most probable", r"dear": "expensive", r"for you to (find out|say)": "an imperative",
+    r"h[au]ngs? (on|together)": "depends on; relates to",
+    r"heed(s|ed)?": "uses; applies",
+    r"mend(s|ed)?": "corrects",
+    r"everybody": "overall; everyone",
+    r"\d+ %": "46%, without a blank",
+    r"beside": "next to; in addition to",
+    r"for want of": "without",
+    r"in force": "stated",
+    r"surer": "more certain",
+    r"so many": "the number",
+    r"of which": "a new sentence",
+    r"by lot": "at random",
+    r"rows of the fit": "training rows",
+    r"proven on": "evaluated on",
+    r"fares? (worst|worse|best)": "is worst off",
+    r"no talk": "only errors",
+    r"the fit has (not )?seen": "training rows",
+    r"goes? with it": "depends on it",
+    r"likeliest": "most probable",
+    r"dear": "expensive",
+    r"for you to (find out|say)": "an imperative",
     r"from (which|now|\d+) on": "at least; starting at",
-}  # fmt: skip
+}
 """What docs/style.md forbids, as patterns of whole words, and what to write."""
 
 

@@ -12,15 +12,18 @@ from tests.changed import MOST, chosen
 from tests.conftest import pytest_runtest_call
 
 
-@pytest.mark.parametrize(("file", "test", "most"), [
-    ("fairfix/auditing/metrics.py", "tests/test_auditing/test_metrics.py", 1),
-    ("fairfix/solvers/ramp.py", "tests/test_solvers/test_ramp.py", 1),
-    ("fairfix/methods/ramp/__init__.py", "tests/test_methods/test_ramp.py", 4),
-    ("fairfix/methods/made_up.py", "tests/test_methods/test_contract.py", 1),
-    ("fairfix/report/made_up_.py", "tests/test_report/test_report.py", 5),
-    ("fairfix/data/sources/made_up.py", "tests/test_data/test_formats.py", 2),
-    ("tests/test_docs.py", "tests/test_docs.py", 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("file", "test", "most"),
+    [
+        ("fairfix/auditing/metrics.py", "tests/test_auditing/test_metrics.py", 1),
+        ("fairfix/solvers/ramp.py", "tests/test_solvers/test_ramp.py", 1),
+        ("fairfix/methods/ramp/__init__.py", "tests/test_methods/test_ramp.py", 4),
+        ("fairfix/methods/made_up.py", "tests/test_methods/test_contract.py", 1),
+        ("fairfix/report/made_up_.py", "tests/test_report/test_report.py", 5),
+        ("fairfix/data/sources/made_up.py", "tests/test_data/test_formats.py", 2),
+        ("tests/test_docs.py", "tests/test_docs.py", 1),
+    ],
+)
 def test_a_change_runs_the_tests_of_its_room_first(file: str, test: str, most: int) -> None:
     """A module that no test names is tested by those that import its package."""
     architecture, *tests = chosen({file})

@@ -84,10 +84,16 @@ def people(rows: int = 600, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     sex = rng.choice(["female", "male"], rows)
     age = rng.choice(["old", "young"], rows)
     x = rng.normal(size=rows) + 0.8 * (sex == "male") + 0.4 * (age == "old")
-    frame = pd.DataFrame({
-        "sex": sex, "town": rng.choice(["north", "south", "west"], rows), "x": x, "age": age,
-        "member": rng.random(rows) < 0.5, "z": rng.integers(0, 5, rows),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "sex": sex,
+            "town": rng.choice(["north", "south", "west"], rows),
+            "x": x,
+            "age": age,
+            "member": rng.random(rows) < 0.5,
+            "z": rng.integers(0, 5, rows),
+        }
+    )
     label = rng.random(rows) < 1 / (1 + np.exp(-x))
     return frame, np.where(label, "yes", "no")
 
@@ -585,21 +591,25 @@ def test_parameters_of_methods_are_no_others_of_the_estimators() -> None:
 # ---------------------------------------------------------------------- errors
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"method": "rampe"}, "method must be one of .*ramp"),
-    ({"slak": 1}, "ramp has no parameter 'slak'; did you mean 'slack'"),
-    ({"radius": 1}, "ramp has no parameter 'radius'; it has slack,.* gamma"),
-    ({"slack": -1}, "ramp: slack must be at least 0"),
-    ({"unseen": "abstain"}, "unseen must be 'error' or 'original', got 'abstain'"),
-    ({"cv": "prefitted"}, "cv must be a number, a splitter or 'prefit', got 'prefitted'"),
-    ({"pos_label": "maybe"}, r"pos_label='maybe' is not a class of y, which has \['no', 'yes'\]"),
-    ({"estimator": LinearSVC()}, "LinearSVC has no predict_proba.*CalibratedClassifierCV"),
-    ({"protected": "race"}, "protected names the column 'race', but X has columns sex, x"),
-    ({"protected": 2}, "protected names the column 2, but X has columns sex, x"),
-    ({"protected": None}, "give the groups once"), ({"protected": []}, "protected names no column"),
-    ({"protected": ["sex", "sex"]}, "column 'sex' is given to"),
-    ({"cv": TimeSeriesSplit(3)}, "cv must put every row into exactly one test part"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "rampe"}, "method must be one of .*ramp"),
+        ({"slak": 1}, "ramp has no parameter 'slak'; did you mean 'slack'"),
+        ({"radius": 1}, "ramp has no parameter 'radius'; it has slack,.* gamma"),
+        ({"slack": -1}, "ramp: slack must be at least 0"),
+        ({"unseen": "abstain"}, "unseen must be 'error' or 'original', got 'abstain'"),
+        ({"cv": "prefitted"}, "cv must be a number, a splitter or 'prefit', got 'prefitted'"),
+        ({"pos_label": "maybe"}, r"pos_label='maybe' is not a class of y, which has \['no', 'yes'\]"),
+        ({"estimator": LinearSVC()}, "LinearSVC has no predict_proba.*CalibratedClassifierCV"),
+        ({"protected": "race"}, "protected names the column 'race', but X has columns sex, x"),
+        ({"protected": 2}, "protected names the column 2, but X has columns sex, x"),
+        ({"protected": None}, "give the groups once"),
+        ({"protected": []}, "protected names no column"),
+        ({"protected": ["sex", "sex"]}, "column 'sex' is given to"),
+        ({"cv": TimeSeriesSplit(3)}, "cv must put every row into exactly one test part"),
+    ],
+)
 def test_settings_that_cannot_be_are_named(settings: dict[str, Any], message: str) -> None:
     """A wrong parameter is a ValueError and an error of fairfix, which names it."""
     X, y = people(100)
@@ -634,12 +644,15 @@ def test_data_that_cannot_be_repaired_is_named() -> None:
         ("'sample_weight' holds -1", plain, numbers, y, {"sample_weight": -np.ones(100)}),
         ("once.*not both", plain, numbers, y, {"protected": X["age"]}),
         (
-            r"'predict_proba' holds .* outside \[0, 1\]", clone(plain).set_params(estimator=Logits()),
-            numbers, y, {},
+            r"'predict_proba' holds .* outside \[0, 1\]",
+            clone(plain).set_params(estimator=Logits()),
+            numbers,
+            y,
+            {},
         ),
         (r"the estimator has the classes .* but y has \['no', 'yes'\]", prefit, numbers, y, {}),
         ("so check_input has no effect", prefit, numbers, y, {"check_input": False}),
-    ]  # fmt: skip
+    ]
     for message, model, rows, labels, more in cases:
         with pytest.raises(ValueError, match=message) as caught:
             model.fit(rows, labels, **more)
@@ -789,12 +802,15 @@ def test_a_regressor_keeps_the_contract_of_the_classifier() -> None:
     assert np.array_equal(lenient.predict(new), lenient.estimator_.predict(new[["x", "z"]]))
 
 
-@pytest.mark.parametrize(("settings", "y", "message"), [
-    ({"method": "ramp"}, None, "ramp repairs classification, not regression"),
-    ({"loss": "logistic"}, None, "use `loss=square`"),
-    ({"estimator": LinearSVC()}, ["a", "b"] * 50, "could not convert string to float"),
-    ({}, [1.0, np.nan] * 50, "Input y contains NaN"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "y", "message"),
+    [
+        ({"method": "ramp"}, None, "ramp repairs classification, not regression"),
+        ({"loss": "logistic"}, None, "use `loss=square`"),
+        ({"estimator": LinearSVC()}, ["a", "b"] * 50, "could not convert string to float"),
+        ({}, [1.0, np.nan] * 50, "Input y contains NaN"),
+    ],
+)
 def test_regressions_that_cannot_be_repaired_are_named(
     settings: dict[str, Any], y: Any, message: str
 ) -> None:

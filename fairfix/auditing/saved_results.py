@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from fairfix.auditing.checks import OPERATORS, worst
@@ -10,24 +12,33 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.schema import checked
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import ROUNDED, Estimate, SavedCheck, SavedResult
+from fairfix.schema.common import ROUNDED, Columns, Estimate, Part, SavedCheck, SavedResult
 from fairfix.schema.repair import Repair
 
 SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
 """Code of a check -> its verdict; those of other codes are undecided."""
 
 
+NAMING, BY_METRIC = ("metric", "criterion", "quality", "comparison", "id"), ("metrics", "qualities", "costs")
+"""Fields that hold a metric or a comparison of it, and those with one for each metric."""
+
+
 def checked_result(content: Any) -> SavedResult:
     """Return a result that was read from JSON; a result as it was made stays as it is.
 
-    A ValueError where it is not as fairfix writes it. Beyond its form, the verdict of every check is that of its
-    interval and its limit, the verdict of the result is the worst of those, and rates lie between 0 and 1.
+    A ValueError where it is not as fairfix writes it. Beyond its form, every metric that it names is one of fairfix or
+    its own, the verdict of every check is that of its interval and its limit, the verdict of the result is the worst of
+    those, and rates lie between 0 and 1.
     """
     if isinstance(content, SavedResult):
         return content
     result = checked(content)
     if not isinstance(result, SavedResult):
         raise ValueError("its run failed, so there is no result")  # noqa: TRY004  as all that is wrong with a file
+    own = {one.metric for one in getattr(result, "own_metrics", ())}
+    for name in sorted(set(_named(result))):
+        if (metric := re.split(r"[.[(]", name)[0]) not in METRICS and metric not in own:
+            raise ValueError(f"{metric!r} is not a metric")
     if isinstance(result, Audit | Repair):
         for check in result.checks:
             _require_ruling(check)
@@ -42,6 +53,22 @@ def checked_result(content: Any) -> SavedResult:
             for comparison in block.comparisons:
                 _require_range(comparison.id, comparison)
     return result
+
+
+def _named(node: Any) -> Iterator[str]:
+    """Yield the comparisons and metrics that are named anywhere in a result."""
+    if type(node) is Estimate:  # most of a large result, and without a name
+        return
+    if isinstance(node, Part) and not isinstance(node, Columns):  # whose id is a column
+        node = {name: getattr(node, name) for name in node.__struct_fields__}
+        yield from (node[name] for name in NAMING if node.get(name))
+        for name in BY_METRIC:
+            yield from node.get(name, ()) if isinstance(node.get(name), dict) else ()
+    if isinstance(node, dict):
+        node = tuple(node.values())
+    if isinstance(node, tuple):
+        for one in node:
+            yield from _named(one)
 
 
 def _require_range(name: str, estimate: Estimate) -> None:

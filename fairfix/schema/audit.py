@@ -371,6 +371,12 @@ class Audit(CheckedResult, frozen=True, kw_only=True, tag_field="schema", tag=sc
             raise ValueError(f"an audit of the task {self.settings.task} has {len(self.classes)} classes")
         require_once((one.of_class for one in self.classes), "class")
         require_once(((name, one.attribute, one.stratum) for name, one in self.blocks), "attribute")
+        everywhere = [one.attribute for one in self.attributes]
+        if any([one.attribute for one in own.attributes] != everywhere for own in self.classes):
+            raise ValueError("a class has other attributes than all classes together")
+        strange = {one.of_class for one in self.checks} - {"", *(one.of_class for one in self.classes)}
+        if self.classes and strange:  # the part of one class has its checks, and no class
+            raise ValueError(f"a check is of class {min(strange)!r}, which is not there")
         used = self.data.rows.used
         for _, block in self.blocks:
             if (rows := sum(group.rows for group in block.groups)) > used:

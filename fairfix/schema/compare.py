@@ -119,6 +119,11 @@ class Point(Part, frozen=True, kw_only=True):
         """The gaps by their names."""
         return {one.gap: one for one in self.gaps}
 
+    def has(self, advice: Advice) -> bool:
+        """Whether it has what an advice compares, with the interval that holds for all points."""
+        sure = {one.gap for one in self.surer} & set(self.by_gap)
+        return advice.gap in sure and advice.quality in self.qualities
+
 
 class Advice(Part, frozen=True, kw_only=True):
     """The point of the best quality with a gap of at most so much on held-out rows, by its index; null without any."""
@@ -143,10 +148,14 @@ class Compare(SavedResult, frozen=True, kw_only=True, tag_field="schema", tag=sc
     advice: tuple[Advice, ...] = ()
 
     def __post_init__(self) -> None:
-        """Require every point once, and groups with no more rows than were used."""
+        """Require every point once, groups with no more rows than were used, and advice of gaps that points have."""
         require_once(((one.title, one.slack) for one in self.points), "point")
         for point in self.points:
             require_changes(point.people, self.data.rows.used)
+        for one in self.advice:
+            for place in (one.point, one.refused):
+                if place is not None and not any(point.has(one) for point in self.points[place : place + 1]):
+                    raise ValueError(f"'advice' names point {place}, which has no such gap and quality")
 
 
 # ---------------------------------------------------------------------- two models

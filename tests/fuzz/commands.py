@@ -375,12 +375,15 @@ def _constraint(d: Drawer) -> str:
     of = d.draw.choice(named or ["selection_rate.difference.between_groups"])
     limit, column = d.number(0.02, 0.1, 0.5), d.recorded or d.column("group")
     group = f"{of.removesuffix('.max')}[{written(column)}={written(d.entry(column))}]<={limit}"
-    return d.draw.choice((
-        *(f"{of}<={limit}", f"{of}<={limit}", f"{of}[each]<={limit}", group, f"{of}<={limit}, {group}"),
-        f"{of.replace('.difference', '.ratio')}>={d.number(0.8, 0.5)}",
-        f"{of.replace('to_overall', 'worse_than_overall')}<={limit}", f"{of}[{written(column)}]<={limit}",
-        *(name for method in available().values() for name in method.grammar.criteria.values()),
-    ))  # fmt: skip
+    return d.draw.choice(
+        (
+            *(f"{of}<={limit}", f"{of}<={limit}", f"{of}[each]<={limit}", group, f"{of}<={limit}, {group}"),
+            f"{of.replace('.difference', '.ratio')}>={d.number(0.8, 0.5)}",
+            f"{of.replace('to_overall', 'worse_than_overall')}<={limit}",
+            f"{of}[{written(column)}]<={limit}",
+            *(name for method in available().values() for name in method.grammar.criteria.values()),
+        )
+    )
 
 
 def _of_number(chosen: dict[str, str], d: Drawer) -> dict[str, str]:
@@ -457,10 +460,15 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "top": lambda d: d.draw.choice(
         ("5", "10%", "2.5 %", *(("0", "101%", "x", "1e9", "0.1") if d.wild() else ()))
     ),
-    "missing": lambda d: d.draw.choice((
-        "drop", "error", f"{d.column('group')}=group", f"{d.column('label')}=drop",
-        "group" if d.wild() else "drop",
-    )),
+    "missing": lambda d: d.draw.choice(
+        (
+            "drop",
+            "error",
+            f"{d.column('group')}=group",
+            f"{d.column('label')}=drop",
+            "group" if d.wild() else "drop",
+        )
+    ),
     "model": _model_word,
     "trust_model": lambda d: (
         "sha256:<hash model>" if not d.wild() else d.draw.choice(("sha256:0", "x", "sha256:" + "0" * 64))
@@ -544,7 +552,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "result": lambda d: "result.json",
     "counts": lambda d: "out.counts",
     "comparison": Drawer.check,
-}  # fmt: skip
+}
 """By the name of an option or argument: what it may be."""
 
 
@@ -611,16 +619,32 @@ def unknown_options() -> list[str]:
 # ---------------------------------------------------------------------- lines
 
 SELDOM = {
-    "dry_run": 0.1, "strata": 0.4, "config": 0.0, "cluster": 0.2, "sql": 0.2, "delimiter": 0.2,
-    "decimal": 0.4, "baseline": 0.2, "state": 0.4, "of": 0.1, "similar": 0.3, "force": 0.5, "learner": 0.3,
+    "dry_run": 0.1,
+    "strata": 0.4,
+    "config": 0.0,
+    "cluster": 0.2,
+    "sql": 0.2,
+    "delimiter": 0.2,
+    "decimal": 0.4,
+    "baseline": 0.2,
+    "state": 0.4,
+    "of": 0.1,
+    "similar": 0.3,
+    "force": 0.5,
+    "learner": 0.3,
     "threads": 0.5,
-}  # fmt: skip
+}
 """Options that end most runs early, or make them long: how often they are taken, compared with others."""
 
 USUAL = {
-    "protected": 0.985, "label": 0.95, "score": 0.97, "method": 0.99, "format_": 0.3, "out": 0.25,
+    "protected": 0.985,
+    "label": 0.95,
+    "score": 0.97,
+    "method": 0.99,
+    "format_": 0.3,
+    "out": 0.25,
     "task": 0.0,
-}  # fmt: skip
+}
 """Options that most lines have, and how often."""
 
 
@@ -802,9 +826,20 @@ def configured(case: Case, line_: Line, draw: random.Random) -> Line:
 # ---------------------------------------------------------------------- cases
 
 PLANS = {
-    "audit": 34, "repair": 16, "compare": 3, "predict": 9, "export": 5, "inspect": 5, "report": 6, "init": 8,
-    "count": 4, "explore": 4, "explain": 2, "counts": 5, "baseline": 4,
-}  # fmt: skip
+    "audit": 34,
+    "repair": 16,
+    "compare": 3,
+    "predict": 9,
+    "export": 5,
+    "inspect": 5,
+    "report": 6,
+    "init": 8,
+    "count": 4,
+    "explore": 4,
+    "explain": 2,
+    "counts": 5,
+    "baseline": 4,
+}
 """What a case is about, and how often of about a hundred."""
 
 
@@ -833,10 +868,15 @@ def case(number: int) -> Case:
         ],
         "predict": lambda: [
             line("repair", d, repair, **quiet),
-            line("predict", d, {
-                "artifact": "made", "data": d.file("more", _more),
-                "output": draw.choice(("p.parquet", "p.csv", "p.arrow", "p/", BY_NAME["output"](d))),
-            }),
+            line(
+                "predict",
+                d,
+                {
+                    "artifact": "made",
+                    "data": d.file("more", _more),
+                    "output": draw.choice(("p.parquet", "p.csv", "p.arrow", "p/", BY_NAME["output"](d))),
+                },
+            ),
         ],
         "export": lambda: [
             line("repair", d, repair, **quiet),
@@ -897,24 +937,35 @@ def case(number: int) -> Case:
                 ),
             ]
         ],
-    }[plan]  # fmt: skip
+    }[plan]
     made.steps = first()
     if plan == "counts":
         command = made.steps[1][0][0]
         extra = line(command, d, {"data": "one.counts"}, more=2)
         named = ("protected", "label", "score")
         named += (
-            "prediction", "probability", "weight", "count", "threshold", "missing", "strata", "bands",
+            "prediction",
+            "probability",
+            "weight",
+            "count",
+            "threshold",
+            "missing",
+            "strata",
+            "bands",
             "merge",
-        )  # fmt: skip
+        )
         params = {opt: str(param.name) for param in params_of(command) for opt in param.opts}
         made.steps[1] = [
             part for part in extra if params.get(part[0].partition("=")[0]) not in named or d.wild()
         ]
     if plan == "baseline":
-        made.steps.append([
-            *made.steps[0][:-1], ("--baseline", "result.json"), ("--check", f"change<={d.number(0.02, 0.0)}"),
-        ])  # fmt: skip
+        made.steps.append(
+            [
+                *made.steps[0][:-1],
+                ("--baseline", "result.json"),
+                ("--check", f"change<={d.number(0.02, 0.0)}"),
+            ]
+        )
         made.steps[1] = [
             part
             for part in made.steps[1]

@@ -492,9 +492,15 @@ def tried(
 
 
 def stopped(
-    world: World, name: str, number: signal.Signals, at: int, *, modules: tuple[str, ...] = WRITING,
-    named: bool = False, times: int = 1,
-) -> list[str]:  # fmt: skip
+    world: World,
+    name: str,
+    number: signal.Signals,
+    at: int,
+    *,
+    modules: tuple[str, ...] = WRITING,
+    named: bool = False,
+    times: int = 1,
+) -> list[str]:
     """Ask a run to stop; return what is wrong afterwards."""
 
     def act() -> None:
@@ -621,9 +627,14 @@ def contended(world: World, name: str, writers: int = 2, *, named: bool = False)
 
 
 AIMS = {
-    "a folder": 2, "a second name of the input": 0, "the input": 2, "a pipe": 0, "a read-only file": 2,
-    "in a read-only folder": 2, "in no folder": 2,
-}  # fmt: skip
+    "a folder": 2,
+    "a second name of the input": 0,
+    "the input": 2,
+    "a pipe": 0,
+    "a read-only file": 2,
+    "in a read-only folder": 2,
+    "in no folder": 2,
+}
 """What the first file of a command may be -> 2 where the run must not happen."""
 
 ALLOWED = {("predict", "a folder"), ("predict-csv", "a folder")}  # into which each file of the data gets one

@@ -14,30 +14,87 @@ from typing import Any
 import pyarrow as pa
 
 NAMES = (
-    "line\nbreak", 'quo"te', "com,ma", "semi;colon", "tab\there", "\x1b[31mred\x1b[0m", "right\u202eleft",
-    "\u200f\u200bmark", "<script>alert(1)</script>", "%0A::error::x", "::error::x", "", " ", "n" * 10_000,
-    "a]b", "a[b=c]", "a & b x c", "x=1;y", "back`tick`", "`data`", "{0} %s %(x)s", "\ufeffbom",
-    "null\x00byte", "\x9b31m", "ünï 群体 ✔ 👩‍👩‍👧", "--label", "-", "1", "everybody", "p_positive", "decision",
-    "$ref", "|pipe|", "*star*", "/slash", "..", "'", "\\", "é", "é",
-)  # fmt: skip
+    "line\nbreak",
+    'quo"te',
+    "com,ma",
+    "semi;colon",
+    "tab\there",
+    "\x1b[31mred\x1b[0m",
+    "right\u202eleft",
+    "\u200f\u200bmark",
+    "<script>alert(1)</script>",
+    "%0A::error::x",
+    "::error::x",
+    "",
+    " ",
+    "n" * 10_000,
+    "a]b",
+    "a[b=c]",
+    "a & b x c",
+    "x=1;y",
+    "back`tick`",
+    "`data`",
+    "{0} %s %(x)s",
+    "\ufeffbom",
+    "null\x00byte",
+    "\x9b31m",
+    "ünï 群体 ✔ 👩‍👩‍👧",
+    "--label",
+    "-",
+    "1",
+    "everybody",
+    "p_positive",
+    "decision",
+    "$ref",
+    "|pipe|",
+    "*star*",
+    "/slash",
+    "..",
+    "'",
+    "\\",
+    "é",
+    "é",
+)
 """Names of columns, and of groups, that tempt a reader, a shell, a terminal or a format."""
 
 REACHABLE = tuple(name for name in NAMES if "\x00" not in name)
 """Those that an argument of a process can hold."""
 
 NUMBERS = (
-    0.0, -0.0, 1.0, -1.0, 0.5, math.inf, -math.inf, math.nan, 5e-324, -2.2e-308, 1.7e308, -1.7e308,
-    2.0**53 + 2, 2.0**63, 1e-17, 0.1, 1 / 3, 100.0,
-)  # fmt: skip
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    math.inf,
+    -math.inf,
+    math.nan,
+    5e-324,
+    -2.2e-308,
+    1.7e308,
+    -1.7e308,
+    2.0**53 + 2,
+    2.0**63,
+    1e-17,
+    0.1,
+    1 / 3,
+    100.0,
+)
 """Numbers at the edges of what a float is."""
 
 WHOLE = (0, 1, -1, 2, 127, 255, 2**31 - 1, -(2**31), 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), 2**64 - 1)
 """Whole numbers at the edges of types."""
 
 ZONES = (
-    "UTC", "Europe/Berlin", "+05:30", "-23:59", "Nowhere/Never", "", "utc+1",
+    "UTC",
+    "Europe/Berlin",
+    "+05:30",
+    "-23:59",
+    "Nowhere/Never",
+    "",
+    "utc+1",
     "America/Argentina/ComodRivadavia",
-)  # fmt: skip
+)
 """Time zones, some of which nobody knows."""
 
 SIZES = (*range(5), *[20] * 9, *[40] * 6, *[60] * 14, *[100] * 8, *[200] * 6, 400, 900)
@@ -212,9 +269,18 @@ COLUMNS: dict[str, Callable[..., pa.Array]] = {
 """Every kind of column: a draw, rows and the share of gaps -> an array."""
 
 GROUP_TYPES = (
-    "string", "string", "string", "large_string", "string_view", "dictionary", "int", "bool", "float", "date",
+    "string",
+    "string",
+    "string",
+    "large_string",
+    "string_view",
+    "dictionary",
+    "int",
+    "bool",
+    "float",
+    "date",
     "decimal",
-)  # fmt: skip
+)
 LABEL_TYPES = ("int", "int", "int8", "uint64", "bool", "float", "half", "string", "decimal", "dictionary")
 SCORE_TYPES = ("double", "double", "double", "float", "half", "decimal", "string")
 

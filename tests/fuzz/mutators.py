@@ -40,7 +40,20 @@ NUMBERS: tuple[Any, ...] = (
 )
 TEXTS = (
     *(
-        "", " ", "x", "nan", "-inf", "1e999", "0", "-1", "true", "null", "race", "score", "label", "../x",
+        "",
+        " ",
+        "x",
+        "nan",
+        "-inf",
+        "1e999",
+        "0",
+        "-1",
+        "true",
+        "null",
+        "race",
+        "score",
+        "label",
+        "../x",
         "/etc/passwd",
     ),
     *(
@@ -55,7 +68,7 @@ TEXTS = (
         "%0A::error::",
     ),
     *("'; DROP TABLE data; --", "{0}", "%s", "text", "10" * 3000, "file:///etc/passwd", "sha256:" + "0" * 64),
-)  # fmt: skip
+)
 OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], [None], {"": {}}, ["a", 1], DEEP, INFINITE)
 
 
@@ -125,8 +138,14 @@ def change_tree(rng: Rng, tree: Any) -> str:
         ways += [lambda: holder.__setitem__(key, pick(rng, (*near, *alike)))] * 5
     elif isinstance(value, str):
         near = (
-            value + "x", value[:-1], value.upper(), [value], value * 2000, CONTROLS + value, value + PAYLOAD,
-        )  # fmt: skip
+            value + "x",
+            value[:-1],
+            value.upper(),
+            [value],
+            value * 2000,
+            CONTROLS + value,
+            value + PAYLOAD,
+        )
         texts = [one for one in (at(tree, other) for other in paths) if isinstance(one, str)]
         ways += [lambda: holder.__setitem__(key, pick(rng, (*near, *TEXTS)))] * 2
         ways += [lambda: holder.__setitem__(key, pick(rng, texts))] * 2
@@ -165,6 +184,13 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def change_json(rng: Rng, data: bytes) -> tuple[bytes, str]:
+    """Change a place of a JSON file."""
+    tree = json.loads(data)
+    how = change_tree(rng, tree)
+    return encoded(as_text(tree)), how
+
+
 def change_bytes(rng: Rng, data: bytes) -> tuple[bytes, str]:
     """Return bytes that are cut, flipped, or have others put into them."""
     content, how = bytearray(data), pick(rng, ("cut", "flip", "insert", "drop", "repeat", "empty"))
@@ -190,9 +216,23 @@ def change_bytes(rng: Rng, data: bytes) -> tuple[bytes, str]:
 # ---------------------------------------------------------------------- arrays
 
 DTYPES = (
-    "|b1", "|i1", "|u1", "<i2", "<i4", "<i8", "<u4", "<u8", "<f4", "<f8", ">f8", "<f2", "<c16", "<U4", "|O",
+    "|b1",
+    "|i1",
+    "|u1",
+    "<i2",
+    "<i4",
+    "<i8",
+    "<u4",
+    "<u8",
+    "<f4",
+    "<f8",
+    ">f8",
+    "<f2",
+    "<c16",
+    "<U4",
+    "|O",
     "<M8[D]",
-)  # fmt: skip
+)
 
 
 def change_array(rng: Rng, array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], str]:
@@ -295,11 +335,14 @@ class Sealed:
         }
         table = {
             name: {
-                "dtype": self.arrays[name].dtype.str, "shape": list(self.arrays[name].shape),
-                "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), **self.lies.get(name, {}),
+                "dtype": self.arrays[name].dtype.str,
+                "shape": list(self.arrays[name].shape),
+                "bytes": len(data),
+                "sha256": hashlib.sha256(data).hexdigest(),
+                **self.lies.get(name, {}),
             }
             for name, data in packed.items()
-        }  # fmt: skip
+        }
         members = {"manifest.json": encoded(as_text({"arrays": table, **self.manifest}))}
         members |= {f"arrays/{name}.npy": data for name, data in packed.items()} | self.raw
         return zipped(members, self.twice, self.compression)
@@ -367,10 +410,19 @@ def _change_packing(rng: Rng, content: Sealed) -> str:
     elif how == "deflated":
         content.compression = zipfile.ZIP_DEFLATED
     elif how == "manifest":
-        content.raw["manifest.json"] = pick(rng, (
-            b"", b"[]", b"{", b"\xff\xfe{}", b"\xef\xbb\xbf{}", b'{"a":' * 100_000, b"[" * 100_000,
-            b"9" * 9999,
-        ))  # fmt: skip
+        content.raw["manifest.json"] = pick(
+            rng,
+            (
+                b"",
+                b"[]",
+                b"{",
+                b"\xff\xfe{}",
+                b"\xef\xbb\xbf{}",
+                b'{"a":' * 100_000,
+                b"[" * 100_000,
+                b"9" * 9999,
+            ),
+        )
     return str(how)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -97,18 +97,26 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "network": {"method": "sensei", "solver": "regularizer", "learner": "network", "features": FEATURES},
     "blind rule": {"method": "sensei", "solver": "equal-rates", "features": FEATURES},
     "values": {
-        "method": "fair-regression", "task": "regression", "label": "real", "score": "raw", "missing": "drop",
+        "method": "fair-regression",
+        "task": "regression",
+        "label": "real",
+        "score": "raw",
+        "missing": "drop",
     },
     "of a model": {"method": "ramp", "model": "model.skops", "score": None},
     "averaged model": {"method": "sensei", "solver": "average", "model": "model.skops", "score": None},
-}  # fmt: skip
+}
 
 
 def _artifact(name: str) -> Callable[[Path], bytes]:
     def make(folder: Path) -> bytes:
         given: dict[str, Any] = {
-            "protected": "race", "label": "label", "score": "score", "id": "id", "seed": 1,
-        }  # fmt: skip
+            "protected": "race",
+            "label": "label",
+            "score": "score",
+            "id": "id",
+            "seed": 1,
+        }
         given |= REPAIRS[name]
         if given.get("model"):
             given["model"] = str(folder / given["model"])
@@ -147,14 +155,23 @@ def _of_artifact(name: str) -> Original:
     model = ("--model", "../model.skops") if "model" in REPAIRS[name] else ()
     data = "../percent.parquet" if name == "ramp" else "../data.parquet"
     predict = ("predict", "FILE", data, *model)
-    return Original("artifact", name, "changed.fairfix", _artifact(name), mutators.change_sealed, (
-        ("inspect", "FILE"), ("inspect", "FILE", "--format", "json"), (*predict, "-o", "out.parquet"),
-        (*predict, "-o", "out.csv", "--missing", "abstain", "--unseen", "abstain"),
-        ("export", "FILE", "--to", "json", "-o", "out.json"),
-        ("export", "FILE", "--to", "python", "-o", "out.py"),
-        ("export", "FILE", "--to", "sql", "--dialect", "duckdb", "-o", "out.sql"),
-        ("export", "FILE", "--to", "onnx", "-o", "out.onnx"),
-    ))  # fmt: skip
+    return Original(
+        "artifact",
+        name,
+        "changed.fairfix",
+        _artifact(name),
+        mutators.change_sealed,
+        (
+            ("inspect", "FILE"),
+            ("inspect", "FILE", "--format", "json"),
+            (*predict, "-o", "out.parquet"),
+            (*predict, "-o", "out.csv", "--missing", "abstain", "--unseen", "abstain"),
+            ("export", "FILE", "--to", "json", "-o", "out.json"),
+            ("export", "FILE", "--to", "python", "-o", "out.py"),
+            ("export", "FILE", "--to", "sql", "--dialect", "duckdb", "-o", "out.sql"),
+            ("export", "FILE", "--to", "onnx", "-o", "out.onnx"),
+        ),
+    )
 
 
 # ---------------------------------------------------------------------- counts
@@ -198,15 +215,24 @@ def _of_counts(name: str) -> Original:
     fit = ("repair", "FILE", "--method", "ramp", "--protected", data_spec.columns.protected[0])
     prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[2:])
     audit, hiding = ("audit", "FILE"), ("--suppress-below", "20")
-    return Original("counts", name, "changed.counts", _counted(name), mutators.change_sealed, (
-        ("inspect", "FILE"), ("inspect", "FILE", "--format", "json"),
-        ("count", "FILE", f"../{name}.counts", "-o", "out.counts"), (*audit, "--format", "json"),
-        (*audit, "--detail"),
-        *([(*audit, "--always-valid", "--format", "html")] if name.startswith("state of ") else []),
-        (*audit, *(() if name.startswith("private ") else hiding), "--check", "dp.difference<=0.3"),
-        (*audit, "--format", "html"),
-        *((*one, "-o", "out.fairfix") for one in (fit, prove) if name in ("scores", "bands")),
-    ))  # fmt: skip
+    return Original(
+        "counts",
+        name,
+        "changed.counts",
+        _counted(name),
+        mutators.change_sealed,
+        (
+            ("inspect", "FILE"),
+            ("inspect", "FILE", "--format", "json"),
+            ("count", "FILE", f"../{name}.counts", "-o", "out.counts"),
+            (*audit, "--format", "json"),
+            (*audit, "--detail"),
+            *([(*audit, "--always-valid", "--format", "html")] if name.startswith("state of ") else []),
+            (*audit, *(() if name.startswith("private ") else hiding), "--check", "dp.difference<=0.3"),
+            (*audit, "--format", "html"),
+            *((*one, "-o", "out.fairfix") for one in (fit, prove) if name in ("scores", "bands")),
+        ),
+    )
 
 
 # ---------------------------------------------------------------------- noise
@@ -284,6 +310,34 @@ def _of_model(name: str) -> Original:
     return Original("model", name, f"changed.{name}", make, change, commands)
 
 
+# ---------------------------------------------------------------------- saved results
+
+RESULTS: Mapping[str, Callable[..., Any]] = {
+    "audit": partial(fairfix.audit, check=["dp.difference<=0.1", "ks<=0.2"]),
+    "slices": partial(fairfix.audit, slices=["town", "yes"]),
+    "parts of a gap": partial(fairfix.audit, explain_gap=True, features=["real", "yes"], missing="drop"),
+    "classes": partial(fairfix.audit, score=None, label="town", prediction="product", task="multiclass"),
+    "repair": partial(fairfix.repair, method="ramp", slack=0.05, check="dp.difference<=0.1"),
+    "comparison": partial(fairfix.compare, methods="ramp", slacks=[0.05, 0.2]),
+    "two models": partial(fairfix.compare, baseline="p"),
+}
+FORMATS = ("text", "html", "markdown", "csv", "json", "github", "junit", "sarif")
+"""Formats of reports; comparisons have no checks, and the first five."""
+
+
+def _of_result(name: str) -> Original:
+    def make(_: Path) -> bytes:
+        given = {"protected": "race", "label": "label", "score": "score"} | RESULTS[name].keywords
+        frame = rows().assign(product=rows()["product"].map({"car": "north", "home": "south"}))
+        return RESULTS[name].func(frame, **given).to_json().encode()
+
+    commands = [
+        ("report", "FILE", "--format", one)
+        for one in FORMATS[: 5 if name.startswith(("comp", "two")) else None]
+    ]
+    return Original("result", name, "changed.json", make, mutators.change_json, commands)
+
+
 # ---------------------------------------------------------------------- all
 
 ORIGINALS: tuple[Original, ...] = (
@@ -291,6 +345,7 @@ ORIGINALS: tuple[Original, ...] = (
     *map(_of_counts, (*COUNTED, "private scores", "state of scores")),
     *map(_of_noise, ("counts", "by label", "probabilities", "persons")),
     *map(_of_model, ("skops", "onnx", "joblib")),
+    *map(_of_result, RESULTS),
 )
 
 

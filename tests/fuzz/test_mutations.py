@@ -16,7 +16,7 @@ from tests.fuzz.mutations import Workshop
 from tests.fuzz.originals import ORIGINALS, Original, content_of
 from tests.strategies import SEED, examples
 
-RUNS = {"artifact": 550, "counts": 300, "noise": 300, "model": 300}
+RUNS = {"artifact": 550, "counts": 300, "noise": 300, "model": 300, "result": 500}
 """Runs of each kind; a fifth of them in a pull request, some 15 s of one processor in all."""
 
 
@@ -54,15 +54,20 @@ def test_small_files_do_not_fill_the_memory() -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize(("status", "out", "err", "fault"), [
-    (2, "", "fairfix: changed.fairfix is not sound [artifact]", ""),
-    (2, "", "fairfix: something is not sound [artifact]", "does not name the file"),
-    (2, "", "", "without a message"), (2, "", "fairfix: changed.fairfix \x1b[31m [artifact]", "stderr holds"),
-    (2, "", f"fairfix: changed.fairfix {'x' * 5000} [artifact]", "more than"),
-    (0, "", "", "nothing is printed"), (0, "method \u202e", "", "stdout holds"),
-    (0, "method ramp", "Traceback (most recent call last)", "a traceback"),
-    (1, "method ramp", "", "status 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "out", "err", "fault"),
+    [
+        (2, "", "fairfix: changed.fairfix is not sound [artifact]", ""),
+        (2, "", "fairfix: something is not sound [artifact]", "does not name the file"),
+        (2, "", "", "without a message"),
+        (2, "", "fairfix: changed.fairfix \x1b[31m [artifact]", "stderr holds"),
+        (2, "", f"fairfix: changed.fairfix {'x' * 5000} [artifact]", "more than"),
+        (0, "", "", "nothing is printed"),
+        (0, "method \u202e", "", "stdout holds"),
+        (0, "method ramp", "Traceback (most recent call last)", "a traceback"),
+        (1, "method ramp", "", "status 1"),
+    ],
+)
 def test_the_oracle_sees_what_is_wrong(
     status: int, out: str, err: str, fault: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

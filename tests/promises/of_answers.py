@@ -143,9 +143,12 @@ def _undecided(rng: np.random.Generator, shell: Shell) -> tuple[float, Any, Any]
     frame = pd.DataFrame({"race": [f"g{i}" for i in code], "label": rng.integers(0, 2, code.size)})
     frame["prediction"] = (rng.random(code.size) < rate[code]).astype(int)
     name, sign = [
-        ("dp.difference", "<="), ("dp.ratio", ">="), ("accuracy.min", ">="), ("tpr.difference", "<="),
+        ("dp.difference", "<="),
+        ("dp.ratio", ">="),
+        ("accuracy.min", ">="),
+        ("tpr.difference", "<="),
         ("dp.difference.to_overall", "<="),
-    ][rng.integers(5)]  # fmt: skip
+    ][rng.integers(5)]
 
     def of(rows: pd.DataFrame, limit: float) -> Ran:
         words = ["--protected", "race", "--prediction", "prediction", "--label", "label"]

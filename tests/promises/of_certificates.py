@@ -157,8 +157,11 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     Z = np.hstack([Z, *map(_natural, Z.T)]) if basis == "splines" else Z
     Z = np.hstack([Z, np.eye(groups)[code[fit]]])  # a rule that uses the group learns from it too
     v, b, P, center = (
-        cvxpy.Variable(Z.shape[1]), cvxpy.Variable(), cvxpy.Variable(fit.size), cvxpy.Variable(towns),
-    )  # fmt: skip
+        cvxpy.Variable(Z.shape[1]),
+        cvxpy.Variable(),
+        cvxpy.Variable(fit.size),
+        cvxpy.Variable(towns),
+    )
     z = Z @ v + b
     cells = [(t, (code[fit] == k) & (town[fit] == t)) for t in range(towns) for k in range(groups)]
     held = [cvxpy.abs(P[own].sum() / own.sum() - center[t]) <= slack / 2 for t, own in cells if own.any()]

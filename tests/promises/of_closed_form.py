@@ -114,9 +114,13 @@ def least_cost(rows: pd.DataFrame, slack: float) -> float:
         away.append(sp.kron(per_atom[None], below))
     limits = sp.vstack([*away, *(-part for part in away)])
     found = linprog(
-        price.ravel(), A_ub=limits, b_ub=np.full(limits.shape[0], slack),
-        A_eq=sp.kron(sp.eye(mass.size), np.ones((1, grid.size))), b_eq=mass, method="highs",
-    )  # fmt: skip
+        price.ravel(),
+        A_ub=limits,
+        b_ub=np.full(limits.shape[0], slack),
+        A_eq=sp.kron(sp.eye(mass.size), np.ones((1, grid.size))),
+        b_eq=mass,
+        method="highs",
+    )
     assert found.status == 0, found.message
     return float(found.fun)
 

@@ -17,8 +17,11 @@ from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
 from tests.results import texts_of
 
 LABELS = {
-    "demographic_parity": (0, 1), "equal_opportunity": (1,), "predictive_equality": (0,), "minimax": (0, 1),
-}  # fmt: skip
+    "demographic_parity": (0, 1),
+    "equal_opportunity": (1,),
+    "predictive_equality": (0,),
+    "minimax": (0, 1),
+}
 
 
 def masses_of(rng: np.random.Generator, kinds: int, levels: int, shift: np.ndarray) -> np.ndarray:

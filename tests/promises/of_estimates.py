@@ -24,10 +24,15 @@ def features(rng: np.random.Generator, many: int, groups: int, tells: str) -> pd
     x2 = rng.normal(size=many)
     ahead = np.linspace(-1.5, 1.5, groups)[code] if tells != "nothing" else 0.0
     label = rng.random(many) < 1 / (1 + np.exp(-(x2 + 0.5 * (x1 - means[code]) + ahead)))
-    return pd.DataFrame({
-        "id": [f"p{i}" for i in range(many)], "race": [f"g{k}" for k in code], "x1": x1, "x2": x2,
-        "label": label.astype(int),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "id": [f"p{i}" for i in range(many)],
+            "race": [f"g{k}" for k in code],
+            "x1": x1,
+            "x2": x2,
+            "label": label.astype(int),
+        }
+    )
 
 
 def log_loss(frame: pd.DataFrame) -> Any:

@@ -53,11 +53,16 @@ class World:
             score = ATOMS[(rng.random(code.size)[:, None] > ends[code, :-1]).sum(axis=1)]
             z = np.log(score / (1 - score))
         label = rng.random(code.size) < 1 / (1 + np.exp(-self.skill * z))
-        return pd.DataFrame({
-            "id": rng.permutation(10 * code.size)[: code.size], "race": [f"g{k}" for k in code],
-            "label": label.astype(int), "score": score.clip(1e-6, 1 - 1e-6),
-            "x": z + rng.normal(size=code.size) / 2, "x2": rng.normal(size=code.size),
-        })  # fmt: skip
+        return pd.DataFrame(
+            {
+                "id": rng.permutation(10 * code.size)[: code.size],
+                "race": [f"g{k}" for k in code],
+                "label": label.astype(int),
+                "score": score.clip(1e-6, 1 - 1e-6),
+                "x": z + rng.normal(size=code.size) / 2,
+                "x2": rng.normal(size=code.size),
+            }
+        )
 
     def people(self, rng: np.random.Generator, rows: int) -> pd.DataFrame:
         """Return people as they come."""

@@ -26,10 +26,14 @@ def all_looks(rng: np.random.Generator, shell: Shell) -> Tried:
     group = rng.choice(groups, rows, p=shares)
     group[: 2 * groups] = np.repeat(np.arange(groups), 2)
     score = rng.beta(spread * rates[group], spread * (1 - rates[group]))
-    frame = pd.DataFrame({
-        "group": group.astype(str), "score": score, "label": (rng.random(rows) < score).astype(int),
-        "prediction": (rng.random(rows) < rates[group]).astype(int),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "group": group.astype(str),
+            "score": score,
+            "label": (rng.random(rows) < score).astype(int),
+            "prediction": (rng.random(rows) < rates[group]).astype(int),
+        }
+    )
     losses = rates * (1 - rates) * spread / (spread + 1)  # E[s (1 - s)] of a beta distribution
     truth = {
         "selection_rate.difference.between_groups": rates.max() - rates.min(),
@@ -61,10 +65,13 @@ def changes_of_gaps(rng: np.random.Generator, shell: Shell) -> Tried:
         group = rng.integers(0, groups, rows)
         level = 0.3 + 0.1 * np.sin(look)  # of all groups alike
         rate = level + 0.05 * group + (0.3 * (group == 0) if look >= since else 0.0)
-        frame = pd.DataFrame({
-            "id": np.arange(rows) + rows * look, "group": group.astype(str),
-            "prediction": (rng.random(rows) < rate).astype(int),
-        })  # fmt: skip
+        frame = pd.DataFrame(
+            {
+                "id": np.arange(rows) + rows * look,
+                "group": group.astype(str),
+                "prediction": (rng.random(rows) < rate).astype(int),
+            }
+        )
         data = shell.write(frame, f"{look}.parquet")
         words = ("--protected", "group", "--prediction", "prediction", "--id", "id", "--state", "gate.counts")
         done = shell.run("audit", data, *words)

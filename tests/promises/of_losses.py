@@ -44,10 +44,16 @@ def errors(rng: np.random.Generator) -> tuple[str, Errors]:
     half_normal = (lambda rng, n: np.abs(rng.normal(size=n))), math.sqrt(2 / math.pi), 1.0
     exponential = (lambda rng, n: rng.exponential(size=n)), 1.0, 2.0
     worlds: dict[str, Errors] = {
-        "half normal": half_normal, "exponential": exponential, "lognormal .5": lognormal(0.5),
-        "lognormal .75": lognormal(0.75), "lognormal 1": lognormal(1.0), "Pareto 2.1": pareto(2.1),
-        "Pareto 4.2": pareto(4.2), "Pareto 6": pareto(6.0), "few values": few_values(rng),
-    }  # fmt: skip
+        "half normal": half_normal,
+        "exponential": exponential,
+        "lognormal .5": lognormal(0.5),
+        "lognormal .75": lognormal(0.75),
+        "lognormal 1": lognormal(1.0),
+        "Pareto 2.1": pareto(2.1),
+        "Pareto 4.2": pareto(4.2),
+        "Pareto 6": pareto(6.0),
+        "few values": few_values(rng),
+    }
     name = str(rng.choice(sorted(worlds)))
     return name, worlds[name]
 

@@ -119,10 +119,13 @@ def survey(rng: np.random.Generator, joint: np.ndarray, kept: str, form: str, ro
 def chances(shell: Shell, artifact: str, population: Population, groups: int) -> np.ndarray:
     """What the shipped rule does to each recorded group and score, shape (K, L)."""
     scores = population.scores
-    grid = pd.DataFrame({
-        "id": np.arange(groups * scores.size), "race": names(np.repeat(np.arange(groups), scores.size)),
-        "score": np.tile(scores, groups),
-    })  # fmt: skip
+    grid = pd.DataFrame(
+        {
+            "id": np.arange(groups * scores.size),
+            "race": names(np.repeat(np.arange(groups), scores.size)),
+            "score": np.tile(scores, groups),
+        }
+    )
     told = shell.predict(artifact, shell.write(grid, "grid.parquet"))
     return told["p_positive"].to_numpy().reshape(groups, scores.size)
 

@@ -51,11 +51,14 @@ def trained_with_the_recorded_group(rng: np.random.Generator, shell: Shell) -> T
     groups, columns = int(rng.integers(2, 5)), int(rng.integers(1, 4))
     world = {
         "shares": rng.dirichlet(np.full(groups, 3.0)) * 0.7 + 0.3 / groups,
-        "means": rng.normal(0, 0.5, (groups, columns)), "label": rng.normal(0, 1, columns),
-        "lift": rng.normal(0, 0.7, groups), "noise": rng.uniform(0, 0.3, groups),
-        "by_label": rng.choice([-1.0, 0.0, 1.0], 1), "by_x": rng.choice([-1.0, 0.0, 1.0], 1),
+        "means": rng.normal(0, 0.5, (groups, columns)),
+        "label": rng.normal(0, 1, columns),
+        "lift": rng.normal(0, 0.7, groups),
+        "noise": rng.uniform(0, 0.3, groups),
+        "by_label": rng.choice([-1.0, 0.0, 1.0], 1),
+        "by_x": rng.choice([-1.0, 0.0, 1.0], 1),
         "units": 10.0 ** rng.integers(-6, 7, columns),
-    }  # fmt: skip
+    }
     frame = people(rng, int(np.exp(rng.uniform(np.log(800), np.log(4000)))), world)
     survey = people(rng, 5000, world)
     by_label = bool(rng.random() < 0.7)

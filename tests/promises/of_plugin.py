@@ -51,10 +51,14 @@ def scored(rng: np.random.Generator) -> tuple[pd.DataFrame, Floats]:
     score = 1 / (1 + np.exp(-rng.normal(size=codes.size) - shift[codes]))
     many = int(rng.choice([2, 11, 101, 10**6]))
     score = (np.clip((score * many).astype(int), 0, many - 1) + 0.5) / many
-    frame = pd.DataFrame({
-        "group": [f"g{k}" for k in codes], "score": score,
-        "label": (rng.random(codes.size) < score).astype(int), "id": [f"r{i}" for i in range(codes.size)],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "group": [f"g{k}" for k in codes],
+            "score": score,
+            "label": (rng.random(codes.size) < score).astype(int),
+            "id": [f"r{i}" for i in range(codes.size)],
+        }
+    )
     return frame, score
 
 
@@ -84,10 +88,15 @@ def kinds(rng: np.random.Generator, units: float) -> tuple[pd.DataFrame, list[st
     share = rng.dirichlet(np.full(groups, 1.5), (3, 3))
     codes = (rng.random((rows, 1)) > np.cumsum(share[a, b], axis=1)[:, :-1]).sum(axis=1)
     mean = rng.normal(size=(3, 3)) + 2 * share[..., 0]
-    frame = pd.DataFrame({
-        "group": [f"g{k}" for k in codes], "a": np.array(list("xyz"))[a], "b": np.array(list("uvw"))[b],
-        "label": units * (mean[a, b] + rng.normal(size=rows)), "id": [f"r{i}" for i in range(rows)],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "group": [f"g{k}" for k in codes],
+            "a": np.array(list("xyz"))[a],
+            "b": np.array(list("uvw"))[b],
+            "label": units * (mean[a, b] + rng.normal(size=rows)),
+            "id": [f"r{i}" for i in range(rows)],
+        }
+    )
     return frame, ["a", "b"]
 
 
@@ -106,9 +115,13 @@ def cheapest(kind: Ints, eta: Floats, codes: Ints, slack: float) -> float:
         sides.append(sp.kron(sp.csr_matrix((own - weight)[None]), steps))
     away = sp.vstack(sides)
     found = linprog(
-        cost.ravel(), A_ub=sp.vstack([away, -away]), b_ub=np.full(2 * away.shape[0], slack),
-        A_eq=sp.kron(sp.eye(many), np.ones((1, grid.size))), b_eq=np.ones(many), method="highs-ipm",
-    )  # fmt: skip
+        cost.ravel(),
+        A_ub=sp.vstack([away, -away]),
+        b_ub=np.full(2 * away.shape[0], slack),
+        A_eq=sp.kron(sp.eye(many), np.ones((1, grid.size))),
+        b_eq=np.ones(many),
+        method="highs-ipm",
+    )
     assert found.status == 0
     return float(found.fun) * scale**2
 

@@ -10,8 +10,13 @@ from fairfix.data.row_filter import mask_of, parse_condition
 from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
 
 METRICS = (
-    "accuracy", "false_negative_rate", "selection_rate", "square_loss", "calibration_gap", "tpr.difference",
-)  # fmt: skip
+    "accuracy",
+    "false_negative_rate",
+    "selection_rate",
+    "square_loss",
+    "calibration_gap",
+    "tpr.difference",
+)
 
 
 def features(rng: np.random.Generator, rows: int) -> pd.DataFrame:

@@ -27,11 +27,14 @@ def _people(rng: np.random.Generator, column: str, sizes: np.ndarray) -> pd.Data
     code = np.repeat(np.arange(sizes.size), sizes)
     base, rate = (rng.choice([0.0, 0.2, 0.5, 0.8], sizes.size) for _ in range(2))
     base[0], rate[0] = 0.5, 0.5  # somebody has a value
-    frame = pd.DataFrame({
-        "id": np.arange(code.size), column: np.array([f"g & {k}" for k in range(sizes.size)])[code],
-        "label": (rng.random(code.size) < base[code]).astype(int),
-        "prediction": (rng.random(code.size) < rate[code]).astype(int),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(code.size),
+            column: np.array([f"g & {k}" for k in range(sizes.size)])[code],
+            "label": (rng.random(code.size) < base[code]).astype(int),
+            "prediction": (rng.random(code.size) < rate[code]).astype(int),
+        }
+    )
     frame.loc[0, ["label", "prediction"]] = 1
     frame.loc[1, ["label", "prediction"]] = 0
     return frame

@@ -19,10 +19,14 @@ def _truth(metric: str, heavy: np.ndarray, middle: np.ndarray) -> np.ndarray:
     square = heavy / 6 + light * (middle * (1 - middle) - LIGHT**2 / 3)
     found = heavy * 3 / 8  # E[p; p >= 1/2]
     return {
-        "mean_score": mean, "square_loss": square, "calibration_gap": 0.0 * mean, "base_rate": mean,
-        "selection_rate": selected, "true_positive_rate": found / mean,
+        "mean_score": mean,
+        "square_loss": square,
+        "calibration_gap": 0.0 * mean,
+        "base_rate": mean,
+        "selection_rate": selected,
+        "true_positive_rate": found / mean,
         "positive_predictive_value": found / selected,
-    }[metric]  # fmt: skip
+    }[metric]
 
 
 def _audit(rng: np.random.Generator, shell: Shell, groups: int, metric: str, gap: bool) -> Tried:
@@ -33,11 +37,14 @@ def _audit(rng: np.random.Generator, shell: Shell, groups: int, metric: str, gap
     middle = rng.uniform(LIGHT, 0.1, groups)
     heavy = rng.random(code.size) < share[code]
     score = np.where(heavy, rng.random(code.size), middle[code] + rng.uniform(-LIGHT, LIGHT, code.size))
-    frame = pd.DataFrame({
-        "race": [f"g{k:02}" for k in code], "score": score,
-        "label": (rng.random(code.size) < score).astype(int),
-        "weight": np.where(heavy, times[code], 1.0) * rng.uniform(0.5, 1.5, code.size),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "race": [f"g{k:02}" for k in code],
+            "score": score,
+            "label": (rng.random(code.size) < score).astype(int),
+            "weight": np.where(heavy, times[code], 1.0) * rng.uniform(0.5, 1.5, code.size),
+        }
+    )
     words = ["--protected", "race", "--threshold", "0.5", "--weight", "weight"]
     done = shell.run("audit", shell.write(frame), *words)
     truth = _truth(metric, share * times / (share * times + 1 - share), middle)

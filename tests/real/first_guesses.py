@@ -24,15 +24,19 @@ ASKED = r"race"
 """What is in the line or the report of nearly every guess that went on as it was meant."""
 
 GUESSES = [
-    ("fairfix audit loans.csv", ASKED), ("fairfix audit loans.csv --sensitive race", ASKED),
+    ("fairfix audit loans.csv", ASKED),
+    ("fairfix audit loans.csv --sensitive race", ASKED),
     ("fairfix audit loans.csv --sensitive-features race", ASKED),
     ("fairfix audit loans.csv --protected-attribute race", ASKED),
-    ("fairfix audit loans.csv --group race", ASKED), ("fairfix audit loans.csv --protected Race", ASKED),
-    ("fairfix audit loans.csv race", ASKED), ("fairfix loans.csv --protected race", ASKED),
+    ("fairfix audit loans.csv --group race", ASKED),
+    ("fairfix audit loans.csv --protected Race", ASKED),
+    ("fairfix audit loans.csv race", ASKED),
+    ("fairfix loans.csv --protected race", ASKED),
     ("fairfix audit loans.xlsx --protected race", ASKED),
     ("fairfix audit loans.jsonl --protected race", ASKED),
     ("fairfix audit loans.zip --protected race", ASKED),
-    ("fairfix audit loans.duckdb --protected race", ASKED), ("fairfix audit df.pkl --protected race", ASKED),
+    ("fairfix audit loans.duckdb --protected race", ASKED),
+    ("fairfix audit df.pkl --protected race", ASKED),
     ("cat loans.csv | fairfix audit - --protected race", ASKED),
     ("fairfix audit --protected race < loans.csv", ASKED),
     ("fairfix audit words.csv --protected race --label class=good", "good"),
@@ -53,11 +57,14 @@ GUESSES = [
     ("fairfix fix loans.csv --protected race", ASKED),
     ("fairfix audit model.pkl loans.csv --protected race", r"model\.pkl"),
     ("fairfix audit loans.csv --model model.pkl --protected race", r"model\.pkl"),
-    ("fairfix.audit(df, 'sex')", ""), ("fairfix.audit(df, sensitive_features='sex')", ""),
-    ("fairfix.audit(df, protected='Sex')", ""), ("fairfix.audit(X, model=clf, protected='sex', label=y)", ""),
+    ("fairfix.audit(df, 'sex')", ""),
+    ("fairfix.audit(df, sensitive_features='sex')", ""),
+    ("fairfix.audit(df, protected='Sex')", ""),
+    ("fairfix.audit(X, model=clf, protected='sex', label=y)", ""),
     ("fairfix.audit(y, df['score'], sensitive_features=df['sex'])", ""),
-    ("fairfix.repair(df, protected='sex')", ""), ("fairfix.audit(polars_frame, protected='sex')", ""),
-]  # fmt: skip
+    ("fairfix.repair(df, protected='sex')", ""),
+    ("fairfix.audit(polars_frame, protected='sex')", ""),
+]
 """What is typed, and a pattern of what a line or its report has if it does what was meant."""
 
 

@@ -64,16 +64,24 @@ def test_files_are_the_same_each_time(tmp_path: Path) -> None:
     assert compas.write(tmp_path, scored=False).read_bytes() == first
 
 
-@pytest.mark.parametrize(("answer", "then"), [
-    ("x\nto copy: fairfix audit a.csv --protected race\n", "fairfix audit a.csv --protected race"),
-    ("no column 'c'; did you mean 'race'?", "fairfix audit a.csv --protected race"),
-    ("say --label y=bad or --label 'y=very good'", "fairfix audit a.csv --protected c --label 'y=very good'"),
-    ("name it with --score COLUMN", "fairfix audit a.csv --protected c --score p"),
-    ("add --config none.", "fairfix audit a.csv --protected c --config none"),
-    ("name the column with --weight", None), ("--features names the columns", None),
-    ("fairfix: note: --score x\nfairfix: name the column with --weight", None),
-    ("type: fairfix audit a.csv --protected COLUMN", None), ("unknown kind of file", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "then"),
+    [
+        ("x\nto copy: fairfix audit a.csv --protected race\n", "fairfix audit a.csv --protected race"),
+        ("no column 'c'; did you mean 'race'?", "fairfix audit a.csv --protected race"),
+        (
+            "say --label y=bad or --label 'y=very good'",
+            "fairfix audit a.csv --protected c --label 'y=very good'",
+        ),
+        ("name it with --score COLUMN", "fairfix audit a.csv --protected c --score p"),
+        ("add --config none.", "fairfix audit a.csv --protected c --config none"),
+        ("name the column with --weight", None),
+        ("--features names the columns", None),
+        ("fairfix: note: --score x\nfairfix: name the column with --weight", None),
+        ("type: fairfix audit a.csv --protected COLUMN", None),
+        ("unknown kind of file", None),
+    ],
+)
 def test_a_person_types_what_is_answered_and_no_more(answer: str, then: str | None) -> None:
     knows = {"label": ("very good",), "score": ("p",)}
 

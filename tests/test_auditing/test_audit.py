@@ -32,13 +32,21 @@ def by_hand(part: pd.DataFrame) -> dict[str, float]:
     y, d, p = part.label, (part.score >= 0.5).astype(int), part.score
     tn, fp, fn, tp = sk.confusion_matrix(y, d, labels=[0, 1]).ravel()
     return {
-        "base_rate": y.mean(), "selection_rate": d.mean(), "true_positive_rate": sk.recall_score(y, d),
-        "false_positive_rate": fp / (fp + tn), "true_negative_rate": tn / (fp + tn),
-        "false_negative_rate": fn / (fn + tp), "positive_predictive_value": sk.precision_score(y, d),
-        "negative_predictive_value": tn / (tn + fn), "accuracy": sk.accuracy_score(y, d),
-        "mean_score": p.mean(), "calibration_gap": (p - y).mean(), "square_loss": sk.brier_score_loss(y, p),
-        "log_loss": sk.log_loss(y, p), "auc": sk.roc_auc_score(y, p),
-    }  # fmt: skip
+        "base_rate": y.mean(),
+        "selection_rate": d.mean(),
+        "true_positive_rate": sk.recall_score(y, d),
+        "false_positive_rate": fp / (fp + tn),
+        "true_negative_rate": tn / (fp + tn),
+        "false_negative_rate": fn / (fn + tp),
+        "positive_predictive_value": sk.precision_score(y, d),
+        "negative_predictive_value": tn / (tn + fn),
+        "accuracy": sk.accuracy_score(y, d),
+        "mean_score": p.mean(),
+        "calibration_gap": (p - y).mean(),
+        "square_loss": sk.brier_score_loss(y, p),
+        "log_loss": sk.log_loss(y, p),
+        "auc": sk.roc_auc_score(y, p),
+    }
 
 
 def test_every_comparison_equals_its_definition() -> None:
@@ -340,13 +348,16 @@ def test_a_weight_of_two_is_the_row_twice(seed: int, n: int) -> None:
     assert_equal_values(audit(data, weighted), audit(repeated, READING))
 
 
-@pytest.mark.parametrize(("expression", "words"), [
-    ("dp.difference[age]<=0", "'age' is not audited; this audit has race, sex"),
-    ("tpr[race=q]>=0.5", "race has no group 'q'; it has a, b, c"),
-    ("dp.difference.to_reference<=0", "name the reference group with `reference=race=GROUP`"),
-    ("dp.difference.within_strata<=0", "name the strata with `strata"),
-    ("calibration_gap.ratio>=0.8", "does not support it"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("dp.difference[age]<=0", "'age' is not audited; this audit has race, sex"),
+        ("tpr[race=q]>=0.5", "race has no group 'q'; it has a, b, c"),
+        ("dp.difference.to_reference<=0", "name the reference group with `reference=race=GROUP`"),
+        ("dp.difference.within_strata<=0", "name the strata with `strata"),
+        ("calibration_gap.ratio>=0.8", "does not support it"),
+    ],
+)
 def test_checks_over_what_is_not_there_are_refused(expression: str, words: str) -> None:
     """Attributes, groups, references, strata and ratios that do not exist."""
     plain = replace(READING, columns=replace(READING.columns, strata=()))

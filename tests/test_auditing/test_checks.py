@@ -21,13 +21,17 @@ GOOD = {
     " demographic_parity.ratio > .8 ": ("selection_rate.ratio.between_groups", None, None, ">", 0.8),
     "eo.difference.to_overall<1e-2": ("equalized_odds.difference.to_overall", None, None, "<", 0.01),
     "eop.difference.within_strata[race]<=0": (
-        "true_positive_rate.difference.within_strata", "race", None, "<=", 0.0,
+        "true_positive_rate.difference.within_strata",
+        "race",
+        None,
+        "<=",
+        0.0,
     ),
     "ks<=0.05": ("ks.between_groups", None, None, "<=", 0.05),
     "ks.to_overall[race*sex]<=0.05": ("ks.to_overall", "race x sex", None, "<=", 0.05),
     "accuracy.min[race x sex]>=0.7": ("accuracy.min", "race x sex", None, ">=", 0.7),
     "tpr[race=Black or other]>=0.6": ("true_positive_rate", "race", "Black or other", ">=", 0.6),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", GOOD)
@@ -40,18 +44,27 @@ def test_checks_are_read(text: str) -> None:
     assert Comparison.parse(of.id, of.attribute, of.group) == of
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("", "cannot read"), ("dp", "cannot read"), ("dp.difference", "cannot read"),
-    ("dp.difference<=x", "not a number"), ("dp.difference<=nan", "not a number"),
-    ("dp<=0.1", "selection_rate.difference"), ("dp.gap<=0.1", "unknown part 'gap'"),
-    ("dp.difference.sideways<=0.1", "unknown part 'sideways'"),
-    ("selection_rat.difference<=0", "did you mean 'selection_rate'"), ("ks.ratio<=0.1", "ks is a difference"),
-    ("tpr.min[race=a]>=0.5", "drop '.min'"),
-    ("ks[race=a]<=0.5", "ks compares groups, so it has no value for one group"),
-    ("eo[race=a]<=0.5", "equalized_odds compares groups"), ("slices.accuracy.min>=0.4", "`slices=all`"),
-    ("log_loss.max<=60%", "'60%' is a percentage"),
-    ("zzzzzz<=0.5", "unknown metric 'zzzzzz'. The metrics are"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "cannot read"),
+        ("dp", "cannot read"),
+        ("dp.difference", "cannot read"),
+        ("dp.difference<=x", "not a number"),
+        ("dp.difference<=nan", "not a number"),
+        ("dp<=0.1", "selection_rate.difference"),
+        ("dp.gap<=0.1", "unknown part 'gap'"),
+        ("dp.difference.sideways<=0.1", "unknown part 'sideways'"),
+        ("selection_rat.difference<=0", "did you mean 'selection_rate'"),
+        ("ks.ratio<=0.1", "ks is a difference"),
+        ("tpr.min[race=a]>=0.5", "drop '.min'"),
+        ("ks[race=a]<=0.5", "ks compares groups, so it has no value for one group"),
+        ("eo[race=a]<=0.5", "equalized_odds compares groups"),
+        ("slices.accuracy.min>=0.4", "`slices=all`"),
+        ("log_loss.max<=60%", "'60%' is a percentage"),
+        ("zzzzzz<=0.5", "unknown metric 'zzzzzz'. The metrics are"),
+    ],
+)
 def test_what_is_no_check_is_refused(text: str, words: str) -> None:
     """The message says what is wrong and how to write it."""
     with pytest.raises(UsageError, match=words.replace(".", r"\.")):
@@ -118,12 +131,15 @@ def test_a_check_that_demands_what_is_worse_is_refused_with_the_right_one(metric
 
 
 VERDICTS = [
-    ((0.3, 0.2, 0.4), True, "fail", "fail"), ((0.05, 0.0, 0.08), True, "pass", "pass"),
-    ((0.12, 0.05, 0.2), True, "undecided", "fail"), ((0.08, 0.05, 0.2), True, "undecided", "pass"),
-    ((0.05, 0.0, 0.08), False, "undecided", "undecided"), ((0.3, 0.2, 1.0), False, "fail", "fail"),
+    ((0.3, 0.2, 0.4), True, "fail", "fail"),
+    ((0.05, 0.0, 0.08), True, "pass", "pass"),
+    ((0.12, 0.05, 0.2), True, "undecided", "fail"),
+    ((0.08, 0.05, 0.2), True, "undecided", "pass"),
+    ((0.05, 0.0, 0.08), False, "undecided", "undecided"),
+    ((0.3, 0.2, 1.0), False, "fail", "fail"),
     ((math.nan, 0.0, 1.0), False, "undecided", "undecided"),
     ((math.nan, 0.2, 1.0), True, "undecided", "undecided"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("numbers", "complete", "by_interval", "by_point"), VERDICTS)
@@ -164,9 +180,12 @@ def test_a_point_is_known_to_its_numerical_error(value: float, bound: float, ver
 
 
 @given(
-    st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0, 1),
     st.sampled_from(["<", "<=", ">", ">="]),
-)  # fmt: skip
+)
 def test_a_verdict_agrees_with_every_value_of_the_interval(
     a: float, b: float, at: float, limit: float, sign: str
 ) -> None:

@@ -139,13 +139,16 @@ def test_rows_left_out_are_accounted_for(tmp_path: Path) -> None:
         audit_counts(files[2][1])
 
 
-@pytest.mark.parametrize(("change", "told"), [
-    ({"thresholds": (0.6,)}, "thresholds is 0.5 in one.counts, 0.6 in two.counts"),
-    ({"missing_rows": "drop"}, "missing rows is error in one.counts, drop in two.counts"),
-    ({"columns": replace(RACE, weight="weight")}, "weight is none in one.counts, weight in two.counts"),
-    ({"columns": replace(RACE, protected=("race",))}, "protected is race,sex in one.counts, race in"),
-    ({"score_scale": "logit", "columns": replace(RACE, score="raw")}, "score scale is probability"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"thresholds": (0.6,)}, "thresholds is 0.5 in one.counts, 0.6 in two.counts"),
+        ({"missing_rows": "drop"}, "missing rows is error in one.counts, drop in two.counts"),
+        ({"columns": replace(RACE, weight="weight")}, "weight is none in one.counts, weight in two.counts"),
+        ({"columns": replace(RACE, protected=("race",))}, "protected is race,sex in one.counts, race in"),
+        ({"score_scale": "logit", "columns": replace(RACE, score="raw")}, "score scale is probability"),
+    ],
+)
 def test_counts_taken_in_different_ways_are_not_added(change: Mapping[str, Any], told: str) -> None:
     """The difference is named, with both values."""
     one, two = (
@@ -228,10 +231,18 @@ def test_what_does_not_fit_together_is_refused(damage: str, tmp_path: Path) -> N
         CountFile.load(tmp_path / "b.counts")
 
 
-@pytest.mark.parametrize("damage", [
-    {"mass": 2.0}, {"mass": 0.5}, {"square_mass": 2.0}, {"square_mass": 1e300},
-    {"mass": 1e200, "square_mass": 1e300}, {"sums.score": [1, 1, 1, -1]}, {"decisions": [1, 1, 2, 2]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"mass": 2.0},
+        {"mass": 0.5},
+        {"square_mass": 2.0},
+        {"square_mass": 1e300},
+        {"mass": 1e200, "square_mass": 1e300},
+        {"sums.score": [1, 1, 1, -1]},
+        {"decisions": [1, 1, 2, 2]},
+    ],
+)
 def test_weights_that_contradict_their_squares_are_refused(damage: dict[str, Any], tmp_path: Path) -> None:
     """The sum of squared weights is at most the square of their sum, and at least that by the number of rows."""
     count(people(300, 0), READINGS["randomized, weights"]).save(tmp_path / "a.counts")
@@ -279,8 +290,12 @@ def test_the_commands_give_the_report_of_the_folder(shards: Path, capsys: pytest
     checked = ["--check", "dp.difference<=0.5", "--undecided", "pass", "--quiet", "--format", "json"]
     results = []
     for data in (
-        ["whole.counts"], ["all.counts"], ["both"], ["both/*.table"], ["both/0.table", "both/1.table"],
-    ):  # fmt: skip
+        ["whole.counts"],
+        ["all.counts"],
+        ["both"],
+        ["both/*.table"],
+        ["both/0.table", "both/1.table"],
+    ):
         capsys.readouterr()
         assert run(["audit", *data, *checked]) == 0
         results.append(json.loads(capsys.readouterr().out))
@@ -292,14 +307,17 @@ def test_the_commands_give_the_report_of_the_folder(shards: Path, capsys: pytest
     assert "contains counts (0.table) and other files (notes.md)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("more", "told"), [
-    (["data"], "data has rows, and the other DATA has counts"),
-    (["--label", "yes"], "--label is yes, but the counts were made with label"),
-    (["--threshold", "0.7"], "--threshold is 0.7, but the counts were made with 0.5"),
-    (["--protected", "sex"], "--protected is sex, but the counts were made with race"),
-    (["--weight", "weight"], "--weight is weight, but the counts were made with none"),
-    (["--reference", "race=z"], "'race' has no group 'z'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["data"], "data has rows, and the other DATA has counts"),
+        (["--label", "yes"], "--label is yes, but the counts were made with label"),
+        (["--threshold", "0.7"], "--threshold is 0.7, but the counts were made with 0.5"),
+        (["--protected", "sex"], "--protected is sex, but the counts were made with race"),
+        (["--weight", "weight"], "--weight is weight, but the counts were made with none"),
+        (["--reference", "race=z"], "'race' has no group 'z'"),
+    ],
+)
 def test_what_contradicts_the_counts_is_an_error(
     more: list[str], told: str, shards: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -313,10 +331,20 @@ def test_what_contradicts_the_counts_is_an_error(
 
 
 NEEDING: dict[str, Any] = {
-    **dict.fromkeys(OF_ROWS, "x"), "similar": "flips", "header": True, "delimiter": ";", "decimal": ",",
-    "validation": 0.1, "guarantee": 0.95, "id": "id", "top": 5, "protected": "race", "noise": "n.csv",
-    "slices": "all", "explain_gap": True,
-}  # fmt: skip
+    **dict.fromkeys(OF_ROWS, "x"),
+    "similar": "flips",
+    "header": True,
+    "delimiter": ";",
+    "decimal": ",",
+    "validation": 0.1,
+    "guarantee": 0.95,
+    "id": "id",
+    "top": 5,
+    "protected": "race",
+    "noise": "n.csv",
+    "slices": "all",
+    "explain_gap": True,
+}
 """Parameter that needs rows -> a value; and what some of them need."""
 
 

@@ -202,11 +202,15 @@ def test_what_has_no_interval_to_trust_is_refused(case: str, rows: pd.DataFrame)
         assert word in str(raised.value)
 
 
-@pytest.mark.parametrize(("metrics", "reason"), [
-    ({"accuracy": OWN["cost"]}, "is already a metric of fairfix"),
-    ({"dp": OWN["cost"]}, "is already a metric of fairfix"), ({"my cost": OWN["cost"]}, "is not a name"),
-    ({"cost": 3}, "must be a function"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ({"accuracy": OWN["cost"]}, "is already a metric of fairfix"),
+        ({"dp": OWN["cost"]}, "is already a metric of fairfix"),
+        ({"my cost": OWN["cost"]}, "is not a name"),
+        ({"cost": 3}, "must be a function"),
+    ],
+)
 def test_names_and_functions_are_looked_at(rows: pd.DataFrame, metrics: Any, reason: str) -> None:
     """Before any data is read."""
     with pytest.raises(UsageError, match=reason):
@@ -216,12 +220,16 @@ def test_names_and_functions_are_looked_at(rows: pd.DataFrame, metrics: Any, rea
 @pytest.mark.parametrize(
     "function",
     [
-        f1_score, jaccard_score, zero_one_loss, partial(fbeta_score, beta=0.1),
-        partial(recall_score, pos_label=0), partial(precision_score, pos_label=0),
+        f1_score,
+        jaccard_score,
+        zero_one_loss,
+        partial(fbeta_score, beta=0.1),
+        partial(recall_score, pos_label=0),
+        partial(precision_score, pos_label=0),
         partial(f1_score, average="micro"),
     ],
     ids=range(7),
-)  # fmt: skip
+)
 def test_a_function_of_labels_and_decisions_has_its_values(rows: pd.DataFrame, function: Any) -> None:
     """Of every group, as scikit-learn computes them from the rows."""
     result = audited(rows, {"own": function}, threshold=0.3)
@@ -240,17 +248,23 @@ def test_functions_of_the_catalogue_by_their_names_are_there(rows: pd.DataFrame)
     assert audited(rows, known).to_json() == audited(rows, {}).to_json()
 
 
-@pytest.mark.parametrize(("name", "function"), [
-    ("root", lambda label, decision: recall_score(label, decision) ** 0.5),
-    ("odds", lambda label, decision: recall_score(label, decision) / (1 - recall_score(label, decision))),
-    ("precision_at", average_precision_score), ("square", mean_squared_error),
-    ("first", lambda label, decision: decision[:3].mean() + 1 / {0: 1, 1: 1}[decision[0]]),
-    ("luck", lambda label, decision: np.random.default_rng().random() + 1 / {0: 1, 1: 1}[decision[0]]),
-    ("nan", lambda label, decision: float("nan") + 1 / {0: 1, 1: 1}[decision[0]]),
-    ("raises", lambda label, decision: {}["no"]), ("count", partial(accuracy_score, normalize=False)),
-    ("same", lambda label, decision: float(np.mean(label == decision))), ("f1", accuracy_score),
-    ("recall", precision_score),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("root", lambda label, decision: recall_score(label, decision) ** 0.5),
+        ("odds", lambda label, decision: recall_score(label, decision) / (1 - recall_score(label, decision))),
+        ("precision_at", average_precision_score),
+        ("square", mean_squared_error),
+        ("first", lambda label, decision: decision[:3].mean() + 1 / {0: 1, 1: 1}[decision[0]]),
+        ("luck", lambda label, decision: np.random.default_rng().random() + 1 / {0: 1, 1: 1}[decision[0]]),
+        ("nan", lambda label, decision: float("nan") + 1 / {0: 1, 1: 1}[decision[0]]),
+        ("raises", lambda label, decision: {}["no"]),
+        ("count", partial(accuracy_score, normalize=False)),
+        ("same", lambda label, decision: float(np.mean(label == decision))),
+        ("f1", accuracy_score),
+        ("recall", precision_score),
+    ],
+)
 def test_functions_of_rows_that_are_no_quotient_are_refused(name: str, function: Any) -> None:
     """So are those of scores, whose values for decisions would be others, and another function by a metric's name."""
     with pytest.raises(UsageError, match=name):
@@ -291,8 +305,11 @@ def test_quotients_of_products_have_the_values_of_scikit_learn(rows: pd.DataFram
 def test_a_metric_of_the_catalogue_by_another_name_has_its_numbers(rows: pd.DataFrame) -> None:
     """Of scores and of decisions: value, limits and gaps."""
     own: Functions = {
-        "roc": roc_auc_score, "phi": matthews_corrcoef, "bce": log_loss, "brier_2": brier_score_loss,
-    }  # fmt: skip
+        "roc": roc_auc_score,
+        "phi": matthews_corrcoef,
+        "bce": log_loss,
+        "brier_2": brier_score_loss,
+    }
     own["balanced"] = balanced_accuracy_score
     twins = ("auc", "mcc", "log_loss", "square_loss", "balanced_accuracy")
     result = audited(rows, own, check="roc.difference<=0.9")

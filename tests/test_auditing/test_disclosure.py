@@ -169,16 +169,19 @@ def test_what_takes_counts_as_exact_refuses_them(tmp_path: Path, capsys: pytest.
     refused = [
         ["repair", made, "--method", "ramp", "-o", str(tmp_path / "r")],
         ["repair", plain, "--holdout", made, "--method", "ramp", "-o", str(tmp_path / "r")],
-        ["audit", made, "--baseline", plain], ["audit", plain, "--baseline", made],
-        ["audit", plain, "--baseline", str(tmp_path / "a.json")], ["audit", made, "--profile", "ll144"],
-        ["audit", made, "--suppress-below", "5"], ["audit", made, "--check", "dp.difference.to_overall<=0.1"],
+        ["audit", made, "--baseline", plain],
+        ["audit", plain, "--baseline", made],
+        ["audit", plain, "--baseline", str(tmp_path / "a.json")],
+        ["audit", made, "--profile", "ll144"],
+        ["audit", made, "--suppress-below", "5"],
+        ["audit", made, "--check", "dp.difference.to_overall<=0.1"],
         ["count", made, "--private", "1", "-o", str(tmp_path / "r")],
         ["count", rows, *given, "--private", "1", "--suppress-below", "5", "-o", str(tmp_path / "r")],
         ["count", rows, *given, "--private", "1", "--weight", "weight", "-o", str(tmp_path / "r")],
         ["count", rows, *given, "--private", "1", "--score-scale", "raw", "-o", str(tmp_path / "r")],
         ["count", rows, *given, "--private", "11", "-o", str(tmp_path / "r")],
         ["count", rows, *given, *quartiles, "--private", "1", "-o", str(tmp_path / "r")],
-    ]  # fmt: skip
+    ]
     for words in refused:
         assert run(words) == 2, words
         assert "noise" in (text := capsys.readouterr().err) or "private" in text, (words, text)

@@ -58,15 +58,18 @@ def against(old: pa.Table, new: pa.Table, *checks: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------- baselines
 
 
-@pytest.mark.parametrize(("check", "rates", "rows", "verdict", "change"), [
-    ("dp.difference.change<=0.02", {"a": 0.5, "b": 0.3}, 4000, "fail", 0.1),
-    ("dp.difference.change<=0.02", {"a": 0.5, "b": 0.45}, 4000, "pass", -0.05),
-    ("dp.difference.change<=0.02", {"a": 0.5, "b": 0.38}, 4000, "undecided", 0.02),
-    ("dp.difference.change<=0.02", {"a": 0.5, "b": 0.3}, 100, "undecided", 0.1),
-    ("dp.ratio.change>=-0.05", {"a": 0.5, "b": 0.2}, 4000, "fail", -0.4),
-    ("dp.ratio.change>=-0.05", {"a": 0.5, "b": 0.48}, 4000, "pass", 0.16),
-    ("selection_rate.change[race=b]>=-0.1", {"a": 0.5, "b": 0.2}, 4000, "fail", -0.2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "rates", "rows", "verdict", "change"),
+    [
+        ("dp.difference.change<=0.02", {"a": 0.5, "b": 0.3}, 4000, "fail", 0.1),
+        ("dp.difference.change<=0.02", {"a": 0.5, "b": 0.45}, 4000, "pass", -0.05),
+        ("dp.difference.change<=0.02", {"a": 0.5, "b": 0.38}, 4000, "undecided", 0.02),
+        ("dp.difference.change<=0.02", {"a": 0.5, "b": 0.3}, 100, "undecided", 0.1),
+        ("dp.ratio.change>=-0.05", {"a": 0.5, "b": 0.2}, 4000, "fail", -0.4),
+        ("dp.ratio.change>=-0.05", {"a": 0.5, "b": 0.48}, 4000, "pass", 0.16),
+        ("selection_rate.change[race=b]>=-0.1", {"a": 0.5, "b": 0.2}, 4000, "fail", -0.2),
+    ],
+)
 def test_a_gate_on_worse(check: str, rates: dict[str, float], rows: int, verdict: str, change: float) -> None:
     """Fails when the whole interval of the change is beyond the amount, passes within it, else cannot tell."""
     (made,) = against(decided(WAS), decided(rates, rows), check)["checks"]
@@ -136,11 +139,16 @@ def test_amounts_are_read() -> None:
     assert read_checks(["ks<=0.1", "ks.change<=0.2"])[0] == (Check.parse("ks<=0.1"),)
     for text in (
         *(
-            "change<=nan", "change<=inf", "change<=-0.1", "change>=0.1", "change<x", "change",
+            "change<=nan",
+            "change<=inf",
+            "change<=-0.1",
+            "change>=0.1",
+            "change<x",
+            "change",
             "change[race]<=1",
         ),
         *("ks.change<=-1", "ks<=0.1", "dp.ratio.change>=0.05", "dp.difference.change<=-0.05"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UsageError):
             Allowance.parse(text)
     for text in ("dp.ratio.change<=0.05", "dp.difference.change>=0.05", "accuracy.change[race=b]<=0.1"):
@@ -212,16 +220,21 @@ def test_a_blank_variable_replaces_no_check(blank: str, call: Call, monkeypatch:
     assert call("audit", "d.parquet", "--protected", "race", "--prediction", "prediction")[0] in (1, 3)
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (("--check", "change<=0.02"), "there is no --baseline"), (("--baseline", "no.json"), "does not exist"),
-    (("--baseline", "no_column"), "neither as a file nor as a column"), (("--baseline", "race"), "race"),
-    (("--baseline", "prediction"), "is the prediction itself"),
-    (("--baseline", "empty.json"), "is not a JSON result of 'fairfix audit'"),
-    (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95 instead of 0.9"),
-    (("--baseline", "old.json", "--label", "label=0"), "the positive values 1 of label instead of 0"),
-    (("--baseline", "old.json", "--check", "change<=-1"), "without any change"),
-    (("--baseline", "old.json", "--check", "ks.change[sex]<=0.1"), "not audited"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--check", "change<=0.02"), "there is no --baseline"),
+        (("--baseline", "no.json"), "does not exist"),
+        (("--baseline", "no_column"), "neither as a file nor as a column"),
+        (("--baseline", "race"), "race"),
+        (("--baseline", "prediction"), "is the prediction itself"),
+        (("--baseline", "empty.json"), "is not a JSON result of 'fairfix audit'"),
+        (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95 instead of 0.9"),
+        (("--baseline", "old.json", "--label", "label=0"), "the positive values 1 of label instead of 0"),
+        (("--baseline", "old.json", "--check", "change<=-1"), "without any change"),
+        (("--baseline", "old.json", "--check", "ks.change[sex]<=0.1"), "not audited"),
+    ],
+)
 def test_baselines_that_do_not_fit_are_refused(call: Call, arguments: tuple[str, ...], said: str) -> None:
     """Status 2, with what to do."""
     pq.write_table(decided(WAS), "new.parquet")
@@ -288,8 +301,11 @@ WAIVED: list[tuple[list[Any], dict[str, Any], str, list[str]]] = [
 def test_what_waivers_do(ends: list[Any], made: dict[str, Any], verdict: str, states: list[str]) -> None:
     """In any order the mildest counts, and what the check was without any is kept."""
     usual: dict[str, Any] = {
-        "numbers": (0.3, 0.2, 0.4), "bound": 0.0, "complete": True, "gate_on": "interval",
-    }  # fmt: skip
+        "numbers": (0.3, 0.2, 0.4),
+        "bound": 0.0,
+        "complete": True,
+        "gate_on": "interval",
+    }
     check = judged_of("dp.difference<=0.1", **{**usual, **made})
     late = {"check": "dp.difference", "reason": "x", "expires": date(2027, 1, 1)}
     kinds = {date: "expires", float: "limit"}
@@ -302,12 +318,15 @@ def test_what_waivers_do(ends: list[Any], made: dict[str, Any], verdict: str, st
         assert (found.waived.verdict, found.waived.code) == (check.verdict, check.code)
 
 
-@pytest.mark.parametrize(("text", "covered", "others"), [
-    ("dp.difference", ("dp.difference<=0.1", "dp.difference<0.2"), ("ks<=0.1",)),
-    ("dp.difference[race]", ("dp.difference<=0.1",), ()),
-    ("dp.difference<=0.1", ("dp.difference<=0.1",), ("dp.difference<=0.2", "dp.difference<0.1")),
-    ("dp.difference[sex]", (), ("dp.difference<=0.1",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "covered", "others"),
+    [
+        ("dp.difference", ("dp.difference<=0.1", "dp.difference<0.2"), ("ks<=0.1",)),
+        ("dp.difference[race]", ("dp.difference<=0.1",), ()),
+        ("dp.difference<=0.1", ("dp.difference<=0.1",), ("dp.difference<=0.2", "dp.difference<0.1")),
+        ("dp.difference[sex]", (), ("dp.difference<=0.1",)),
+    ],
+)
 def test_a_waiver_covers_the_check_that_it_names(
     text: str, covered: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
@@ -320,13 +339,21 @@ def test_a_waiver_covers_the_check_that_it_names(
     assert Waiver.parse(table, "here").covers(judged_of("dp.difference<=0.1", of="change"))
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"reason": None}, "needs a reason"), ({"reason": " "}, "needs a reason"),
-    ({"expires": None}, "needs its last valid day"), ({"expires": "soon"}, "needs its last valid day"),
-    ({"expires": datetime(2027, 1, 1)}, "needs its last valid day"), ({"check": None}, "names its check"),
-    ({"check": "wobble"}, "unknown metric"), ({"until": 1}, "no key 'until'"),
-    ({"limit": "much"}, "not a number"), ({"limit": 0.01}, "stricter"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"reason": None}, "needs a reason"),
+        ({"reason": " "}, "needs a reason"),
+        ({"expires": None}, "needs its last valid day"),
+        ({"expires": "soon"}, "needs its last valid day"),
+        ({"expires": datetime(2027, 1, 1)}, "needs its last valid day"),
+        ({"check": None}, "names its check"),
+        ({"check": "wobble"}, "unknown metric"),
+        ({"until": 1}, "no key 'until'"),
+        ({"limit": "much"}, "not a number"),
+        ({"limit": 0.01}, "stricter"),
+    ],
+)
 def test_bad_waivers_are_configuration_errors(change: dict[str, Any], said: str) -> None:
     """A waiver without reason or day, or with a typo, stops the run; so does one that is no table."""
     table = {"check": "dp.difference", "reason": "x", "expires": "2027-01-01", **change}
@@ -417,11 +444,14 @@ def test_saved_counts_know_all_of_this() -> None:
     table = pa.table({"race": race.tolist(), "prediction": rng.integers(0, 2, 4000), "sex": sex})
     about: dict[str, Any] = {**ABOUT, "protected": ["race", "sex"], "suppress_below": 20}
     result = fairfix.audit(
-        fairfix.count(table, **about), suppress_below=20, profile="ll144",
-        baseline=fairfix.audit(table, **about), check=["dp.difference.change<=0.2", "dp.difference<=0.0001"],
+        fairfix.count(table, **about),
+        suppress_below=20,
+        profile="ll144",
+        baseline=fairfix.audit(table, **about),
+        check=["dp.difference.change<=0.2", "dp.difference<=0.0001"],
         waivers=[{"check": "dp.difference", "reason": "known", "expires": "2027-01-01"}],
         today=date(2026, 6, 30),
-    ).to_dict()  # fmt: skip
+    ).to_dict()
     verdicts = {
         of: {one["verdict"] for one in result["checks"] if one["of"] == of} for of in ("value", "change")
     }

@@ -66,20 +66,29 @@ def test_an_audit_finds_columns_and_groups_of_any_name(names: list[str], group: 
     """Checks, references, bands and labels name the same columns and groups."""
     protected, label, number = (f"{one}{at}" for at, one in enumerate(names))
     rng = np.random.default_rng(0)
-    data = pd.DataFrame({
-        protected: np.where(rng.random(60) < 0.5, group, "other one"), number: rng.integers(18, 80, 60),
-        label: np.where(rng.random(60) < 0.5, "yes, sir", "no"), "decided": rng.integers(0, 2, 60),
-    })  # fmt: skip
+    data = pd.DataFrame(
+        {
+            protected: np.where(rng.random(60) < 0.5, group, "other one"),
+            number: rng.integers(18, 80, 60),
+            label: np.where(rng.random(60) < 0.5, "yes, sir", "no"),
+            "decided": rng.integers(0, 2, 60),
+        }
+    )
     quoted = [written(one) for one in (protected, number)]
     result = fairfix.audit(
-        data, protected=[protected, number], label=f'{quoted_name(label, "=<>")}="yes, sir"',
-        prediction="decided", bands=[f"{quoted_name(number, '=')}=40"],
+        data,
+        protected=[protected, number],
+        label=f'{quoted_name(label, "=<>")}="yes, sir"',
+        prediction="decided",
+        bands=[f"{quoted_name(number, '=')}=40"],
         reference=[f"{quoted_name(protected, '=')}={quoted_name(group)}"],
         check=[
-            f"dp.difference[{quoted[0]}]<=1", f"dp.difference.to_reference[{quoted[0]}]<=1",
-            f"tpr[{quoted[0]}={written(group)}]>=0", f"tpr[{quoted[1]}=40 or more]>=0",
+            f"dp.difference[{quoted[0]}]<=1",
+            f"dp.difference.to_reference[{quoted[0]}]<=1",
+            f"tpr[{quoted[0]}={written(group)}]>=0",
+            f"tpr[{quoted[1]}=40 or more]>=0",
         ],
-    )  # fmt: skip
+    )
     checked = [(one["attribute"], one["value"] is not None) for one in result.to_dict()["checks"]]
     assert checked == [(protected, True), (protected, True), (protected, True), (number, True)]
 
@@ -131,11 +140,16 @@ def fairfix_ramp(text: str) -> object:
 
 
 @pytest.mark.parametrize("place", READS)
-@pytest.mark.parametrize(("guess", "right"), [
-    ("dp.ratio>=80", "dp.ratio>=0.8"), ("0.8 <= dp.ratio", "dp.ratio>=0.8"),
-    ("dp.difference<=10", "dp.difference<=0.1"), ("dp>=0.8", "dp.ratio>=0.8"),
-    ("dp.difference[race]>=0.1", "dp.difference[race]<=0.1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("guess", "right"),
+    [
+        ("dp.ratio>=80", "dp.ratio>=0.8"),
+        ("0.8 <= dp.ratio", "dp.ratio>=0.8"),
+        ("dp.difference<=10", "dp.difference<=0.1"),
+        ("dp>=0.8", "dp.ratio>=0.8"),
+        ("dp.difference[race]>=0.1", "dp.difference[race]<=0.1"),
+    ],
+)
 def test_first_guesses_are_answered_with_the_right_condition(place: str, guess: str, right: str) -> None:
     """The proposal is read, and says what was meant."""
     with pytest.raises(UsageError) as refused:

@@ -242,10 +242,14 @@ def test_ids_are_matched_as_text_in_any_order() -> None:
     assert found.old.rows.decision.tolist() == [old["prediction"][int(i)].as_py() for i in left]
 
 
-@pytest.mark.parametrize(("ids", "said"), [
-    ([0, 0, 1, 2], "1 values more than once, such as '0'"), ([0, None, 1, 2], "is missing in 1 of 4 rows"),
-    ([7, 8, 9, 10], "nothing can be paired"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ([0, 0, 1, 2], "1 values more than once, such as '0'"),
+        ([0, None, 1, 2], "is missing in 1 of 4 rows"),
+        ([7, 8, 9, 10], "nothing can be paired"),
+    ],
+)
 def test_ids_that_match_nothing_are_refused(ids: list[int | None], said: str) -> None:
     """Duplicate, missing and foreign ids are errors."""
     base = {"race": ["a", "b"] * 2, "label": [0, 1, 1, 0], "prediction": [1, 1, 0, 0]}

@@ -57,8 +57,12 @@ def assert_ll144(
 
     assert found.index.tolist() == hand.index.tolist()
     for mine, theirs in (
-        ("rows", "rows"), ("share", "share"), (many, "many"), (rate, "rate"), ("impact_ratio",) * 2,
-    ):  # fmt: skip
+        ("rows", "rows"),
+        ("share", "share"),
+        (many, "many"),
+        (rate, "rate"),
+        ("impact_ratio",) * 2,
+    ):
         np.testing.assert_allclose(found[mine].astype(float), hand[theirs].astype(float), rtol=1e-12)
     assert "highest rate" in found.loc[hand.rate.idxmax(), "note"]
 
@@ -216,11 +220,17 @@ def test_profiles_are_rendered_and_judge_nothing(name: str) -> None:
         assert not [word for word in ("compliant", "PASS", "FAIL") if word in text]
 
 
-@pytest.mark.parametrize(("profile", "said"), [
-    ("ll145", "ll144"), ("ugesp(exclude_small=0.02)", "exclude_small"),
-    ("ll144(exclude_small=0.03)", "exclude_small"), ("ll144(reason=few)", "exclude_small"),
-    ("ll144(", "ll144"), ("ugesp", "needs decisions"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        ("ll145", "ll144"),
+        ("ugesp(exclude_small=0.02)", "exclude_small"),
+        ("ll144(exclude_small=0.03)", "exclude_small"),
+        ("ll144(reason=few)", "exclude_small"),
+        ("ll144(", "ll144"),
+        ("ugesp", "needs decisions"),
+    ],
+)
 def test_profiles_are_refused_where_they_mean_nothing(profile: str, said: str) -> None:
     """So is one of decisions where there are none."""
     frame = people(a=(60, 40), b=(30, 50)).rename(columns={"prediction": "s"})

@@ -32,8 +32,12 @@ def two_decisions(
 def change(path: str, baseline: Any, **more: Any) -> Any:
     """Return the result of the new decisions against a baseline."""
     asked: dict[str, Any] = {
-        "protected": "g", "prediction": "v2", "baseline": baseline, "check": GATE, **more,
-    }  # fmt: skip
+        "protected": "g",
+        "prediction": "v2",
+        "baseline": baseline,
+        "check": GATE,
+        **more,
+    }
     return fairfix.audit(path, **asked).to_dict()
 
 

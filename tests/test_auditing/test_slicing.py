@@ -21,21 +21,31 @@ from fairfix.data.slice_levels import levels_of
 from fairfix.data.table import Table
 
 METRIC_NAMES = (
-    "accuracy", "selection_rate", "true_positive_rate", "positive_predictive_value", "square_loss",
-)  # fmt: skip
+    "accuracy",
+    "selection_rate",
+    "true_positive_rate",
+    "positive_predictive_value",
+    "square_loss",
+)
 
 
 def frame_of(rows: int = 300, seed: int = 0) -> pd.DataFrame:
     """Return rows with features of few levels, one of them too rare, and one of many numbers."""
     rng = np.random.default_rng(seed)
     score = rng.random(rows)
-    return pd.DataFrame({
-        "a": rng.choice(["p", "q", "r"], rows, p=[0.6, 0.37, 0.03]), "b": rng.integers(0, 3, rows),
-        "c": rng.choice(["x", None, "z", "few", "fewer"], rows, p=[0.4, 0.3, 0.22, 0.04, 0.04]),
-        "d": rng.normal(size=rows), "sex": rng.choice(["f", "m"], rows),
-        "label": (rng.random(rows) < score).astype(int), "score": score, "yes": rng.random(rows),
-        "weight": rng.integers(1, 4, rows).astype(float),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "a": rng.choice(["p", "q", "r"], rows, p=[0.6, 0.37, 0.03]),
+            "b": rng.integers(0, 3, rows),
+            "c": rng.choice(["x", None, "z", "few", "fewer"], rows, p=[0.4, 0.3, 0.22, 0.04, 0.04]),
+            "d": rng.normal(size=rows),
+            "sex": rng.choice(["f", "m"], rows),
+            "label": (rng.random(rows) < score).astype(int),
+            "score": score,
+            "yes": rng.random(rows),
+            "weight": rng.integers(1, 4, rows).astype(float),
+        }
+    )
 
 
 def table_of(frame: pd.DataFrame, **roles: str) -> Table:

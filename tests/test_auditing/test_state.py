@@ -26,11 +26,15 @@ def batch(number: int, rows: int = 400, gap: float = 0.1, groups: str = "ab") ->
     rng = np.random.default_rng(number)
     group = rng.integers(0, len(groups), rows)
     score = rng.random(rows)
-    return pd.DataFrame({
-        "id": np.arange(rows) + number * 100_000, "group": np.array(list(groups))[group],
-        "label": (rng.random(rows) < score).astype(int), "score": score,
-        "decision": (rng.random(rows) < 0.4 + gap * (group == len(groups) - 1)).astype(int),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "id": np.arange(rows) + number * 100_000,
+            "group": np.array(list(groups))[group],
+            "label": (rng.random(rows) < score).astype(int),
+            "score": score,
+            "decision": (rng.random(rows) < 0.4 + gap * (group == len(groups) - 1)).astype(int),
+        }
+    )
 
 
 def grown(path: Path, *frames: pd.DataFrame, **more: Any) -> dict[str, Any]:
@@ -134,8 +138,16 @@ def test_a_failed_run_adds_nothing_and_a_failed_check_does(tmp_path: Path) -> No
     data, path = tmp_path / "data.parquet", tmp_path / "gate.counts"
     batch(1, 3000, 0.4).to_parquet(data)
     words = [
-        "audit", str(data), "--protected", "group", "--prediction", "decision", "--state", str(path), "-q",
-    ]  # fmt: skip
+        "audit",
+        str(data),
+        "--protected",
+        "group",
+        "--prediction",
+        "decision",
+        "--state",
+        str(path),
+        "-q",
+    ]
     assert run([*words, "--check", "dp.difference[nothing]<=0.1"]) == 2
     assert not path.exists()
     assert run([*words, "--check", "dp.difference<=0.1"]) == 1

@@ -221,9 +221,16 @@ def test_attributes_with_too_little_to_show_are_left_out() -> None:
     data = people(700, 1)
     data["sex"] = np.where(np.arange(700) < 5, "other", "male")
     data_spec = DataSpec(ColumnRoles(("race", "sex"), label="label", score="score"))
-    checks = tuple(map(Check.parse, (
-        "dp.difference<=0.9", "accuracy[race=Elm]>=0.1", "accuracy[race=Nobody]>=0.1",
-    )))  # fmt: skip
+    checks = tuple(
+        map(
+            Check.parse,
+            (
+                "dp.difference<=0.9",
+                "accuracy[race=Elm]>=0.1",
+                "accuracy[race=Nobody]>=0.1",
+            ),
+        )
+    )
     result = audited(data, LEAST, data_spec, checks=checks[:1])
 
     assert "sex" in result["suppressed"]["left_out"]
@@ -253,10 +260,18 @@ def spoilt(where: str) -> pa.Table:
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["label", "score", "weight", "vote", "group"])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("more", [
-    (), ("--reference", "race=Nobody"), ("--check", "accuracy[race=Nobody]>=0.5"), ("count",),
-    ("--label", "label=Nobody"), ("--strata", "race"), ("--similar", "flips"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("--reference", "race=Nobody"),
+        ("--check", "accuracy[race=Nobody]>=0.5"),
+        ("count",),
+        ("--label", "label=Nobody"),
+        ("--strata", "race"),
+        ("--similar", "flips"),
+    ],
+)
 def test_no_message_and_no_report_quotes_a_value(
     where: str,
     ending: str,

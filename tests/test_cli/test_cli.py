@@ -35,12 +35,15 @@ def people(rows: int = 3000, gap: float = 0.3, seed: int = 0) -> pa.Table:
     rng = np.random.default_rng(seed)
     group = rng.integers(0, 2, rows)
     score = np.clip(rng.normal(0.5 + np.where(group == 1, gap, 0.0) * 0.25, 0.1, rows), 0, 1)
-    return pa.table({
-        "id": pa.array([f"p{i}" for i in range(rows)]),
-        "race": pa.array(np.where(group == 1, "blue", "red").tolist()),
-        "sex": pa.array(np.where(rng.random(rows) < 0.5, "f", "m").tolist()),
-        "label": pa.array((rng.random(rows) < score).astype(np.int64)), "score": pa.array(score),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "id": pa.array([f"p{i}" for i in range(rows)]),
+            "race": pa.array(np.where(group == 1, "blue", "red").tolist()),
+            "sex": pa.array(np.where(rng.random(rows) < 0.5, "f", "m").tolist()),
+            "label": pa.array((rng.random(rows) < score).astype(np.int64)),
+            "score": pa.array(score),
+        }
+    )
 
 
 @pytest.fixture
@@ -77,10 +80,14 @@ def test_audit_runs_with_nothing_but_the_protected_column(call: Call, data: str)
     assert "score is column 'score'" in err
 
 
-@pytest.mark.parametrize(("checks", "status", "verdicts"), [
-    (["dp.difference<=0.9"], 0, ["PASS"]), (["dp.difference<=0.05"], 1, ["FAIL"]),
-    (["dp.difference<=0.05", "dp.difference<=0.27"], 1, ["FAIL", "UNDECIDED"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("checks", "status", "verdicts"),
+    [
+        (["dp.difference<=0.9"], 0, ["PASS"]),
+        (["dp.difference<=0.05"], 1, ["FAIL"]),
+        (["dp.difference<=0.05", "dp.difference<=0.27"], 1, ["FAIL", "UNDECIDED"]),
+    ],
+)
 def test_the_status_is_that_of_the_checks(
     checks: list[str], status: int, verdicts: list[str], call: Call, data: str
 ) -> None:
@@ -343,15 +350,20 @@ def test_every_option_is_a_key_of_the_configuration(name: str, call: Call) -> No
         assert [line.partition(" = ")[0] for line in out.splitlines()[1:]] == list(keys)
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ('protectd = "race"', "did you mean 'protected'"), ("[audit]\nchekc = []", "unknown key"),
-    ("[repair]\nmethod='ramp'\n[repair.ramp]\ngama = 1", "did you mean 'gamma'"),
-    ("data = [", "not valid TOML"), ('data = ["a", "b"]', "takes one value"),
-    ("seed = " + "9" * 5000, "not valid TOML"),
-    ("threshold = 1" + "0" * 400, "a whole number of 2^64 or more"),
-    ("[[waivers]]\nlimit = 1" + "0" * 400, "a whole number of 2^64 or more"),
-    ("protected = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('protectd = "race"', "did you mean 'protected'"),
+        ("[audit]\nchekc = []", "unknown key"),
+        ("[repair]\nmethod='ramp'\n[repair.ramp]\ngama = 1", "did you mean 'gamma'"),
+        ("data = [", "not valid TOML"),
+        ('data = ["a", "b"]', "takes one value"),
+        ("seed = " + "9" * 5000, "not valid TOML"),
+        ("threshold = 1" + "0" * 400, "a whole number of 2^64 or more"),
+        ("[[waivers]]\nlimit = 1" + "0" * 400, "a whole number of 2^64 or more"),
+        ("protected = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+    ],
+)
 def test_a_typo_in_the_configuration_is_an_error(text: str, words: str, call: Call, data: str) -> None:
     """Unknown keys, bad TOML and wrong shapes: status 2, with the nearest name."""
     Path("fairfix.toml").write_text(text)
@@ -569,11 +581,14 @@ def test_a_value_that_is_given_twice_is_fitted_to_all_rows(call: Call, data: str
     assert json.loads(text)["proof"]["fit"]["table"] == once["proof"]["fit"]["table"]
 
 
-@pytest.mark.parametrize(("given", "typed"), [
-    (("--basis", "splines"), "--learner 'linear(basis=VALUE)'"),
-    (("--set", "l2=cv"), "--learner 'linear(l2=cv)'"),
-    (("--learner", "linear(l3=1)"), "its keys are l2, basis, intercept"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "typed"),
+    [
+        (("--basis", "splines"), "--learner 'linear(basis=VALUE)'"),
+        (("--set", "l2=cv"), "--learner 'linear(l2=cv)'"),
+        (("--learner", "linear(l3=1)"), "its keys are l2, basis, intercept"),
+    ],
+)
 def test_a_setting_of_a_learner_is_answered_with_its_option(
     given: tuple[str, ...], typed: str, call: Call, data: str
 ) -> None:
@@ -692,12 +707,15 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
 # ---------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (("--out", "json=data.parquet"), "this file is also used by DATA"),
-    (("--out", "json=below/../data.parquet"), "also used by DATA"),
-    (("--out", "json=x", "--out", "html=x"), "also used by --out json=x"),
-    (("--baseline", "old.json", "--out", "json=old.json"), "also used by --baseline"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--out", "json=data.parquet"), "this file is also used by DATA"),
+        (("--out", "json=below/../data.parquet"), "also used by DATA"),
+        (("--out", "json=x", "--out", "html=x"), "also used by --out json=x"),
+        (("--baseline", "old.json", "--out", "json=old.json"), "also used by --baseline"),
+    ],
+)
 def test_nothing_that_is_read_is_written(
     arguments: tuple[str, ...], words: str, call: Call, data: str
 ) -> None:

@@ -135,8 +135,16 @@ def test_usual_scores_are_found(name: str) -> None:
 
 
 PROPOSED = (
-    "outcome", "class", "income", "default", "loan_status", "approved", "hired", "readmitted", "probability",
-)  # fmt: skip
+    "outcome",
+    "class",
+    "income",
+    "default",
+    "loan_status",
+    "approved",
+    "hired",
+    "readmitted",
+    "probability",
+)
 
 
 @pytest.mark.parametrize("name", PROPOSED)
@@ -213,11 +221,16 @@ def test_a_repair_keeps_the_positive_values(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- columns without a role
 
 ODD: dict[str, list[Any]] = {
-    "mixed": [1, "a"] * (N // 2), "lists and dicts": [{"a": 1}, [1]] * (N // 2), "objects": [object()] * N,
-    "complex": [1j] * N, "bytes": [b"\xff"] * N, "large": [2**70] * N,
+    "mixed": [1, "a"] * (N // 2),
+    "lists and dicts": [{"a": 1}, [1]] * (N // 2),
+    "objects": [object()] * N,
+    "complex": [1j] * N,
+    "bytes": [b"\xff"] * N,
+    "large": [2**70] * N,
     "dates and texts": [dt.date(2020, 1, 1), "x"] * (N // 2),
-    "decimals and floats": [Decimal("1.5"), 2.5] * (N // 2), "nested": [[1], [2]] * (N // 2),
-}  # fmt: skip
+    "decimals and floats": [Decimal("1.5"), 2.5] * (N // 2),
+    "nested": [[1], [2]] * (N // 2),
+}
 
 
 @pytest.mark.slow
@@ -303,10 +316,16 @@ def test_checks_of_the_environment_may_have_blanks(call: Call, monkeypatch: pyte
     assert len(json.loads(out)["checks"]) == 3
 
 
-@pytest.mark.parametrize(("score", "scales"), [
-    ((SCORE * 10).astype(int) + 1, {"raw"}), (SCORE * 100, {"percent", "raw"}),
-    (8 * SCORE - 4, {"logit", "raw"}), (SCORE + 0.01, {"raw"}), (2 * SCORE - 1, {"margin", "logit", "raw"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("score", "scales"),
+    [
+        ((SCORE * 10).astype(int) + 1, {"raw"}),
+        (SCORE * 100, {"percent", "raw"}),
+        (8 * SCORE - 4, {"logit", "raw"}),
+        (SCORE + 0.01, {"raw"}),
+        (2 * SCORE - 1, {"margin", "logit", "raw"}),
+    ],
+)
 def test_only_likely_scales_are_proposed(score: Any, scales: set[str]) -> None:
     """Deciles are no percentages, and a score without negative numbers is no log-odds."""
     with pytest.raises(DataError) as refused:

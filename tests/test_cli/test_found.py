@@ -53,16 +53,19 @@ REACH = {
     "trust": 'data = "d.parquet"\ntrust-model = "sha256:' + "0" * 64 + '"\n',
     "a cluster": 'data = "d.parquet"\ncluster = "tcp://evil.example:8786"\n',
     "processes here": 'data = "d.parquet"\ncluster = "local:2"\n',
-    "a log": 'data = "d.parquet"\nlog = "mlflow"\n', "a query": "sql = \"SELECT read_text('/etc/passwd')\"\n",
+    "a log": 'data = "d.parquet"\nlog = "mlflow"\n',
+    "a query": "sql = \"SELECT read_text('/etc/passwd')\"\n",
     "a URL": 'data = "https://evil.example/d.parquet"\n',
-    "a database": 'data = "postgresql://evil.example/db"\n', "data above": 'data = "../outside/d.parquet"\n',
-    "data by a link": 'data = "link.parquet"\n', "a table of data by a link": 'data = "link.parquet#x"\n',
+    "a database": 'data = "postgresql://evil.example/db"\n',
+    "data above": 'data = "../outside/d.parquet"\n',
+    "data by a link": 'data = "link.parquet"\n',
+    "a table of data by a link": 'data = "link.parquet#x"\n',
     "an absolute path": 'data = "d.parquet"\nbaseline = "/etc/passwd"\n',
     "an earlier model's data": 'data = "d.parquet"\nbaseline = "s3://evil/d.parquet"\nid = "x"\n',
     "a report outside": 'data = "d.parquet"\nout = ["json=../outside/new.json"]\n',
     "a report by a URL": 'data = "d.parquet"\nout = ["json=s3://evil/new.json"]\n',
     "counts outside": 'data = "d.parquet"\n[count]\noutput = "../outside/new.counts"\n',
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("project", [False, True], ids=["fairfix.toml", "pyproject.toml"])
@@ -85,12 +88,15 @@ def test_what_was_found_reaches_nothing_beyond_its_folder(
 
 
 PATTERNS = {
-    "a link that a pattern matches": "lin*.parquet", "a linked folder in a pattern": "l*/d.parquet",
-    "one sign of a linked folder": "?inked/d.parquet", "a set of signs": "[l]inked/d.parquet",
-    "every folder": "**/*.parquet", "a folder with a link": "mixed",
+    "a link that a pattern matches": "lin*.parquet",
+    "a linked folder in a pattern": "l*/d.parquet",
+    "one sign of a linked folder": "?inked/d.parquet",
+    "a set of signs": "[l]inked/d.parquet",
+    "every folder": "**/*.parquet",
+    "a folder with a link": "mixed",
     "the way up behind a pattern": "*/../../outside/d.parquet",
     "the way up behind a folder called *": "*/../../../outside/d.parquet",
-}  # fmt: skip
+}
 """Names of data of which only some file lies elsewhere."""
 
 
@@ -176,14 +182,25 @@ OWN_NAME = "import os;os.system('touch ran')"
 
 FORBIDDEN = {
     "code of an environment": ".venv/lib/python3.11/site-packages/evil.pth",
-    "an environment without a dot": "env/lib/r.txt", "packages": "lib/site-packages/r.txt",
-    "packages of node": "node_modules/r.txt", "packages of a system": "Lib/Site-Packages/r.txt",
-    "a hook": ".git/hooks/pre-commit", "a hidden folder": ".vscode/r.txt", "a hidden file": ".r.txt",
-    "a makefile": "Makefile", "the configuration": "fairfix.toml", "another ending": "r.html",
-    "no ending": "r", "a folder": "folder.txt", "what somebody wrote": "notes.txt", "a link": "link.txt",
-    "a link to nothing": "dangling.txt", "a link to a folder": "linked/r.txt",
-    "a link to a folder here": "inner/r.txt", "by a link and back": "linked/../r.txt",
-}  # fmt: skip
+    "an environment without a dot": "env/lib/r.txt",
+    "packages": "lib/site-packages/r.txt",
+    "packages of node": "node_modules/r.txt",
+    "packages of a system": "Lib/Site-Packages/r.txt",
+    "a hook": ".git/hooks/pre-commit",
+    "a hidden folder": ".vscode/r.txt",
+    "a hidden file": ".r.txt",
+    "a makefile": "Makefile",
+    "the configuration": "fairfix.toml",
+    "another ending": "r.html",
+    "no ending": "r",
+    "a folder": "folder.txt",
+    "what somebody wrote": "notes.txt",
+    "a link": "link.txt",
+    "a link to nothing": "dangling.txt",
+    "a link to a folder": "linked/r.txt",
+    "a link to a folder here": "inner/r.txt",
+    "by a link and back": "linked/../r.txt",
+}
 """Where a text report must not go by the will of a configuration that was found."""
 
 
@@ -256,12 +273,16 @@ def test_no_key_of_a_method_is_a_way_around(trapped: Path, call: Call) -> None:
 
 WRITES: dict[str, tuple[str, str]] = {
     **{f"audit {name}": ("out", f"{name}=new{endings(name)[0]}") for name in FILES},
-    "count": ("output", "new.counts"), "repair": ("output", "new.fairfix"),
-    "compare html": ("out", "html=new.html"), "compare text": ("out", "text=new.txt"),
-    "repair json": ("out", "json=new.json"), "repair card": ("out", "card=new.md"),
-    "predict parquet": ("output", "new.parquet"), "predict csv": ("output", "new.csv.gz"),
+    "count": ("output", "new.counts"),
+    "repair": ("output", "new.fairfix"),
+    "compare html": ("out", "html=new.html"),
+    "compare text": ("out", "text=new.txt"),
+    "repair json": ("out", "json=new.json"),
+    "repair card": ("out", "card=new.md"),
+    "predict parquet": ("output", "new.parquet"),
+    "predict csv": ("output", "new.csv.gz"),
     "predict arrow": ("output", "new.arrow"),
-}  # fmt: skip
+}
 """Command -> what a configuration that was found may write."""
 
 

@@ -138,9 +138,13 @@ def test_what_is_proposed(case: str, call: Call) -> None:
     """No class 0, no feature for a label, no whole number for a score, and nothing where it is open."""
     names, first, chosen = CASES[case]
     kinds = {
-        "race": "group", "g": "group", "label": "label", "default": "text", "deposit": "label",
+        "race": "group",
+        "g": "group",
+        "label": "label",
+        "default": "text",
+        "deposit": "label",
         "x": "feature",
-    }  # fmt: skip
+    }
     columns = {}
     for name in names:
         own, _, kind = name.partition(":")

@@ -174,12 +174,15 @@ def is_left_out(name: str, method: Repairer, problem: RepairProblem) -> bool:
 # ---------------------------------------------------------------------- what the shell completes
 
 COMPLETED = {
-    "fairfix au": {"audit"}, "fairfix repair --gam": {"--gamma"},
+    "fairfix au": {"audit"},
+    "fairfix repair --gam": {"--gamma"},
     "fairfix repair x.csv --gamma 0.1 --method r": {"ramp", "robust"},
-    "fairfix repair --decisions r": {"randomized"}, "fairfix compare --methods ramp,l": {"ramp,logloss"},
+    "fairfix repair --decisions r": {"randomized"},
+    "fairfix compare --methods ramp,l": {"ramp,logloss"},
     "fairfix explain four-": {"four-fifths", "four-fifths-rule"},
-    "fairfix explain fair-": {"fair-regression"}, "fairfix predict --un": {"--unseen"},
-}  # fmt: skip
+    "fairfix explain fair-": {"fair-regression"},
+    "fairfix predict --un": {"--unseen"},
+}
 
 
 @pytest.mark.parametrize("line", COMPLETED)

@@ -35,15 +35,27 @@ from tests.conftest import Call
 from tests.data import scored
 
 PIECES = (
-    "<script>document.title='ran'</script>", "]]>", "--><img src=x onerror=document.title='ran'>",
-    "[a](javascript:document.title='ran')", "<http://evil.example/>", "![a](http://evil.example/x.png)",
-    "%0A::error::forged", "\n::error::forged\n##[error]forged", "a|b `C` **d** \\",
-    "\x1b]8;;http://evil.example\x1b\\x\x1b[2J\x07", "\u202egnp.\u2066x\u200b",
-    "\x9b31mred\x85next\u2028line", "=cmd|'/c calc'!A1", '*/ } """ \' \\" ; /*', "'; DROP TABLE data; --\n\"",
-    "{{7*7}} ${HOME} $(id) {0}", "##[error]forged ##vso[task.setvariable variable=a]b ##teamcity[x]",
-    "@octocat @org/team #1 GH-12 me@evil.example www.evil.example !1 ~x", "[[ATTACHMENT|/etc/passwd]]",
+    "<script>document.title='ran'</script>",
+    "]]>",
+    "--><img src=x onerror=document.title='ran'>",
+    "[a](javascript:document.title='ran')",
+    "<http://evil.example/>",
+    "![a](http://evil.example/x.png)",
+    "%0A::error::forged",
+    "\n::error::forged\n##[error]forged",
+    "a|b `C` **d** \\",
+    "\x1b]8;;http://evil.example\x1b\\x\x1b[2J\x07",
+    "\u202egnp.\u2066x\u200b",
+    "\x9b31mred\x85next\u2028line",
+    "=cmd|'/c calc'!A1",
+    '*/ } """ \' \\" ; /*',
+    "'; DROP TABLE data; --\n\"",
+    "{{7*7}} ${HOME} $(id) {0}",
+    "##[error]forged ##vso[task.setvariable variable=a]b ##teamcity[x]",
+    "@octocat @org/team #1 GH-12 me@evil.example www.evil.example !1 ~x",
+    "[[ATTACHMENT|/etc/passwd]]",
     "a\u061cb\u3164c\U000e0041d\xad",
-)  # fmt: skip
+)
 """Of markup, links, mentions, commands to CI, terminals, directions of writing, formulas, code, queries and files."""
 
 WHOLE = " ".join(PIECES)
@@ -55,9 +67,13 @@ UNSEEN = re.compile(
 
 FILE = "x" + WHOLE.replace("/", "").replace("\x00", "")[:150] + ".parquet"
 ROLES = (
-    "--protected", '"' + WHOLE.replace('"', '""') + '"', "--label", "label" + WHOLE, "--score",
+    "--protected",
+    '"' + WHOLE.replace('"', '""') + '"',
+    "--label",
+    "label" + WHOLE,
+    "--score",
     "score" + WHOLE,
-)  # fmt: skip
+)
 QUIET = ("--config", "hostile.toml")
 METHOD = ("--method", "ramp", "--id", "id" + WHOLE)
 
@@ -217,9 +233,16 @@ NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?|-inf")
 
 
 READERS: dict[str, Callable[[str], None]] = {
-    "json": read_json, "csv": read_csv, "sarif": read_sarif, "junit": read_junit, "html": read_html,
-    "markdown": read_markdown, "card": read_markdown, "comment": read_markdown, "github": read_github,
-}  # fmt: skip
+    "json": read_json,
+    "csv": read_csv,
+    "sarif": read_sarif,
+    "junit": read_junit,
+    "html": read_html,
+    "markdown": read_markdown,
+    "card": read_markdown,
+    "comment": read_markdown,
+    "github": read_github,
+}
 
 
 @pytest.mark.slow

@@ -29,12 +29,16 @@ from tests.results import FILES, text_of
 
 COMMON = ("--protected", "race", "--config", "none", "-q")
 RUNS = {
-    "audit": ("audit", "d.parquet", *COMMON), "repair": ("repair", "d.parquet", "--method", "ramp", *COMMON),
+    "audit": ("audit", "d.parquet", *COMMON),
+    "repair": ("repair", "d.parquet", "--method", "ramp", *COMMON),
     "compare": ("compare", "d.parquet", "--methods", "ramp", "--slacks", "0.1", *COMMON),
-    "predict": ("predict", "r.fairfix", "d.parquet", "--config", "none"), "report": ("report", "r.json"),
-    "init": ("init", "d.parquet", "--force"), "explore": ("explore", "d.parquet", *COMMON),
-    "count": ("count", "d.parquet", *COMMON), "export": ("export", "r.fairfix", "--to", "python"),
-}  # fmt: skip
+    "predict": ("predict", "r.fairfix", "d.parquet", "--config", "none"),
+    "report": ("report", "r.json"),
+    "init": ("init", "d.parquet", "--force"),
+    "explore": ("explore", "d.parquet", *COMMON),
+    "count": ("count", "d.parquet", *COMMON),
+    "export": ("export", "r.fairfix", "--to", "python"),
+}
 """Commands that write files, on a line that works."""
 
 OUTPUTS = [
@@ -106,13 +110,16 @@ NAMES = {"output": "o.parquet"}
 
 LINKS = {
     "to a file": ("{name}", "{outside}/bashrc", "{name}"),
-    "to nothing": ("{name}", "{outside}/new", "{name}"), "to itself": ("{name}", "{name}", "{name}"),
-    "to stdout": ("{name}", "/dev/stdout", "{name}"), "to a device": ("{name}", "/dev/null", "{name}"),
-    "to a file here": ("{name}", "{place}/kept", "{name}"), "by a folder": ("f", "{outside}", "f/{name}"),
+    "to nothing": ("{name}", "{outside}/new", "{name}"),
+    "to itself": ("{name}", "{name}", "{name}"),
+    "to stdout": ("{name}", "/dev/stdout", "{name}"),
+    "to a device": ("{name}", "/dev/null", "{name}"),
+    "to a file here": ("{name}", "{place}/kept", "{name}"),
+    "by a folder": ("f", "{outside}", "f/{name}"),
     "by a folder, in full": ("f", "{outside}", "{place}/f/{name}"),
     "by a folder and back": ("f", "{outside}", "f/../{name}"),
     "to a file, in full": ("{name}", "{outside}/bashrc", "{place}/{name}"),
-}  # fmt: skip
+}
 """What a stranger's branch may have where a recipe writes: a link, where it leads to, and how the recipe names it."""
 
 
@@ -230,14 +237,17 @@ def reported(folder: Path, away: None, call: Call) -> None:
     assert call(*AUDIT, *OUTS)[0] == 0
 
 
-@pytest.mark.parametrize(("line", "message", "code"), [
-    ((*AUDIT[:3], "rase", "-q"), "no column 'rase'", "column"),
-    ((*AUDIT, "--no-such"), "No such option '--no-such'", "usage"),
-    ((*AUDIT, "--confidence", "high"), "must be a finite number, got 'high'", "usage"),
-    ((*AUDIT, "--check", "nothing<=1"), "unknown metric 'nothing'", "usage"),
-    (("audit", "e.parquet", "--protected", "race"), "e.parquet does not exist", "data"),
-    (("report", "d.parquet"), "is not a JSON result", "data"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "message", "code"),
+    [
+        ((*AUDIT[:3], "rase", "-q"), "no column 'rase'", "column"),
+        ((*AUDIT, "--no-such"), "No such option '--no-such'", "usage"),
+        ((*AUDIT, "--confidence", "high"), "must be a finite number, got 'high'", "usage"),
+        ((*AUDIT, "--check", "nothing<=1"), "unknown metric 'nothing'", "usage"),
+        (("audit", "e.parquet", "--protected", "race"), "e.parquet does not exist", "data"),
+        (("report", "d.parquet"), "is not a JSON result", "data"),
+    ],
+)
 def test_old_reports_are_replaced(
     line: tuple[str, ...], message: str, code: str, reported: None, call: Call
 ) -> None:
@@ -268,10 +278,14 @@ def test_files_of_the_configuration_are_told_too(reported: None, call: Call) -> 
     assert_told("No such option", "usage", ["junit", "json"])
 
 
-@pytest.mark.parametrize(("error", "status", "code"), [
-    (KeyboardInterrupt(), 130, "interrupted"), (ZeroDivisionError("x"), 70, "bug"),
-    (None, 143, "interrupted"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ZeroDivisionError("x"), 70, "bug"),
+        (None, 143, "interrupted"),
+    ],
+)
 def test_runs_that_are_broken_off_say_so(
     error: BaseException | None, status: int, code: str, reported: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

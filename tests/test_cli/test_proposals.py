@@ -122,12 +122,19 @@ def test_a_report_goes_to_a_file_by_its_ending(ending: str, option: str) -> None
     assert shlex.split(answer)[1:] == ["audit", "x.csv", "--out", f"{ENDINGS[ending]}=r{ending}"]
 
 
-@pytest.mark.parametrize(("typed", "same"), [
-    ("help", "--help"), ("help audit", "audit --help"), ("help check", "audit --help"),
-    ("help audit --help-all", "audit --help-all"),
-    ("help repair --method ramp", "repair --method ramp --help"),
-    ("help disparate impact", "explain disparate impact"), ("version", "--version"), ("-V", "--version"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "same"),
+    [
+        ("help", "--help"),
+        ("help audit", "audit --help"),
+        ("help check", "audit --help"),
+        ("help audit --help-all", "audit --help-all"),
+        ("help repair --method ramp", "repair --method ramp --help"),
+        ("help disparate impact", "explain disparate impact"),
+        ("version", "--version"),
+        ("-V", "--version"),
+    ],
+)
 def test_help_and_version_are_commands(typed: str, same: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(shlex.split(typed)) == 0
     printed = capsys.readouterr()
@@ -176,12 +183,16 @@ def test_nothing_is_proposed_where_nothing_is_known_or_a_secret_would_show(typed
     assert instead_of(shlex.split(typed), cli) == []
 
 
-@pytest.mark.parametrize(("typed", "meant"), [
-    ("--check 'dp<=0.9'", "--check 'dp.difference<=0.9'"), ("--check 'dp>=0.1'", "--check 'dp.ratio>=0.1'"),
-    ("--check 'tpr[race]<=0.9'", "--check 'tpr.difference[race]<=0.9'"),
-    ("--check 'demographic_parity_difference<=0.9'", "--check 'demographic_parity.difference<=0.9'"),
-    ("--check 'dp_ratio>=0.1'", "--check 'dp.ratio>=0.1'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--check 'dp<=0.9'", "--check 'dp.difference<=0.9'"),
+        ("--check 'dp>=0.1'", "--check 'dp.ratio>=0.1'"),
+        ("--check 'tpr[race]<=0.9'", "--check 'tpr.difference[race]<=0.9'"),
+        ("--check 'demographic_parity_difference<=0.9'", "--check 'demographic_parity.difference<=0.9'"),
+        ("--check 'dp_ratio>=0.1'", "--check 'dp.ratio>=0.1'"),
+    ],
+)
 def test_a_check_without_a_kind_is_answered_with_the_line(
     typed: str, meant: str, folder: Path, call: Call
 ) -> None:

@@ -44,9 +44,12 @@ def numbers_of(result: Any) -> Any:
 
 
 SPELLINGS: dict[str, Any] = {
-    "truth": {0: False, 1: True}, "digits": {0: "0", 1: "1"}, "floats": {0: 0.0, 1: 1.0},
-    "long": {0: "0.00", 1: "1.00"}, "capitals": {0: "FALSE", 1: "True"},
-}  # fmt: skip
+    "truth": {0: False, 1: True},
+    "digits": {0: "0", 1: "1"},
+    "floats": {0: 0.0, 1: 1.0},
+    "long": {0: "0.00", 1: "1.00"},
+    "capitals": {0: "FALSE", 1: "True"},
+}
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -21,8 +21,15 @@ from tests.data import scored
 
 LIBRARY: Any = fairfix
 MAKING = {
-    "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod",
-}  # fmt: skip
+    "os.mkdir",
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "os.chmod",
+}
 """What Python announces of changes beside opened files."""
 
 WATCHED: list[list[str]] = []
@@ -108,9 +115,13 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SOUND = (
-    "d.parquet", "d.csv", "many", "duckdb:///d.duckdb#t", "sqlite:///house_rows.sqlite#t",
+    "d.parquet",
+    "d.csv",
+    "many",
+    "duckdb:///d.duckdb#t",
+    "sqlite:///house_rows.sqlite#t",
     "sqlite:///house_log.sqlite#t",
-)  # fmt: skip
+)
 ABSENT = (
     "absent.parquet", "absent.csv", "absent/", "none", "none/*.csv", "absent.fairfix", "file:///absent.csv",
     "sqlite:///house_absent.sqlite#t", "sqlite:////house_absent.sqlite#t", "sqlite://house_absent.sqlite#t", "sqlite:///none/a.sqlite#t",

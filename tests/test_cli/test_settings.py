@@ -72,10 +72,16 @@ def test_a_setting_does_what_the_keyword_of_the_library_does(line: list[str], tm
     assert Repaired.load(tmp_path / "made.fairfix").parameters != typed
 
 
-@pytest.mark.parametrize("given", [
-    ["--set", "rho"], ["--set", "rho=0.4", "--set", "rho=0.5"], ["--set", "gamma=0.1"], ["--set", "=1"],
-    ["--rho", "0.4"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--set", "rho"],
+        ["--set", "rho=0.4", "--set", "rho=0.5"],
+        ["--set", "gamma=0.1"],
+        ["--set", "=1"],
+        ["--rho", "0.4"],
+    ],
+)
 def test_what_is_no_setting_is_refused(given: list[str], line: list[str], tmp_path: Path) -> None:
     assert run([*line, "--method", "ramp", *given]) == 2
     assert not (tmp_path / "made.fairfix").exists()

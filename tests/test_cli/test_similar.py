@@ -137,11 +137,16 @@ def test_an_audit_counts_people_and_their_copies(people: pd.DataFrame, call: Any
     assert of["counterfactual_gap.under_counterfactuals"] == pytest.approx(np.abs(now - was).mean())
 
 
-@pytest.mark.parametrize(("similar", "message"), [
-    ("pairs.csv", "has pairs of people, which are for --method sensei"),
-    ("directions.csv", "which are for --method sensei"), ("learned", "for --method sensei"),
-    ("role=husband,wife", "needs --model"), ("near(radius=0.1)", "needs --model"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("similar", "message"),
+    [
+        ("pairs.csv", "has pairs of people, which are for --method sensei"),
+        ("directions.csv", "which are for --method sensei"),
+        ("learned", "for --method sensei"),
+        ("role=husband,wife", "needs --model"),
+        ("near(radius=0.1)", "needs --model"),
+    ],
+)
 def test_what_an_audit_cannot_measure_is_refused(
     similar: str, message: str, people: pd.DataFrame, call: Any
 ) -> None:

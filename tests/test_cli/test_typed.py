@@ -27,9 +27,12 @@ from fairfix.tasks.request import AuditRequest, CompareRequest, ExploreRequest, 
 from tests.data import scored
 
 REQUESTS = {
-    "audit": AuditRequest, "repair": RepairRequest, "compare": CompareRequest, "predict": PredictRequest,
+    "audit": AuditRequest,
+    "repair": RepairRequest,
+    "compare": CompareRequest,
+    "predict": PredictRequest,
     "explore": ExploreRequest,
-}  # fmt: skip
+}
 LINES = {
     "audit": ("d.parquet", "--protected", "race"),
     "repair": ("d.parquet", "--protected", "race", "--method", "ramp", "-o", "new.fairfix"),
@@ -39,13 +42,25 @@ LINES = {
     "count": ("d.parquet", "--protected", "race", "-o", "new.counts"),
 }
 CALLS: dict[str, Any] = {
-    "audit": fairfix.audit, "repair": fairfix.repair, "compare": fairfix.compare, "explore": fairfix.explore,
-}  # fmt: skip
+    "audit": fairfix.audit,
+    "repair": fairfix.repair,
+    "compare": fairfix.compare,
+    "explore": fairfix.explore,
+}
 NOT_NUMBERS = ("nan", "true", "2020-01-01", "2020-01-01T10:00:00Z", "10:00:00", '"x"', '""', "-1e400")
 INFINITE = ("inf", "-inf", "1e400")
 ODD = (
-    *NOT_NUMBERS, *INFINITE, "false", "1.5", "-1", "9223372036854775808", "[]", "[[1]]", "[inf]", "{a = 1}",
-)  # fmt: skip
+    *NOT_NUMBERS,
+    *INFINITE,
+    "false",
+    "1.5",
+    "-1",
+    "9223372036854775808",
+    "[]",
+    "[[1]]",
+    "[inf]",
+    "{a = 1}",
+)
 """Values of TOML."""
 
 

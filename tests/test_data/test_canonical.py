@@ -28,12 +28,15 @@ ALIKE: list[list[Any]] = [
     [False, "False", "false", "FALSE"],
     [2**52, float(2**52), str(2**52), f"{2**52}.0"],
     [
-        date(2020, 1, 2), datetime(2020, 1, 2), pd.Timestamp("2020-01-02"), "2020-01-02 00:00:00",
+        date(2020, 1, 2),
+        datetime(2020, 1, 2),
+        pd.Timestamp("2020-01-02"),
+        "2020-01-02 00:00:00",
         "2020-01-02T00:00:00.000",
     ],
     [datetime(2020, 1, 2, 3, 4, 5, 500000), pd.Timestamp("2020-01-02 03:04:05.5"), "2020-01-02T03:04:05.500"],
     [uuid.UUID(int=7), "00000000-0000-0000-0000-000000000007"],
-]  # fmt: skip
+]
 """Values of which each line is one."""
 
 APART = [
@@ -93,18 +96,21 @@ def test_usual_spellings_mean_their_name(text: str) -> None:
 
 
 TYPES: dict[str, pa.Array] = {
-    "int8": pa.array([1, 2, None, 1], pa.int8()), "uint64": pa.array([1, 2, None, 1], pa.uint64()),
-    "float64": pa.array([1.0, 2.0, None, 1.0]), "nan": pa.array([1.0, 2.0, math.nan, 1.0]),
+    "int8": pa.array([1, 2, None, 1], pa.int8()),
+    "uint64": pa.array([1, 2, None, 1], pa.uint64()),
+    "float64": pa.array([1.0, 2.0, None, 1.0]),
+    "nan": pa.array([1.0, 2.0, math.nan, 1.0]),
     "float32": pa.array([1.0, 2.0, None, 1.0], pa.float32()),
     "decimal": pa.array([Decimal("1.00"), Decimal("2.00"), None, Decimal("1.00")]),
-    "text": pa.array(["1", "2", None, "1"]), "mixed": pa.array(["1", "2.0", None, "1.0"]),
+    "text": pa.array(["1", "2", None, "1"]),
+    "mixed": pa.array(["1", "2.0", None, "1.0"]),
     "large": pa.array(["1.0", "2", None, "1"], pa.large_string()),
     "bytes": pa.array([b"1.0", b"2", None, b"1"]),
     "category": pa.array(["1.0", "2", None, "1"]).dictionary_encode(),
     "coded floats": pa.array([1.0, 2.0, None, 1.0]).dictionary_encode(),
     "null inside": pa.DictionaryArray.from_arrays(pa.array([0, 2, 1, 0]), ["1", None, "2"]),
     "other order": pa.DictionaryArray.from_arrays(pa.array([2, 1, None, 2], pa.int8()), ["0", "2", "1"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", TYPES)

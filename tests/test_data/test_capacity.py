@@ -120,12 +120,20 @@ def test_all_commands_use_the_threshold_and_write_it_into_their_commands(call: C
     assert f'"start":{expected[0]}' in Path("p.html").read_text()
 
 
-@pytest.mark.parametrize(("asked", "names"), [
-    ({"top": "0"}, "top"), ({"top": "101%"}, "top"), ({"top": "-3"}, "top"), ({"top": 0.1}, "10%"),
-    ({"top": "nan"}, "top"), ({"top": "5", "threshold": 0.5}, "threshold"),
-    ({"top": "5", "prediction": "yes"}, "prediction"), ({"top": "5", "suppress_below": 5}, "suppress_below"),
-    ({"top": "5", "task": "regression"}, "task"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ({"top": "0"}, "top"),
+        ({"top": "101%"}, "top"),
+        ({"top": "-3"}, "top"),
+        ({"top": 0.1}, "10%"),
+        ({"top": "nan"}, "top"),
+        ({"top": "5", "threshold": 0.5}, "threshold"),
+        ({"top": "5", "prediction": "yes"}, "prediction"),
+        ({"top": "5", "suppress_below": 5}, "suppress_below"),
+        ({"top": "5", "task": "regression"}, "task"),
+    ],
+)
 def test_what_is_no_capacity_is_an_error_of_usage(asked: dict[str, Any], names: str) -> None:
     with pytest.raises(UsageError, match=names):
         fairfix.audit(people(60), protected="race", score="score", **asked)

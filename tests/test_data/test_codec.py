@@ -77,15 +77,37 @@ def test_what_is_saved_comes_back(names: int, extra: bool) -> None:
     assert ("extra" in arrays) == extra
 
 
-@pytest.mark.parametrize("change", [
-    {"names": []}, {"names": ["a", "a"]}, {"names": ["a", 1]}, {"names": ["a", "b", "c"]},
-    {"colour": "green"}, {"colour": ["red"]}, {"many": 0}, {"many": True}, {"many": 2.0}, {"on": 1},
-    {"share": 1}, {"share": float("nan")}, {"lengths": [1, 1]}, {"lengths": [1, 2.0]}, {"lengths": [3]},
-    {"more": 1}, {"weights": np.ones((2, 3))}, {"weights": np.ones((3, 2))},
-    {"weights": np.ones((2, 2), dtype=np.float32)}, {"weights": np.full((2, 2), np.nan)},
-    {"weights": np.full((2, 2), np.inf)}, {"weights": np.full((2, 2), -1e-9)}, {"weights": None},
-    {"at": np.zeros(3)}, {"another": np.zeros(3)}, {"extra": np.zeros(3)},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"names": []},
+        {"names": ["a", "a"]},
+        {"names": ["a", 1]},
+        {"names": ["a", "b", "c"]},
+        {"colour": "green"},
+        {"colour": ["red"]},
+        {"many": 0},
+        {"many": True},
+        {"many": 2.0},
+        {"on": 1},
+        {"share": 1},
+        {"share": float("nan")},
+        {"lengths": [1, 1]},
+        {"lengths": [1, 2.0]},
+        {"lengths": [3]},
+        {"more": 1},
+        {"weights": np.ones((2, 3))},
+        {"weights": np.ones((3, 2))},
+        {"weights": np.ones((2, 2), dtype=np.float32)},
+        {"weights": np.full((2, 2), np.nan)},
+        {"weights": np.full((2, 2), np.inf)},
+        {"weights": np.full((2, 2), -1e-9)},
+        {"weights": None},
+        {"at": np.zeros(3)},
+        {"another": np.zeros(3)},
+        {"extra": np.zeros(3)},
+    ],
+)
 def test_what_is_not_declared_is_refused(change: dict[str, Any]) -> None:
     """Another type, shape, range, number of parts, or parts that contradict each other are an artifact error."""
     settings, arrays = thing().state()
@@ -109,13 +131,22 @@ def test_a_missing_part_is_refused(name: str) -> None:
             Thing.from_state(settings, arrays)
 
 
-@pytest.mark.parametrize(("content", "words"), [
-    (b'{"a": NaN}', "holds NaN"), (b'{"a": -Infinity}', "holds -Infinity"),
-    (b'{"a": 1e999}', "1e999, which is too large"), (b'{"a": 18446744073709551616}', "which is too large"),
-    (b'{"a": ' + b"9" * 1_000_000 + b"}", r"9{100}, which is too large"), (b'{"a": 1, "a": 2}', "twice"),
-    (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"), (b"[" * 66 + b"]" * 66, "nested too deeply"),
-    (rb'{"a": "\ud800"}', "surrogates not allowed"), (b"\xff", "utf-8"), (b"{", "Expecting"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"a": NaN}', "holds NaN"),
+        (b'{"a": -Infinity}', "holds -Infinity"),
+        (b'{"a": 1e999}', "1e999, which is too large"),
+        (b'{"a": 18446744073709551616}', "which is too large"),
+        (b'{"a": ' + b"9" * 1_000_000 + b"}", r"9{100}, which is too large"),
+        (b'{"a": 1, "a": 2}', "twice"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
+        (b"[" * 66 + b"]" * 66, "nested too deeply"),
+        (rb'{"a": "\ud800"}', "surrogates not allowed"),
+        (b"\xff", "utf-8"),
+        (b"{", "Expecting"),
+    ],
+)
 def test_json_that_no_code_can_carry_is_refused(content: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         json_of(content)

@@ -108,12 +108,19 @@ def test_same_content_same_bytes(tmp_path: Path) -> None:
     assert first == second == fingerprint(tmp_path / "a.fairfix")
 
 
-@pytest.mark.parametrize("bad", [
-    Archive({"x": float("nan")}, {}), Archive({"x": object()}, {}), Archive({"format": "mine"}, {}),
-    Archive({}, {"../x": np.ones(1)}), Archive({}, {"X": np.ones(1)}),
-    Archive({}, {"x": np.array([object()])}), Archive({}, {"x": np.array(["text"])}),
-    Archive({}, {"x": np.ones(1, dtype=complex)}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Archive({"x": float("nan")}, {}),
+        Archive({"x": object()}, {}),
+        Archive({"format": "mine"}, {}),
+        Archive({}, {"../x": np.ones(1)}),
+        Archive({}, {"X": np.ones(1)}),
+        Archive({}, {"x": np.array([object()])}),
+        Archive({}, {"x": np.array(["text"])}),
+        Archive({}, {"x": np.ones(1, dtype=complex)}),
+    ],
+)
 def test_what_the_format_has_not_is_refused(bad: Archive, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError):
         write(tmp_path / "a.fairfix", bad)

@@ -96,11 +96,15 @@ def frame(n: int, seed: int, *, raw: bool = False, shift: float = 0.0) -> pa.Tab
     """Return rows with two group columns and weights that add exactly."""
     rng = np.random.default_rng(seed)
     score = rng.normal(shift, 3, n) if raw else rng.random(n)
-    return pa.table({
-        "a": pa.array(rng.choice(["x", "y", f"only{seed}"], n).tolist()).dictionary_encode(),
-        "b": pa.array(rng.integers(0, 2, n).astype(bool)), "label": pa.array(rng.integers(0, 2, n)),
-        "score": pa.array(score), "w": pa.array(rng.integers(1, 5, n) / 4),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "a": pa.array(rng.choice(["x", "y", f"only{seed}"], n).tolist()).dictionary_encode(),
+            "b": pa.array(rng.integers(0, 2, n).astype(bool)),
+            "label": pa.array(rng.integers(0, 2, n)),
+            "score": pa.array(score),
+            "w": pa.array(rng.integers(1, 5, n) / 4),
+        }
+    )
 
 
 def counted(table: pa.Table, *, raw: bool = False, weight: bool = False) -> Counts:

@@ -201,30 +201,41 @@ def test_chosen_bins_are_asked_for(chosen: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 WRONG: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "out of range": ("score", 1.5, {}), "infinite": ("score", math.inf, {}),
-    "missing score": ("score", math.nan, {}), "negative weight": ("weight", -1.0, {"weight": "weight"}),
-    "missing group": ("race", None, {}), "label": ("label", 2, {}),
-    "probability": ("x", 1.25, {"probability": "x"}), "word": ("town", "grant", {"prediction": "town"}),
-    "band": ("x", -math.inf, {"protected": "x", "bands": "x=0,1"}), "type": ("score", 0.5, {"score": "town"}),
-    "no such level": ("score", 0.5, {"label": "label=yes"}), "amounts": ("score", 0.5, {"protected": "x"}),
-}  # fmt: skip
+    "out of range": ("score", 1.5, {}),
+    "infinite": ("score", math.inf, {}),
+    "missing score": ("score", math.nan, {}),
+    "negative weight": ("weight", -1.0, {"weight": "weight"}),
+    "missing group": ("race", None, {}),
+    "label": ("label", 2, {}),
+    "probability": ("x", 1.25, {"probability": "x"}),
+    "word": ("town", "grant", {"prediction": "town"}),
+    "band": ("x", -math.inf, {"protected": "x", "bands": "x=0,1"}),
+    "type": ("score", 0.5, {"score": "town"}),
+    "no such level": ("score", 0.5, {"label": "label=yes"}),
+    "amounts": ("score", 0.5, {"protected": "x"}),
+}
 
 
 TYPES = {
-    "bigint": "9007199254740993 + i % 3", "ubigint": "(18446744073709551615 - (i % 3))::UBIGINT",
-    "decimal": "(i % 3 + 0.5)::DECIMAL(10, 2)", "boolean": "i % 3 = 1",
+    "bigint": "9007199254740993 + i % 3",
+    "ubigint": "(18446744073709551615 - (i % 3))::UBIGINT",
+    "decimal": "(i % 3 + 0.5)::DECIMAL(10, 2)",
+    "boolean": "i % 3 = 1",
     "text": "CASE i % 3 WHEN 0 THEN '' WHEN 1 THEN ' a' ELSE 'é\"'';--' END",
     "date": "DATE '1969-12-30' + (i % 3)::INTEGER",
     "timestamp": "TIMESTAMP '2020-02-29 23:59:59.123456' + INTERVAL 1 DAY * (i % 3)",
     "time zone": "TIMESTAMPTZ '2020-06-01 12:00:00+02' + INTERVAL 1 HOUR * (i % 3)",
     "seconds": "('2020-01-0' || (1 + i % 3))::TIMESTAMP_S",
     "nanoseconds": "('2020-01-0' || (1 + i % 3) || ' 00:00:00.123456789')::TIMESTAMP_NS",
-    "time": "TIME '10:00:00' + INTERVAL 1 MINUTE * (i % 3)", "float": "(i % 3)::FLOAT + 0.1::FLOAT",
+    "time": "TIME '10:00:00' + INTERVAL 1 MINUTE * (i % 3)",
+    "float": "(i % 3)::FLOAT + 0.1::FLOAT",
     "double": "CASE i % 3 WHEN 0 THEN 'nan'::DOUBLE WHEN 1 THEN 1e300 ELSE -0.5 END",
     "zeros": "CASE i % 3 WHEN 0 THEN -0.0::DOUBLE WHEN 1 THEN 0.0::DOUBLE ELSE 1.5 END",
-    "blob": "('\\x0' || (i % 3))::BLOB", "enum": "('g' || (i % 3))::ENUM ('g0', 'g1', 'g2')",
-    "null": "CASE WHEN i % 3 = 0 THEN NULL ELSE 'g' || (i % 3) END", "tiny": "(i % 3)::UTINYINT",
-}  # fmt: skip
+    "blob": "('\\x0' || (i % 3))::BLOB",
+    "enum": "('g' || (i % 3))::ENUM ('g0', 'g1', 'g2')",
+    "null": "CASE WHEN i % 3 = 0 THEN NULL ELSE 'g' || (i % 3) END",
+    "tiny": "(i % 3)::UTINYINT",
+}
 
 
 @pytest.mark.parametrize("kind", ["[i % 3]", "{'a': i % 3}", "MAP {'a': i % 3}", "INTERVAL 1 DAY * (i % 3)",
@@ -398,11 +409,14 @@ def test_a_dry_run_prints_the_sql_and_sends_none(
 
 
 @pytest.mark.parametrize("first", ["file", "database"])
-@pytest.mark.parametrize(("command", "option"), [
-    (("audit", "--id", "no", "--check", "change<=0.02"), "--baseline"),
-    (("compare", "--id", "no"), "--baseline"),
-    (("repair", "--method", "ramp", "-o", "x.fairfix"), "--unlabelled"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("audit", "--id", "no", "--check", "change<=0.02"), "--baseline"),
+        (("compare", "--id", "no"), "--baseline"),
+        (("repair", "--method", "ramp", "-o", "x.fairfix"), "--unlabelled"),
+    ],
+)
 def test_a_dry_run_prints_what_every_database_would_be_asked(
     command: tuple[str, ...], option: str, first: str, tmp_path: Path, call: Call
 ) -> None:
@@ -598,9 +612,17 @@ def test_a_writer_that_is_stopped_leaves_no_half_table(
     (tmp_path / "temporary").mkdir()
     code = int(getattr(signal, number))
     line = [
-        sys.executable, "-c", STOPPED, str(code), statement, "predict", artifact, f"{url}#loans", "-o",
+        sys.executable,
+        "-c",
+        STOPPED,
+        str(code),
+        statement,
+        "predict",
+        artifact,
+        f"{url}#loans",
+        "-o",
         target,
-    ]  # fmt: skip
+    ]
     ended = subprocess.run(
         [*line, "--config", "none"],
         check=False,
@@ -638,11 +660,17 @@ def test_a_query_a_table_and_the_configuration_say_the_same(
     lines = [
         ("audit", f"{url}#main.loans", "--protected", "race", "--config", "none"),
         (
-            "audit", url, "--sql", "SELECT race, label, score FROM loans", "--protected", "race", "--config",
+            "audit",
+            url,
+            "--sql",
+            "SELECT race, label, score FROM loans",
+            "--protected",
+            "race",
+            "--config",
             "none",
         ),
         ("audit", "--config", "fairfix.toml"),
-    ]  # fmt: skip
+    ]
     contents = [without_source(json.loads(call(*line, "--format", "json")[1])) for line in lines]
 
     assert not differences(contents[0], contents[1])

@@ -37,18 +37,31 @@ def test_a_file_of_commas_is_read_with_commas(
     assert replace(sniffed(local(path)), padded=False) == Dialect()
 
 
-@pytest.mark.parametrize(("text", "shown"), [
-    ("notes\na;b\nc;d\n", Dialect()), ("id,notes;more\n1,a;b\n2,c;d\n", Dialect()),
-    ('id,notes\n1,"a;b"\n2,"c;d"\n', Dialect()), ("id,x\n1,2;3\n4;5\n", Dialect()),
-    ("a;b\n1;2\n3\n", Dialect(";")), ('"a"|"b,c"\n"1"|"2"\n"3"|"4"|"more"\n', Dialect("|")),
-    ("a;b\n1\n3\n4;5\n", Dialect()), ('"race, self";s\n"a, b";0,5\n', Dialect(";", ",")),
-    ("g;income\na;1,234\nb;12,500\n", Dialect(";")), ("g;income\na;1,234\nb;0,500\n", Dialect(";", ",")),
-    ("g;income\na;1,234\nb;12,50\n", Dialect(";", ",")), ("g;s;t\na;0,5;0.5\n", Dialect(";")),
-    ("g;s;day\na;0,5;01.02.2024\n", Dialect(";", ",")), ("g;s\na;0,5\nb;NA\nc;\nd;2\n", Dialect(";", ",")),
-    ("g;s\na;0,5\nb;many\n", Dialect(";")), ("g;list\na;1,2,3\n", Dialect(";")),
-    ("g;s\na;0.5\n", Dialect(";", ".")), ("a;b|c\n1;2|3\n", Dialect(";")), ("g,s\na,1\n\nb,2\n\n", Dialect()),
-    ("a\tb,c\n1\t2,3\n", Dialect()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("notes\na;b\nc;d\n", Dialect()),
+        ("id,notes;more\n1,a;b\n2,c;d\n", Dialect()),
+        ('id,notes\n1,"a;b"\n2,"c;d"\n', Dialect()),
+        ("id,x\n1,2;3\n4;5\n", Dialect()),
+        ("a;b\n1;2\n3\n", Dialect(";")),
+        ('"a"|"b,c"\n"1"|"2"\n"3"|"4"|"more"\n', Dialect("|")),
+        ("a;b\n1\n3\n4;5\n", Dialect()),
+        ('"race, self";s\n"a, b";0,5\n', Dialect(";", ",")),
+        ("g;income\na;1,234\nb;12,500\n", Dialect(";")),
+        ("g;income\na;1,234\nb;0,500\n", Dialect(";", ",")),
+        ("g;income\na;1,234\nb;12,50\n", Dialect(";", ",")),
+        ("g;s;t\na;0,5;0.5\n", Dialect(";")),
+        ("g;s;day\na;0,5;01.02.2024\n", Dialect(";", ",")),
+        ("g;s\na;0,5\nb;NA\nc;\nd;2\n", Dialect(";", ",")),
+        ("g;s\na;0,5\nb;many\n", Dialect(";")),
+        ("g;list\na;1,2,3\n", Dialect(";")),
+        ("g;s\na;0.5\n", Dialect(";", ".")),
+        ("a;b|c\n1;2|3\n", Dialect(";")),
+        ("g,s\na,1\n\nb,2\n\n", Dialect()),
+        ("a\tb,c\n1\t2,3\n", Dialect()),
+    ],
+)
 def test_what_a_head_shows(text: str, shown: Dialect, tmp_path: Path) -> None:
     """Commas where they can be; thousands are no decimals; two signs for numbers decide nothing.
 

@@ -100,9 +100,13 @@ def _spark() -> Iterator[Open]:
 
 
 ENGINES = {
-    "polars": _polars, "duckdb": _duckdb, "duckdb file": _duckdb_file, "postgresql": _postgresql,
-    "dask": _dask, "spark": _spark,
-}  # fmt: skip
+    "polars": _polars,
+    "duckdb": _duckdb,
+    "duckdb file": _duckdb_file,
+    "postgresql": _postgresql,
+    "dask": _dask,
+    "spark": _spark,
+}
 SLOW = ("spark",)
 
 each_engine = pytest.mark.parametrize(

@@ -195,17 +195,22 @@ WHOLE = PARQUET_BYTES.getvalue().to_pybytes()
 PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000, mtime=0)
 
 
-@pytest.mark.parametrize(("name", "content", "words"), [
-    ("d.csv", b"", r"d\.csv is empty"), ("d.csv", b"\n", "cannot be read as CSV"),
-    ("d.csv.gz", gzip.compress(b"", mtime=0), "cannot be read as CSV"),
-    ("d.csv.gz", PACKED[:-20], "cannot be read as CSV"),
-    ("d.csv", b"g,s\na,1\nb\n", r"row 2 of d\.csv has 1 cells"),
-    ("d.parquet", b"", "cannot be read as Parquet"), ("d.parquet", WHOLE[:-100], "cannot be read as Parquet"),
-    ("d.parquet", WHOLE[:50] + b"\0" * 400 + WHOLE[450:], "cannot be read as Parquet"),
-    ("d.arrow", b"", "cannot be read as Arrow"),
-    ("d.feather", b"FEA1" + WHOLE, "is a Feather file of version 1"),
-    ("d.xyz", b"\0\1", r"d\.xyz is of an unknown kind; .*Parquet"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("d.csv", b"", r"d\.csv is empty"),
+        ("d.csv", b"\n", "cannot be read as CSV"),
+        ("d.csv.gz", gzip.compress(b"", mtime=0), "cannot be read as CSV"),
+        ("d.csv.gz", PACKED[:-20], "cannot be read as CSV"),
+        ("d.csv", b"g,s\na,1\nb\n", r"row 2 of d\.csv has 1 cells"),
+        ("d.parquet", b"", "cannot be read as Parquet"),
+        ("d.parquet", WHOLE[:-100], "cannot be read as Parquet"),
+        ("d.parquet", WHOLE[:50] + b"\0" * 400 + WHOLE[450:], "cannot be read as Parquet"),
+        ("d.arrow", b"", "cannot be read as Arrow"),
+        ("d.feather", b"FEA1" + WHOLE, "is a Feather file of version 1"),
+        ("d.xyz", b"\0\1", r"d\.xyz is of an unknown kind; .*Parquet"),
+    ],
+)
 def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
     """One line with the file's name, whether it shows at once or on reading."""
     (tmp_path / name).write_bytes(content)
@@ -233,12 +238,16 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
             read(source)
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("nope.csv", "nope.csv does not exist"), ("nope*.csv", r"nope\*.csv matches no file"),
-    ("empty", "contains no ARFF, .* or Stata file"),
-    ("both", r"contains CSV and Parquet files.*ending in \.csv or \.parquet$"),
-    ("ftp://host/d.parquet", "ftp://host/d.parquet has an unknown scheme"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nope.csv", "nope.csv does not exist"),
+        ("nope*.csv", r"nope\*.csv matches no file"),
+        ("empty", "contains no ARFF, .* or Stata file"),
+        ("both", r"contains CSV and Parquet files.*ending in \.csv or \.parquet$"),
+        ("ftp://host/d.parquet", "ftp://host/d.parquet has an unknown scheme"),
+    ],
+)
 def test_what_is_not_there_is_said(text: str, words: str, tmp_path: Path, away: None) -> None:
     """Missing files, empty patterns, empty and mixed folders, URLs."""
     (tmp_path / "empty").mkdir()

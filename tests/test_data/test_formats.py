@@ -42,13 +42,17 @@ def people(rows: int = 400, seed: int = 1) -> pd.DataFrame:
     """Return rows with missing groups, unicode, codes, dates, truth values and numbers with gaps."""
     rng = np.random.default_rng(seed)
     score = rng.random(rows).round(3)
-    return pd.DataFrame({
-        "race": rng.choice(["Black", "White", "Åsa 中", None], rows, p=[0.4, 0.3, 0.2, 0.1]),
-        "sex": rng.choice([1, 2], rows),
-        "age": np.where(rng.random(rows) < 0.1, np.nan, rng.integers(18, 90, rows)),
-        "day": pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 3, rows), "D"),
-        "yes": rng.random(rows) < 0.5, "score": score, "label": (rng.random(rows) < score).astype(int),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "race": rng.choice(["Black", "White", "Åsa 中", None], rows, p=[0.4, 0.3, 0.2, 0.1]),
+            "sex": rng.choice([1, 2], rows),
+            "age": np.where(rng.random(rows) < 0.1, np.nan, rng.integers(18, 90, rows)),
+            "day": pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 3, rows), "D"),
+            "yes": rng.random(rows) < 0.5,
+            "score": score,
+            "label": (rng.random(rows) < score).astype(int),
+        }
+    )
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
@@ -176,10 +180,15 @@ def tables(draw: st.DrawFn) -> pd.DataFrame:
     sex = draw(st.lists(st.sampled_from([1, 2, 10]), min_size=rows, max_size=rows))
     day = draw(st.lists(st.dates(date(1990, 1, 1), date(1990, 1, 3)), min_size=rows, max_size=rows))
     race[0] = names[0]
-    return pd.DataFrame({
-        "race": pd.Series(race, dtype=object), "sex": sex, "day": pd.to_datetime(day),
-        "score": np.array(score) / 1000, "label": label,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "race": pd.Series(race, dtype=object),
+            "sex": sex,
+            "day": pd.to_datetime(day),
+            "score": np.array(score) / 1000,
+            "label": label,
+        }
+    )
 
 
 @pytest.mark.slow
@@ -229,15 +238,23 @@ ROWS = [["g", "s"], ["a", 0.5], ["b", 1]]
 def test_titles_empty_edges_and_repeated_heads(tmp_path: Path) -> None:
     """A header is found below titles; empty rows and columns go; heads are names, kept apart."""
     rows = [
-        ["Report"], [], ["by", "X"], ["g", None, 2019, "g", None, True], ["a", None, 1, "x"], [],
+        ["Report"],
+        [],
+        ["by", "X"],
+        ["g", None, 2019, "g", None, True],
+        ["a", None, 1, "x"],
+        [],
         ["b", 3, 2.5, None],
-    ]  # fmt: skip
+    ]
     source = open_source(book(tmp_path / "a.xlsx", one=rows))
 
     assert source.columns == ("g", "Unnamed: 1", "2019", "g.1", "True")
     assert read(source, ["g", "Unnamed: 1", "2019", "g.1"]).to_pydict() == {
-        "g": ["a", "b"], "Unnamed: 1": [None, 3], "2019": [1.0, 2.5], "g.1": ["x", None],
-    }  # fmt: skip
+        "g": ["a", "b"],
+        "Unnamed: 1": [None, 3],
+        "2019": [1.0, 2.5],
+        "g.1": ["x", None],
+    }
     assert "row 4" in source.remark
 
 
@@ -283,10 +300,15 @@ def test_cells_of_every_kind(tmp_path: Path) -> None:
     table = read(open_source(path)).to_pydict()
 
     assert table == {
-        "id": [1, 2, 3], "text": [0.5, 1.0, 2.0], "yes": [True, False, None],
-        "when": [datetime(2020, 1, 2, 3), datetime(2020, 1, 3), None], "error": [None, 1, 2],
-        "merged": ["a", "a", "b"], "mixed": ["x", "1", "True"], "code": ["01", "1", "1"],
-    }  # fmt: skip
+        "id": [1, 2, 3],
+        "text": [0.5, 1.0, 2.0],
+        "yes": [True, False, None],
+        "when": [datetime(2020, 1, 2, 3), datetime(2020, 1, 3), None],
+        "error": [None, 1, 2],
+        "merged": ["a", "a", "b"],
+        "mixed": ["x", "1", "True"],
+        "code": ["01", "1", "1"],
+    }
 
 
 def test_a_text_among_numbers_is_named_where_it_is_used(tmp_path: Path) -> None:
@@ -396,13 +418,27 @@ def test_records_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert read(source, ["n"]).to_pydict() == {"n": [{"x": 1}, None, None]}
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("a.json", '[{"a": 1}, {"a": 1, "a": 2}]'), ("a.jsonl", '{"a": 1, "a": 2}\n'),
-    ("a.json", '{"x": [1], "x": [2]}'), ("a.json", '[{"a": 1}, {"a":'), ("a.json", '[{"a": 1} {"a": 2}]'),
-    ("a.json", '[{"a": 1}] x'), ("a.json", "[1, 2]"), ("a.json", "[[1, 2]]"), ("a.json", "3"), ("a.json", ""),
-    ("a.json", "[" * 100_000), ("a.jsonl", '{"a":' * 100_000), ("a.jsonl", '{"a": 1}\n[2]\n'),
-    ("a.jsonl", '{"a": "\udcff"}\n'), ("a.json", '{"a": [1, 2], "b": [1]}'), ("a.json", "\ufffe" + "[]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", '[{"a": 1}, {"a": 1, "a": 2}]'),
+        ("a.jsonl", '{"a": 1, "a": 2}\n'),
+        ("a.json", '{"x": [1], "x": [2]}'),
+        ("a.json", '[{"a": 1}, {"a":'),
+        ("a.json", '[{"a": 1} {"a": 2}]'),
+        ("a.json", '[{"a": 1}] x'),
+        ("a.json", "[1, 2]"),
+        ("a.json", "[[1, 2]]"),
+        ("a.json", "3"),
+        ("a.json", ""),
+        ("a.json", "[" * 100_000),
+        ("a.jsonl", '{"a":' * 100_000),
+        ("a.jsonl", '{"a": 1}\n[2]\n'),
+        ("a.jsonl", '{"a": "\udcff"}\n'),
+        ("a.json", '{"a": [1, 2], "b": [1]}'),
+        ("a.json", "\ufffe" + "[]"),
+    ],
+)
 def test_damaged_json_is_named(name: str, text: str, tmp_path: Path) -> None:
     """Keys that are there twice, ends that are missing, what holds no table."""
     (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -488,8 +524,11 @@ def test_arff_headers(tmp_path: Path) -> None:
     head += "@attribute x date 'yyyy'\n@attribute x string\n"
     (tmp_path / "a.arff").write_text(head + "@DATA\n% c\n1.5, '?', 2020, ?\n?,\tx,?,'a\\'b'\n")
     assert read(open_source(tmp_path / "a.arff")).to_pydict() == {
-        "a b": [1.5, None], "it's": ["?", "x"], "x": ["2020", None], "x.1": [None, "a'b"],
-    }  # fmt: skip
+        "a b": [1.5, None],
+        "it's": ["?", "x"],
+        "x": ["2020", None],
+        "x.1": [None, "a'b"],
+    }
     for text in ("@relation r\n@data\n1\n", "@relation r\n@attribute a numeric\n"):  # other text is CSV
         (tmp_path / "b.arff").write_text(text)
         with pytest.raises(DataError, match=r"b\.arff"):

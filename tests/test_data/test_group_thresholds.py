@@ -50,9 +50,13 @@ def test_rows_have_the_decisions_of_their_group(scale: str, weight: str | None) 
     score = "raw" if scale == "raw" else "score"
     frame = decided(score=score)
     asked: dict[str, Any] = {
-        "protected": ["race", "sex"], "intersect": True, "label": "label", "score": score,
-        "score_scale": scale, "weight": weight,
-    }  # fmt: skip
+        "protected": ["race", "sex"],
+        "intersect": True,
+        "label": "label",
+        "score": score,
+        "score_scale": scale,
+        "weight": weight,
+    }
     expected = fairfix.audit(frame, **asked, prediction="yes")
     same(fairfix.audit(frame, **asked, threshold=TEXT), expected)
     mapping = fairfix.audit(frame, **asked, threshold={"race": CUTS})
@@ -70,8 +74,11 @@ def test_a_database_and_counts_have_them_too(tmp_path: Path, monkeypatch: pytest
     with duckdb.connect(str(tmp_path / "rows.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS FROM frame")
     asked: dict[str, Any] = {
-        "protected": ["race", "sex"], "label": "label", "score": "score", "weight": "weight",
-    }  # fmt: skip
+        "protected": ["race", "sex"],
+        "label": "label",
+        "score": "score",
+        "weight": "weight",
+    }
     url = f"duckdb:///{tmp_path / 'rows.duckdb'}#t"
     same(fairfix.audit(url, **asked, threshold=TEXT), fairfix.audit(url, **asked, prediction="yes"))
     plain, by_group = fairfix.count(frame, **asked), fairfix.count(frame, **asked, threshold=TEXT)
@@ -92,19 +99,28 @@ def test_a_database_and_counts_have_them_too(tmp_path: Path, monkeypatch: pytest
             fairfix.audit(plain, threshold=text)
 
 
-@pytest.mark.parametrize(("asked", "names"), [
-    ({"threshold": "race:a=0.4,c=0.2"}, "'b'"), ({"threshold": "race:a=0.4"}, "'b', 'c'"),
-    ({"threshold": "town:north=0.4,south=0.5"}, "town"), ({"threshold": "race:a"}, "COLUMN:GROUP=SCORE"),
-    ({"threshold": "race:"}, "race"), ({"threshold": "race:a=x,b=0.5,c=0.5"}, "'a'.*'x'"),
-    ({"threshold": {"race": CUTS | {"b": "x"}}}, "'b'.*'x'"),
-    ({"threshold": "race:a=nan,b=0.5,c=0.5"}, "finite"), ({"threshold": "race:a=0.1,a=0.2"}, "twice"),
-    ({"threshold": "race:a=1.5,b=0.5,c=0.5"}, "1.5"), ({"threshold": {"race": 0.5}}, "mapping"),
-    ({"threshold": {"race": CUTS, "sex": {"f": 0.1}}}, "mapping"),
-    ({"threshold": TEXT, "prediction": "yes"}, "'yes'"), ({"threshold": TEXT, "top": 5}, "top"),
-    ({"threshold": TEXT, "similar": "flips"}, "similar"),
-    ({"threshold": TEXT, "noise": "radius:a=0.1"}, "noise"),
-    ({"threshold": TEXT, "task": "regression"}, "task"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ({"threshold": "race:a=0.4,c=0.2"}, "'b'"),
+        ({"threshold": "race:a=0.4"}, "'b', 'c'"),
+        ({"threshold": "town:north=0.4,south=0.5"}, "town"),
+        ({"threshold": "race:a"}, "COLUMN:GROUP=SCORE"),
+        ({"threshold": "race:"}, "race"),
+        ({"threshold": "race:a=x,b=0.5,c=0.5"}, "'a'.*'x'"),
+        ({"threshold": {"race": CUTS | {"b": "x"}}}, "'b'.*'x'"),
+        ({"threshold": "race:a=nan,b=0.5,c=0.5"}, "finite"),
+        ({"threshold": "race:a=0.1,a=0.2"}, "twice"),
+        ({"threshold": "race:a=1.5,b=0.5,c=0.5"}, "1.5"),
+        ({"threshold": {"race": 0.5}}, "mapping"),
+        ({"threshold": {"race": CUTS, "sex": {"f": 0.1}}}, "mapping"),
+        ({"threshold": TEXT, "prediction": "yes"}, "'yes'"),
+        ({"threshold": TEXT, "top": 5}, "top"),
+        ({"threshold": TEXT, "similar": "flips"}, "similar"),
+        ({"threshold": TEXT, "noise": "radius:a=0.1"}, "noise"),
+        ({"threshold": TEXT, "task": "regression"}, "task"),
+    ],
+)
 def test_what_is_no_threshold_of_each_group_is_an_error(asked: dict[str, Any], names: str) -> None:
     with pytest.raises(FairfixError, match=names) as raised:
         fairfix.audit(people(300), protected="race", score="score", label="label", **asked)
@@ -136,9 +152,17 @@ def test_a_repair_begins_with_them(call: Call, away: None) -> None:
     """Its evaluation before is that of the decisions on the held-out rows; what it writes decides new rows."""
     decided(3000).to_parquet("d.parquet")
     line = (
-        "repair", "d.parquet", "--protected", "race", "--label", "label", "--score", "score", "--method",
+        "repair",
+        "d.parquet",
+        "--protected",
+        "race",
+        "--label",
+        "label",
+        "--score",
+        "score",
+        "--method",
         "ramp",
-    )  # fmt: skip
+    )
     asked = (*line, "--format", "json", "-o", "a.fairfix")
     results = [
         json.loads(call(*asked, *more)[1]) for more in (("--threshold", TEXT), ("--prediction", "yes"), ())

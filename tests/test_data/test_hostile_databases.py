@@ -69,9 +69,12 @@ def places(tmp_path: Path) -> dict[str, str]:
     (folder / "key.json").write_text(f'{{"c": "{SECRET}"}}')
     make_frame(20).assign(race=SECRET).to_parquet(folder / "x.parquet")
     return {
-        "file": str(folder / "key.csv"), "json": str(folder / "key.json"),
-        "parquet": str(folder / "x.parquet"), "folder": str(folder / "names"), "temporary": str(tmp_path),
-    }  # fmt: skip
+        "file": str(folder / "key.csv"),
+        "json": str(folder / "key.json"),
+        "parquet": str(folder / "x.parquet"),
+        "folder": str(folder / "names"),
+        "temporary": str(tmp_path),
+    }
 
 
 def hostile(path: Path, select: str) -> str:

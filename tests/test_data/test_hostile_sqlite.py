@@ -17,18 +17,37 @@ from tests.conftest import Call
 SECRET = "k3y-of-the-machine"  # noqa: S105  what a thief is after
 
 STATEMENTS = (
-    "ATTACH '{other}' AS o", "ATTACH 'file:{new}?mode=rwc' AS o", "ATTACH ':memory:' AS o", "DETACH main",
-    "VACUUM", "VACUUM INTO '{new}'", "CREATE TABLE new(a)", "CREATE TEMP TABLE new(a)",
+    "ATTACH '{other}' AS o",
+    "ATTACH 'file:{new}?mode=rwc' AS o",
+    "ATTACH ':memory:' AS o",
+    "DETACH main",
+    "VACUUM",
+    "VACUUM INTO '{new}'",
+    "CREATE TABLE new(a)",
+    "CREATE TEMP TABLE new(a)",
     "CREATE TEMP TRIGGER new AFTER INSERT ON t BEGIN SELECT 1; END",
     "CREATE VIRTUAL TABLE temp.new USING fts5(a)",
     "CREATE VIRTUAL TABLE temp.new USING csv(filename='{file}')",
-    "CREATE VIRTUAL TABLE temp.new USING dbstat", "INSERT INTO t VALUES (1, 1, 1)", "UPDATE t SET race = 'x'",
-    "DELETE FROM t", "DROP TABLE t", "ALTER TABLE t RENAME TO u", "CREATE INDEX i ON t(race)",
-    "UPDATE sqlite_schema SET sql = 'x'", "ANALYZE", "BEGIN IMMEDIATE", "SELECT load_extension('{file}')",
-    "SELECT load_extension('{file}', 'x')", "SELECT fts3_tokenizer('simple')",
-    "SELECT fts3_tokenizer('simple', x'00')", "SELECT readfile('{file}')", "SELECT writefile('{new}', 'x')",
-    "SELECT * FROM fsdir('{folder}')", "SELECT * FROM sqlite_dbpage", "SELECT zeroblob(900000000)",
-)  # fmt: skip
+    "CREATE VIRTUAL TABLE temp.new USING dbstat",
+    "INSERT INTO t VALUES (1, 1, 1)",
+    "UPDATE t SET race = 'x'",
+    "DELETE FROM t",
+    "DROP TABLE t",
+    "ALTER TABLE t RENAME TO u",
+    "CREATE INDEX i ON t(race)",
+    "UPDATE sqlite_schema SET sql = 'x'",
+    "ANALYZE",
+    "BEGIN IMMEDIATE",
+    "SELECT load_extension('{file}')",
+    "SELECT load_extension('{file}', 'x')",
+    "SELECT fts3_tokenizer('simple')",
+    "SELECT fts3_tokenizer('simple', x'00')",
+    "SELECT readfile('{file}')",
+    "SELECT writefile('{new}', 'x')",
+    "SELECT * FROM fsdir('{folder}')",
+    "SELECT * FROM sqlite_dbpage",
+    "SELECT zeroblob(900000000)",
+)
 """What asks for another file, for code, for a change or for more memory than a value may have."""
 
 READS = ("table_info", "table_xinfo")

@@ -57,13 +57,19 @@ def test_the_nearest_name_is_told_whatever_its_capitals() -> None:
     assert did_you_mean("qqqqq", ("slacks", "gamma")) == ""
 
 
-@pytest.mark.parametrize(("typed", "columns", "near"), [
-    ("SUSPECT_RACE", ["SUSPECT_SEX", "SUSPECT_RACE_DESCRIPTION"], "SUSPECT_RACE_DESCRIPTION"),
-    ("race", ["trace", "race_recorded", "Race"], "Race"),
-    ("race", ["trace", "race_of_the_applicant_as_recorded"], "race_of_the_applicant_as_recorded"),
-    ("2", ["c1", "c2", "c12"], "c2"), ("12", ["c1", "c2", "c12"], "c12"), ("y", ["year", "z"], None),
-    ("2", ["c1", "race", "sex"], None), ("7", ["c1", "c2"], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "columns", "near"),
+    [
+        ("SUSPECT_RACE", ["SUSPECT_SEX", "SUSPECT_RACE_DESCRIPTION"], "SUSPECT_RACE_DESCRIPTION"),
+        ("race", ["trace", "race_recorded", "Race"], "Race"),
+        ("race", ["trace", "race_of_the_applicant_as_recorded"], "race_of_the_applicant_as_recorded"),
+        ("2", ["c1", "c2", "c12"], "c2"),
+        ("12", ["c1", "c2", "c12"], "c12"),
+        ("y", ["year", "z"], None),
+        ("2", ["c1", "race", "sex"], None),
+        ("7", ["c1", "c2"], None),
+    ],
+)
 def test_a_name_that_begins_so_and_the_column_at_a_place_are_nearest(
     typed: str, columns: list[str], near: str | None
 ) -> None:

@@ -56,10 +56,14 @@ def files(draw: st.DrawFn) -> dict[str, Any]:
     )
     scores = [round(draw(st.floats(0, 1)), 2) for _ in amounts] if draw(st.booleans()) else None
     return {
-        "amounts": [round(a, digits) if digits is not None else a for a in amounts], "scores": scores,
-        "thousands": thousands, "decimal": decimal, "digits": digits,
-        "delimiter": draw(st.sampled_from(",;\t")), "head": draw(st.sampled_from([dialect.HEAD, 40])),
-    }  # fmt: skip
+        "amounts": [round(a, digits) if digits is not None else a for a in amounts],
+        "scores": scores,
+        "thousands": thousands,
+        "decimal": decimal,
+        "digits": digits,
+        "delimiter": draw(st.sampled_from(",;\t")),
+        "head": draw(st.sampled_from([dialect.HEAD, 40])),
+    }
 
 
 def text_of(world: dict[str, Any]) -> str:
@@ -263,8 +267,12 @@ def test_numbers_in_quotes_beside_empty_texts_are_numbers(rows: int, odd: str, t
     kinds = {field.name: str(field.type) for field in source.schema}
 
     assert kinds == {
-        "amount": "double", "real": "double", "zip": "string", "word": "string", "late": "string",
-    }  # fmt: skip
+        "amount": "double",
+        "real": "double",
+        "zip": "string",
+        "word": "string",
+        "late": "string",
+    }
     batches = [batch for part in source.parts(["amount", "real"]) for batch in part.batches()]
     amounts = [value for batch in batches for value in batch.column("amount").to_pylist()]
     assert amounts == [None if i % 7 == 3 else float(i) for i in range(rows)]

@@ -80,8 +80,11 @@ def test_close_edges_keep_their_order() -> None:
     edges = (0.69999999, 0.7)
     names = band_names(edges)
     assert encoded(pa.array([0.6, 0.69999999, float(np.float32(0.7)), 0.7]), edges) == [
-        names[0], names[1], names[2], names[2],
-    ]  # fmt: skip
+        names[0],
+        names[1],
+        names[2],
+        names[2],
+    ]
 
 
 def test_integers_are_cut_too() -> None:
@@ -104,20 +107,30 @@ def test_every_number_is_in_the_one_band_that_its_name_says(numbers: list[float]
         assert low <= number < high
 
 
-@pytest.mark.parametrize(("column", "words"), [
-    (pa.array(["25", "old"]), "'old' at row 2"), (pa.array(["25", "007"]), "'007' at row 2"),
-    (pa.array([True, False]), "'True' at row 1"), (pa.array([1.0, float("inf")]), "inf at row 2"),
-    (pa.array([1, 2], pa.date32()), "at row 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (pa.array(["25", "old"]), "'old' at row 2"),
+        (pa.array(["25", "007"]), "'007' at row 2"),
+        (pa.array([True, False]), "'True' at row 1"),
+        (pa.array([1.0, float("inf")]), "inf at row 2"),
+        (pa.array([1, 2], pa.date32()), "at row 1"),
+    ],
+)
 def test_what_is_no_number_has_no_band(column: pa.Array, words: str) -> None:
     with pytest.raises(DataError, match=words):
         encoded(column)
 
 
-@pytest.mark.parametrize(("texts", "words"), [
-    (["age"], "write COLUMN=NUMBER"), (["age=a,b"], "quartiles"), (["age=1,inf"], "have no end"),
-    (["age=40,25,25"], "write `bands=age=25,40`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["age"], "write COLUMN=NUMBER"),
+        (["age=a,b"], "quartiles"),
+        (["age=1,inf"], "have no end"),
+        (["age=40,25,25"], "write `bands=age=25,40`"),
+    ],
+)
 def test_bands_that_cannot_be_read(texts: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         parse_bands(texts)
@@ -306,12 +319,15 @@ def test_a_missing_age_is_an_error_or_a_group(people: pd.DataFrame, call: Call) 
     assert sorted(group["group"] for group in groups) == sorted([MISSING, *LEVELS])
 
 
-@pytest.mark.parametrize(("more", "words"), [
-    (["--bands", "sex=3"], "'f' at row"),
-    (["--bands", "score=0.5"], "it is not a group column; the group columns are age, sex"),
-    (["--bands", "age=quarters"], "quartiles"),
-    ([], " or --bands age=quartiles, or treat each number as a group with --bands age=values"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--bands", "sex=3"], "'f' at row"),
+        (["--bands", "score=0.5"], "it is not a group column; the group columns are age, sex"),
+        (["--bands", "age=quarters"], "quartiles"),
+        ([], " or --bands age=quartiles, or treat each number as a group with --bands age=values"),
+    ],
+)
 @pytest.mark.usefixtures("people")
 def test_what_bands_are_refused(call: Call, more: list[str], words: str) -> None:
     Path("d.parquet").rename("e.parquet")

@@ -182,12 +182,21 @@ def zipped(members: dict[str, bytes], kind: int = zipfile.ZIP_DEFLATED) -> bytes
 CSV = b"g,s\na,0.5\nb,0.25\n"
 
 
-@pytest.mark.parametrize("members", [
-    {"d.csv": CSV}, {"in/d.csv": CSV}, {"d": CSV}, {"german.data": CSV}, {"d.csv": CSV, "readme.txt": b"x"},
-    {"d.csv": CSV, "__MACOSX/._d.csv": b"x", ".hidden.csv": b"x"},
-    {"d.tsv": CSV.replace(b",", b"\t"), "notes.pdf": b"%PDF"}, {"d.data": CSV, "d.names": b"x"},
-    {"d.csv.gz": gzip.compress(CSV)}, {"d.zip": zipped({"d.csv": CSV})},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"d.csv": CSV},
+        {"in/d.csv": CSV},
+        {"d": CSV},
+        {"german.data": CSV},
+        {"d.csv": CSV, "readme.txt": b"x"},
+        {"d.csv": CSV, "__MACOSX/._d.csv": b"x", ".hidden.csv": b"x"},
+        {"d.tsv": CSV.replace(b",", b"\t"), "notes.pdf": b"%PDF"},
+        {"d.data": CSV, "d.names": b"x"},
+        {"d.csv.gz": gzip.compress(CSV)},
+        {"d.zip": zipped({"d.csv": CSV})},
+    ],
+)
 def test_the_one_table_of_a_zip_is_read(members: dict[str, bytes], tmp_path: Path) -> None:
     """Beside what is none; packed once more too."""
     for kind in packing.UNZIPPED:
@@ -407,10 +416,15 @@ def test_what_is_no_table_is_named(at: int, sign: bytes, what: str, name: str, t
     assert name in str(error.value)
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    (b"<!DOCTYPE html><table>", "web page"), (b"\xef\xbb\xbf\n <HTML>", "web page"),
-    (b"\0\1\2\3", "an unknown kind"), (b"", "is empty"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"<!DOCTYPE html><table>", "web page"),
+        (b"\xef\xbb\xbf\n <HTML>", "web page"),
+        (b"\0\1\2\3", "an unknown kind"),
+        (b"", "is empty"),
+    ],
+)
 def test_what_is_no_table_is_refused(text: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "d.xyz").write_bytes(text)
     with pytest.raises(DataError, match=words):

@@ -64,11 +64,20 @@ def test_the_oracle_agrees(tmp_path: Path) -> None:
     assert "New York/1" in table["state"].to_pylist()
 
 
-@pytest.mark.parametrize(("entries", "expected"), [
-    (("1", "-2"), [1, -2]), (("1", MISSING), [1, None]), (("01", "02"), ["01", "02"]),
-    (("1", "a"), ["1", "a"]), (("1.5", "2"), ["1.5", "2"]), (("1", "9" * 19), ["1", "9" * 19]),
-    (("", "a=b"), ["", "a=b"]), ((MISSING, MISSING), [None, None]), (("0", "-0"), ["0", "-0"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        (("1", "-2"), [1, -2]),
+        (("1", MISSING), [1, None]),
+        (("01", "02"), ["01", "02"]),
+        (("1", "a"), ["1", "a"]),
+        (("1.5", "2"), ["1.5", "2"]),
+        (("1", "9" * 19), ["1", "9" * 19]),
+        (("", "a=b"), ["", "a=b"]),
+        ((MISSING, MISSING), [None, None]),
+        (("0", "-0"), ["0", "-0"]),
+    ],
+)
 def test_types_of_folders(entries: tuple[str, str], expected: list[Any], tmp_path: Path) -> None:
     """Integers where all are written as such, else text, so 01 stays what it is."""
     for i, text in enumerate(entries):

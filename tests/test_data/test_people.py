@@ -49,7 +49,10 @@ def plain(result: Any) -> Any:
 
 AUDITS: dict[str, dict[str, Any]] = {
     "scores": {
-        "score": "score", "intersect": True, "protected": ["race", "sex"], "reference": ["race=a", "sex=f"],
+        "score": "score",
+        "intersect": True,
+        "protected": ["race", "sex"],
+        "reference": ["race=a", "sex=f"],
     },
     "weights": {"score": "score", "weight": "weight", "strata": "town"},
     "decisions": {"prediction": "yes"},
@@ -60,7 +63,7 @@ AUDITS: dict[str, dict[str, Any]] = {
     "suppressed": {"score": "score", "suppress_below": 30},
     "checks": {"score": "score", "check": ["dp.difference<=0.1"], "profile": "ugesp"},
     "individual": {"score": "score", "similar": "flips", "features": ["x", "town"]},
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -88,8 +91,11 @@ def test_a_repair_of_counts_is_that_of_the_people(kind: str) -> None:
     """Rule, split and proof, by each method."""
     table, one = tables()
     asked: dict[str, Any] = {
-        "protected": "race", "method": kind.partition(",")[0], "seed": 3, **REPAIRS[kind],
-    }  # fmt: skip
+        "protected": "race",
+        "method": kind.partition(",")[0],
+        "seed": 3,
+        **REPAIRS[kind],
+    }
     drop = [name for name in ("yes", "p") if name not in asked.values()]
     with_counts, without = (
         plain(fairfix.repair(frame.drop(columns=drop), **asked, **more))
@@ -161,10 +167,15 @@ def test_people_come_in_batches_of_a_size(monkeypatch: pytest.MonkeyPatch) -> No
     assert rates[0] == pytest.approx(rates[1], rel=1e-12)
 
 
-@pytest.mark.parametrize(("entry", "says"), [
-    (1.5, "holds 1.5 at row 3"), (-1, "holds -1 at row 3"), (None, "holds nothing at row 3"),
-    (1e300, "1e+300"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (1.5, "holds 1.5 at row 3"),
+        (-1, "holds -1 at row 3"),
+        (None, "holds nothing at row 3"),
+        (1e300, "1e+300"),
+    ],
+)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_what_is_no_count_is_refused_with_its_row(entry: float | None, says: str, ending: str) -> None:
     """Fractions, negative numbers, missing and endless ones; the file is what it was."""

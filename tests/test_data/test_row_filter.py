@@ -33,10 +33,14 @@ from hypothesis import strategies as st
 from tests.databases import differences, without_source
 
 VALUES: dict[str, list[Any]] = {
-    "year": [2022, 2023, 2024], "share": [0.25, 0.5, 1.0, -3.0], "code": ["01", "1", "2.0", "x"],
-    "product": ["car", "van", "it's", 'a "b"', "Née"], "flag": [True, False],
-    "day": ["2024-01-31", "2024-02-01", "2023-12-31"], "my column": ["a,b", "c", " d"],
-}  # fmt: skip
+    "year": [2022, 2023, 2024],
+    "share": [0.25, 0.5, 1.0, -3.0],
+    "code": ["01", "1", "2.0", "x"],
+    "product": ["car", "van", "it's", 'a "b"', "Née"],
+    "flag": [True, False],
+    "day": ["2024-01-31", "2024-02-01", "2023-12-31"],
+    "my column": ["a,b", "c", " d"],
+}
 """Column -> its entries."""
 
 OPTIONAL = ("share", "product", "my column", "day")
@@ -220,10 +224,17 @@ def test_any_text_is_a_condition_or_a_usage_error(text: str) -> None:
 
 
 WRONG = [
-    ("year=", 6), ("year==", 7), ("year==product", 14), ("year==2024 product=='car'", 12),
-    ("year==2024 & share>0", 12), ("(year==2024", 12), ("year in 2024", 9), ("year==null", 7),
-    ("product=='car", 10), ("2024", 1),
-]  # fmt: skip
+    ("year=", 6),
+    ("year==", 7),
+    ("year==product", 14),
+    ("year==2024 product=='car'", 12),
+    ("year==2024 & share>0", 12),
+    ("(year==2024", 12),
+    ("year in 2024", 9),
+    ("year==null", 7),
+    ("product=='car", 10),
+    ("2024", 1),
+]
 
 
 @pytest.mark.parametrize(("text", "character"), WRONG)
@@ -247,11 +258,17 @@ def frame() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     n = 900
     score = rng.random(n).round(3)
-    return pd.DataFrame({
-        "year": rng.integers(2022, 2025, n), "product": rng.choice(["car", "van"], n),
-        "race": rng.choice(["A", "B"], n), "income": rng.normal(size=n).round(2), "score": score,
-        "label": (rng.random(n) < score).astype(int), "row": np.arange(n),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "year": rng.integers(2022, 2025, n),
+            "product": rng.choice(["car", "van"], n),
+            "race": rng.choice(["A", "B"], n),
+            "income": rng.normal(size=n).round(2),
+            "score": score,
+            "label": (rng.random(n) < score).astype(int),
+            "row": np.arange(n),
+        }
+    )
 
 
 CONDITION = "year==2024 and product=='car'"
@@ -315,10 +332,16 @@ def test_a_baseline_of_other_rows_warns(frame: pd.DataFrame) -> None:
     assert ["other_rows" in one for one in codes] == [False, True]
 
 
-@pytest.mark.parametrize(("condition", "words"), [
-    ("yaer==2024", "'year'"), ("year=='old'", "matches no row"), ("product>3", "matches no row"),
-    ("product=='cra'", "'car'"), ("year==1999", "none of the 900 rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("yaer==2024", "'year'"),
+        ("year=='old'", "matches no row"),
+        ("product>3", "matches no row"),
+        ("product=='cra'", "'car'"),
+        ("year==1999", "none of the 900 rows"),
+    ],
+)
 @pytest.mark.parametrize("kind", ["frame", "csv", "duckdb"])
 def test_what_can_keep_nothing_is_refused(
     kind: str, condition: str, words: str, frame: pd.DataFrame, tmp_path: Path
@@ -352,9 +375,10 @@ def test_a_value_means_the_same_however_it_is_stored(value: Any) -> None:
 
 
 NARROW = [
-    pa.array([0.1, 0.2, None], pa.float32()), pa.array(["0.1", "0.2", None]).dictionary_encode(),
+    pa.array([0.1, 0.2, None], pa.float32()),
+    pa.array(["0.1", "0.2", None]).dictionary_encode(),
     pa.array(["0.10", "0.20", None]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("column", NARROW, ids=["float32", "dictionary", "text"])

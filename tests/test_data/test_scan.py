@@ -98,16 +98,24 @@ def test_threads_do_not_change_a_bit(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_every_row_is_accounted_for() -> None:
     """Read = used + excluded, each row for one reason; a weight of 0 is one."""
-    table = pa.table({
-        "g": ["a", None, "b", "a", "b", "a"], "label": [1, 1, None, 0, 0, 1],
-        "score": [0.1, None, 0.2, float("nan"), 0.4, 0.9], "w": [1.0, 1.0, 1.0, 1.0, 0.0, None],
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "g": ["a", None, "b", "a", "b", "a"],
+            "label": [1, 1, None, 0, 0, 1],
+            "score": [0.1, None, 0.2, float("nan"), 0.4, 0.9],
+            "w": [1.0, 1.0, 1.0, 1.0, 0.0, None],
+        }
+    )
     columns = ColumnRoles(("g",), label="label", score="score", weight="w")
     counts = scan(open_source(table), DataSpec(columns, missing_group="drop", missing_rows="drop")).counts
     assert (counts.read, counts.used) == (6, 1)
     assert sorted(name.split(" (")[0] for name in counts.excluded) == [
-        "missing group", "missing label", "missing score", "missing weight", "zero weight",
-    ]  # fmt: skip
+        "missing group",
+        "missing label",
+        "missing score",
+        "missing weight",
+        "zero weight",
+    ]
     assert set(counts.excluded.values()) == {1}
     with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 6 rows"):
         scan(open_source(table), DataSpec(columns, missing_rows="drop"))

@@ -21,21 +21,25 @@ def columns(rows: int = 400, seed: int = 0) -> pa.Table:
     gone = rng.random(rows) < 0.2
     real = rng.normal(size=rows)
     text = rng.choice(["car", "it's", "a b", 'say "x"', "True", "1.0", "007", "é"], rows)
-    return pa.table({
-        "real": pa.array(real, mask=gone), "nan": pa.array(np.where(gone, np.nan, real)),
-        "short": pa.array((real * 0.7).astype(np.float32)),
-        "infinite": pa.array(np.where(gone, np.inf, real).astype(np.float32)),
-        "endless": pa.array(np.where(gone, -np.inf, real)),
-        "half": pa.array(np.round(real, 1).astype(np.float16)),
-        "large": pa.array(rng.integers(-(2**60), 2**60, rows)),
-        "few": pa.array(rng.integers(0, 5, rows), mask=gone),
-        "price": pa.array([Decimal(i % 40) / 4 for i in range(rows)]),
-        "is it": pa.array(rng.random(rows) < 0.5), "and": pa.array(text.tolist(), mask=gone),
-        "numbers": pa.array([str(i % 30) for i in range(rows)], mask=gone),
-        "mixed": pa.array([str(i % 20) if i % 3 else "none" for i in range(rows)]),
-        "coded": pa.array(text.tolist()).dictionary_encode(),
-        "day": pa.array(np.array([f"2024-01-0{1 + i % 4}" for i in range(rows)], dtype="datetime64[D]")),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "real": pa.array(real, mask=gone),
+            "nan": pa.array(np.where(gone, np.nan, real)),
+            "short": pa.array((real * 0.7).astype(np.float32)),
+            "infinite": pa.array(np.where(gone, np.inf, real).astype(np.float32)),
+            "endless": pa.array(np.where(gone, -np.inf, real)),
+            "half": pa.array(np.round(real, 1).astype(np.float16)),
+            "large": pa.array(rng.integers(-(2**60), 2**60, rows)),
+            "few": pa.array(rng.integers(0, 5, rows), mask=gone),
+            "price": pa.array([Decimal(i % 40) / 4 for i in range(rows)]),
+            "is it": pa.array(rng.random(rows) < 0.5),
+            "and": pa.array(text.tolist(), mask=gone),
+            "numbers": pa.array([str(i % 30) for i in range(rows)], mask=gone),
+            "mixed": pa.array([str(i % 20) if i % 3 else "none" for i in range(rows)]),
+            "coded": pa.array(text.tolist()).dictionary_encode(),
+            "day": pa.array(np.array([f"2024-01-0{1 + i % 4}" for i in range(rows)], dtype="datetime64[D]")),
+        }
+    )
 
 
 def selected(table: pa.Table, level: SliceLevels, code: int) -> np.ndarray:
@@ -102,11 +106,16 @@ def test_conditions_select_the_same_rows_of_a_file(tmp_path: object) -> None:
 
 def test_columns_that_make_no_slice_are_named_with_a_reason() -> None:
     rows = 100
-    table = pa.table({
-        "id": pa.array([f"p{i}" for i in range(rows)]), "one": pa.array(["x"] * rows), "void": pa.nulls(rows),
-        "same": pa.array([1.5] * rows), "nested": pa.array([[1]] * rows),
-        "fine": pa.array(["a", "b"] * (rows // 2)),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "id": pa.array([f"p{i}" for i in range(rows)]),
+            "one": pa.array(["x"] * rows),
+            "void": pa.nulls(rows),
+            "same": pa.array([1.5] * rows),
+            "nested": pa.array([[1]] * rows),
+            "fine": pa.array(["a", "b"] * (rows // 2)),
+        }
+    )
     levels, left_out = levels_of(table, table.column_names, {}, 10)
 
     assert [one.column for one in levels] == ["fine"]

@@ -29,29 +29,41 @@ def read(text: str) -> Spec:
     return parse_spec("learner", text, FORMS)
 
 
-@pytest.mark.parametrize(("text", "name", "values"), [
-    ("trees", "trees", {}), ("trees()", "trees", {}), ("linear", "linear", {"l2": 0.001, "basis": "plain"}),
-    (" linear ( l2 = cv , basis=splines ) ", "linear", {"l2": "cv", "basis": "splines"}),
-    ("linear(basis=splines,l2=1e-2)", "linear", {"l2": 0.01, "basis": "splines"}),
-    ('small(reason="too few, see (2)")', "small", {"reason": "too few, see (2)"}),
-    ("small(reason=n<10 (annex))", "small", {"reason": "n<10 (annex)"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "name", "values"),
+    [
+        ("trees", "trees", {}),
+        ("trees()", "trees", {}),
+        ("linear", "linear", {"l2": 0.001, "basis": "plain"}),
+        (" linear ( l2 = cv , basis=splines ) ", "linear", {"l2": "cv", "basis": "splines"}),
+        ("linear(basis=splines,l2=1e-2)", "linear", {"l2": 0.01, "basis": "splines"}),
+        ('small(reason="too few, see (2)")', "small", {"reason": "too few, see (2)"}),
+        ("small(reason=n<10 (annex))", "small", {"reason": "n<10 (annex)"}),
+    ],
+)
 def test_reads_names_and_keys(text: str, name: str, values: dict[str, object]) -> None:
     """Keys come in any order, blanks do not count, and what is not given has its default."""
     spec = read(text)
     assert (spec.name, dict(spec.settings)) == (name, values)
 
 
-@pytest.mark.parametrize(("text", "words", "instead"), [
-    ("forest", ("'forest'", "linear, network, small, trees"), ()),
-    ("treees", ("'treees'", "did you mean 'trees'?"), ("trees",)),
-    ("linear(base=1)", ("'base'", "l2, basis"), ("linear(basis=1)",)),
-    ("linear(cv)", ("'cv'", "KEY=VALUE", "l2, basis"), ()), ("linear(l2=1,l2=2)", ("'l2'", "twice"), ()),
-    ("linear(l2=0)", ("l2", "above 0", "got 0"), ()), ("linear(l2=ridge)", ("cv", "'ridge'"), ()),
-    ("linear(basis=spline)", ("plain, splines", "'spline'"), ("linear(basis=splines)",)),
-    ("network(hidden=2.5)", ("hidden", "whole", "2.5"), ()), ("trees(l2=1)", ("'l2'", "none"), ()),
-    ("linear(l2=1", ("closing",), ()), ("linear(l2=1)x", ("closing",), ()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words", "instead"),
+    [
+        ("forest", ("'forest'", "linear, network, small, trees"), ()),
+        ("treees", ("'treees'", "did you mean 'trees'?"), ("trees",)),
+        ("linear(base=1)", ("'base'", "l2, basis"), ("linear(basis=1)",)),
+        ("linear(cv)", ("'cv'", "KEY=VALUE", "l2, basis"), ()),
+        ("linear(l2=1,l2=2)", ("'l2'", "twice"), ()),
+        ("linear(l2=0)", ("l2", "above 0", "got 0"), ()),
+        ("linear(l2=ridge)", ("cv", "'ridge'"), ()),
+        ("linear(basis=spline)", ("plain, splines", "'spline'"), ("linear(basis=splines)",)),
+        ("network(hidden=2.5)", ("hidden", "whole", "2.5"), ()),
+        ("trees(l2=1)", ("'l2'", "none"), ()),
+        ("linear(l2=1", ("closing",), ()),
+        ("linear(l2=1)x", ("closing",), ()),
+    ],
+)
 def test_errors_name_what_is_allowed(text: str, words: tuple[str, ...], instead: tuple[str, ...]) -> None:
     """A wrong name, key or value is named with those that are allowed, and the nearest is proposed."""
     with pytest.raises(UsageError) as caught:

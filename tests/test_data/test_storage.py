@@ -265,8 +265,16 @@ def test_only_the_columns_of_an_audit_travel(store: Server, web: Callable[..., S
 def test_patterns_mean_what_they_mean_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a store made of a folder, patterns name the files that they name on this machine, in the same order."""
     names = [
-        "a.csv", "b.csv", "B.csv", "a[1].csv", ".h.csv", "_u.csv", "y=1/a.csv", "y=1/.h/a.csv", "y=1/z/b.csv",
-    ]  # fmt: skip
+        "a.csv",
+        "b.csv",
+        "B.csv",
+        "a[1].csv",
+        ".h.csv",
+        "_u.csv",
+        "y=1/a.csv",
+        "y=1/.h/a.csv",
+        "y=1/z/b.csv",
+    ]
     names += ["y=2/a.csv", "y=10/a.csv", "_y/a.csv", ".y/a.csv", "y=1/a.txt", "y/a.csv", "y=1/z-.csv"]
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -303,11 +311,14 @@ def test_a_fault_that_passes_changes_nothing(ending: str, fault: str, store: Ser
     assert not store.faults
 
 
-@pytest.mark.parametrize(("fault", "words"), [
-    ("503", r"reading s3://loans/d\.parquet failed: .*503"),
-    ("cut", r"reading s3://loans/d\.parquet failed: .*NETWORK_CONNECTION"),
-    ("403", r"no permission for reading s3://loans/d\.parquet"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("503", r"reading s3://loans/d\.parquet failed: .*503"),
+        ("cut", r"reading s3://loans/d\.parquet failed: .*NETWORK_CONNECTION"),
+        ("403", r"no permission for reading s3://loans/d\.parquet"),
+    ],
+)
 def test_a_fault_that_stays_names_the_place(
     fault: str, words: str, store: Server, frames: Frames, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -504,12 +515,18 @@ def test_a_web_server_gives_the_same_rows(
         )  # one copy, faults aside
 
 
-@pytest.mark.parametrize(("fault", "words"), [
-    ("503", "failed after 4 tries: the server returns 503"), ("cut", "failed after 4 tries: "),
-    ("silent", "failed after 4 tries: "), ("403", "no permission for reading"),
-    ("401", "no permission for reading"), ("404", "does not exist"),
-    ("400", "failed: the server returns 400"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("503", "failed after 4 tries: the server returns 503"),
+        ("cut", "failed after 4 tries: "),
+        ("silent", "failed after 4 tries: "),
+        ("403", "no permission for reading"),
+        ("401", "no permission for reading"),
+        ("404", "does not exist"),
+        ("400", "failed: the server returns 400"),
+    ],
+)
 def test_a_web_server_that_fails_is_named(
     fault: str, words: str, web: Callable[..., Server], frames: Frames, call: Call
 ) -> None:
@@ -663,13 +680,17 @@ def test_no_secret_is_written_anywhere(
         ]
         lines = [
             ("audit", url, "--protected", "race", *outs, "--verbose"),
-            ("count", url, "--protected", "race", "-o", f"{i}.counts"), ("audit", url),
-            ("audit", url, "--protected", "rase"), ("audit", url, "--protected", "race", "--dry-run"),
+            ("count", url, "--protected", "race", "-o", f"{i}.counts"),
+            ("audit", url),
+            ("audit", url, "--protected", "rase"),
+            ("audit", url, "--protected", "race", "--dry-run"),
             ("audit", url + ".missing", "--protected", "race", "--out", f"json=no{i}.json"),
             ("audit", "d.csv", "--protected", "race", "--out", f"json={url}"),
-            ("predict", "0.fairfix", url, "-o", f"{i}.parquet"), ("predict", "0.fairfix", url, "-o", url),
-            ("inspect", "0.fairfix"), ("init", url, "-o", f"{i}.toml"),
-        ]  # fmt: skip
+            ("predict", "0.fairfix", url, "-o", f"{i}.parquet"),
+            ("predict", "0.fairfix", url, "-o", url),
+            ("inspect", "0.fairfix"),
+            ("init", url, "-o", f"{i}.toml"),
+        ]
         if not i:
             ramp = ("--protected", "race", "--method", "ramp")
             lines.insert(0, ("repair", url, *ramp, "-o", "0.fairfix", "--out", "html=r.html"))

@@ -30,16 +30,21 @@ READING = DataSpec(ColumnRoles(("g",), label="label", score="score"))
 
 DAYS = st.dates(dt.date(1950, 1, 1), dt.date(2050, 1, 1))
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
-    pa.string(): st.text("ab é", max_size=2), pa.large_string(): st.text("ab", max_size=2),
-    pa.string_view(): st.text("ab", max_size=2), pa.binary(): st.sampled_from([b"a", b"b", b""]),
-    pa.bool_(): st.booleans(), pa.int8(): st.integers(-2, 2), pa.uint64(): st.integers(0, 2**64 - 1),
+    pa.string(): st.text("ab é", max_size=2),
+    pa.large_string(): st.text("ab", max_size=2),
+    pa.string_view(): st.text("ab", max_size=2),
+    pa.binary(): st.sampled_from([b"a", b"b", b""]),
+    pa.bool_(): st.booleans(),
+    pa.int8(): st.integers(-2, 2),
+    pa.uint64(): st.integers(0, 2**64 - 1),
     pa.float32(): st.sampled_from([0.5, -1.0, 2.0, math.nan]),
-    pa.float64(): st.sampled_from([0.1, 1.0, math.nan]), pa.date32(): DAYS,
+    pa.float64(): st.sampled_from([0.1, 1.0, math.nan]),
+    pa.date32(): DAYS,
     pa.timestamp("s"): DAYS.map(lambda day: dt.datetime(day.year, 1, 1)),
     pa.decimal128(5, 2): st.sampled_from([Decimal("1.00"), Decimal("-0.50")]),
     pa.dictionary(pa.int8(), pa.string()): st.sampled_from("abc"),
     pa.dictionary(pa.uint16(), pa.int64()): st.integers(0, 3),
-}  # fmt: skip
+}
 
 
 def text_of(value: Any) -> str:
@@ -96,11 +101,14 @@ def test_a_full_dictionary_keeps_missing_rows_apart(index: pa.DataType, levels: 
 
 NUMBERS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.float16(): st.sampled_from([0.5, 0.25, math.nan]).map(np.float16),
-    pa.float32(): st.sampled_from([0.5, 0.25, math.nan]), pa.float64(): st.sampled_from([0.1, 0.9, math.nan]),
-    pa.int8(): st.integers(0, 1), pa.uint64(): st.integers(0, 1), pa.bool_(): st.booleans(),
+    pa.float32(): st.sampled_from([0.5, 0.25, math.nan]),
+    pa.float64(): st.sampled_from([0.1, 0.9, math.nan]),
+    pa.int8(): st.integers(0, 1),
+    pa.uint64(): st.integers(0, 1),
+    pa.bool_(): st.booleans(),
     pa.decimal128(5, 2): st.sampled_from([Decimal("0.25"), Decimal("1.00")]),
     pa.dictionary(pa.int8(), pa.float64()): st.sampled_from([0.1, 0.7]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", NUMBERS, ids=str)
@@ -132,11 +140,15 @@ def test_every_row_is_used_or_left_out_for_one_reason(faults: list[tuple[bool, .
     def column(missing: Any, value: Any) -> pa.Array:
         return pa.array([None if m else value for m in missing])
 
-    batch = pa.record_batch({
-        "g": column(g, "a"), "h": column(h, "b"),
-        "label": pa.array([None if m else int(v) for m, v in zip(label, one, strict=True)]),
-        "score": column(score, 0.5), "weight": column(weight, 2.0),
-    })  # fmt: skip
+    batch = pa.record_batch(
+        {
+            "g": column(g, "a"),
+            "h": column(h, "b"),
+            "label": pa.array([None if m else int(v) for m, v in zip(label, one, strict=True)]),
+            "score": column(score, 0.5),
+            "weight": column(weight, 2.0),
+        }
+    )
     columns = ColumnRoles(("g", "h"), label="label", score="score", weight="weight")
     rows = Encoder(DataSpec(columns, missing_group=policy, missing_rows="drop")).encode(batch)
     good = ~(label | score | weight)
@@ -161,11 +173,21 @@ def labelled(values: Any, **how: Any) -> Rows:
     return Encoder(DataSpec(ColumnRoles(("g",), label="label"), **how), "d.csv", 100).encode(batch)
 
 
-@pytest.mark.parametrize(("bad", "value"), [
-    ([0, 2], "2"), ([0, -1], "-1"), ([1.0, -1.0], "-1"), ([1.0, 0.5], "0.5"), ([0.0, math.inf], "inf"),
-    ([1.0, 1e20], "1e+20"), ([0, 257], "257"), ([0, 256], "256"), (["1", "maybe"], "maybe"),
-    ([None, "maybe"], "maybe"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bad", "value"),
+    [
+        ([0, 2], "2"),
+        ([0, -1], "-1"),
+        ([1.0, -1.0], "-1"),
+        ([1.0, 0.5], "0.5"),
+        ([0.0, math.inf], "inf"),
+        ([1.0, 1e20], "1e+20"),
+        ([0, 257], "257"),
+        ([0, 256], "256"),
+        (["1", "maybe"], "maybe"),
+        ([None, "maybe"], "maybe"),
+    ],
+)
 def test_what_is_no_label_is_named(bad: list[Any], value: str) -> None:
     with pytest.raises(DataError) as error:
         labelled(bad)
@@ -214,12 +236,19 @@ def test_cells_are_the_combinations_that_appear(sizes: tuple[int, int]) -> None:
     assert [rows.cells[c] for c in rows.cell] == list(zip(g, h, strict=True))
 
 
-@pytest.mark.parametrize(("labels", "positive", "expected"), [
-    ([1, 2, 2], "2", [0, 1, 1]), ([1.0, 2.0, 2.0], "2", [0, 1, 1]), ([1.0, 2.0, None], "2.0", [0, 1]),
-    ([True, False, False], "true", [1, 0, 0]), ([True, False, False], "0", [0, 1, 1]),
-    ([Decimal("1.00"), Decimal("2.00")], "2", [0, 1]), (["good", "bad", "good"], "bad", [0, 1, 0]),
-    (["1", "2"], "2", [0, 1]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("labels", "positive", "expected"),
+    [
+        ([1, 2, 2], "2", [0, 1, 1]),
+        ([1.0, 2.0, 2.0], "2", [0, 1, 1]),
+        ([1.0, 2.0, None], "2.0", [0, 1]),
+        ([True, False, False], "true", [1, 0, 0]),
+        ([True, False, False], "0", [0, 1, 1]),
+        ([Decimal("1.00"), Decimal("2.00")], "2", [0, 1]),
+        (["good", "bad", "good"], "bad", [0, 1, 0]),
+        (["1", "2"], "2", [0, 1]),
+    ],
+)
 def test_a_positive_label_is_found_in_any_type(labels: list[Any], positive: str, expected: list[int]) -> None:
     """The option is text; the column may hold numbers or truth values."""
     rows = labelled(labels, positive_label=(canonical_text(positive),), missing_rows="drop")
@@ -240,13 +269,17 @@ def test_the_positive_label_does_not_blank_decisions(decided: list[Any]) -> None
     assert (rows.label.tolist(), rows.decision.tolist()) == ([1, 0, 0], [1.0, 0.0, 1.0])
 
 
-@pytest.mark.parametrize(("score", "how", "words"), [
-    ([0.1, math.inf], {}, "score column 'score' holds inf at row 2"),
-    ([0.1, -math.inf], {"score_scale": "raw"}, "holds -inf at row 2"),
-    ([0.1, 1.5], {}, r"holds 1.5 at row 2, outside \[0, 1\].*`score_scale"),
-    ([0.1, -0.1], {}, "holds -0.1 at row 2"), ([0.1, 1.5], {"score_scale": "margin"}, r"outside \[-1, 1\]"),
-    (["a", "b"], {}, "'score' is of type string, but numbers are needed.*`score`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("score", "how", "words"),
+    [
+        ([0.1, math.inf], {}, "score column 'score' holds inf at row 2"),
+        ([0.1, -math.inf], {"score_scale": "raw"}, "holds -inf at row 2"),
+        ([0.1, 1.5], {}, r"holds 1.5 at row 2, outside \[0, 1\].*`score_scale"),
+        ([0.1, -0.1], {}, "holds -0.1 at row 2"),
+        ([0.1, 1.5], {"score_scale": "margin"}, r"outside \[-1, 1\]"),
+        (["a", "b"], {}, "'score' is of type string, but numbers are needed.*`score`"),
+    ],
+)
 def test_what_is_no_score_is_named(score: list[Any], how: dict[str, Any], words: str) -> None:
     batch = pa.record_batch({"g": ["a", "b"], "score": score})
 
@@ -254,12 +287,15 @@ def test_what_is_no_score_is_named(score: list[Any], how: dict[str, Any], words:
         Encoder(DataSpec(ColumnRoles(("g",), score="score"), **how)).encode(batch)
 
 
-@pytest.mark.parametrize(("name", "values", "words"), [
-    ("weight", [1.0, -2.0], "weight column 'v' holds -2 at row 2"),
-    ("weight", [1.0, math.inf], "weight column 'v' holds inf"),
-    ("probability", [0.5, 1.1], "decision probability column 'v' holds 1.1 at row 2"),
-    ("prediction", [0.0, 0.4], "prediction column 'v' holds '0.4' at row 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("weight", [1.0, -2.0], "weight column 'v' holds -2 at row 2"),
+        ("weight", [1.0, math.inf], "weight column 'v' holds inf"),
+        ("probability", [0.5, 1.1], "decision probability column 'v' holds 1.1 at row 2"),
+        ("prediction", [0.0, 0.4], "prediction column 'v' holds '0.4' at row 2"),
+    ],
+)
 def test_what_is_no_weight_or_decision_is_named(name: str, values: list[float], words: str) -> None:
     """Negative weights, chances above one, and scores given as decisions."""
     batch = pa.record_batch({"g": ["a", "b"], "v": values})
@@ -271,12 +307,15 @@ def test_what_is_no_weight_or_decision_is_named(name: str, values: list[float], 
 # ---------------------------------------------------------------------- whole tables
 
 
-@pytest.mark.parametrize(("columns", "words"), [
-    (ColumnRoles(()), "no protected column"),
-    (ColumnRoles(("g", "g")), "given to `protected` and to `protected`"),
-    (ColumnRoles(("g",), strata=("g",)), "given to `protected` and to `strata`"),
-    (ColumnRoles(("g",), prediction="p", probability="q"), "give one of them"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (ColumnRoles(()), "no protected column"),
+        (ColumnRoles(("g", "g")), "given to `protected` and to `protected`"),
+        (ColumnRoles(("g",), strata=("g",)), "given to `protected` and to `strata`"),
+        (ColumnRoles(("g",), prediction="p", probability="q"), "give one of them"),
+    ],
+)
 def test_columns_play_one_part(columns: ColumnRoles, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         DataSpec(columns).check()

@@ -126,8 +126,13 @@ def test_workers_score_their_parts_by_the_model_file(
     joblib.dump(LogisticRegression().fit(data[["x", "weight"]], data.label), tmp_path / "m.joblib")
     trust = file_hash(tmp_path / "m.joblib")
     asked = (
-        "audit", parts_of(data.drop(columns="score"), tmp_path), "--protected", "race", "--format", "json",
-    )  # fmt: skip
+        "audit",
+        parts_of(data.drop(columns="score"), tmp_path),
+        "--protected",
+        "race",
+        "--format",
+        "json",
+    )
     model = ("--model", str(tmp_path / "m.joblib"), "--trust-model", trust)
     here, there = call(*asked, *model), call(*asked, *model, "--cluster", cluster)
 
@@ -146,8 +151,12 @@ class Deadly(Source):
     def __init__(self, frame: pd.DataFrame, folder: Path, times: int) -> None:
         self.table = pa.Table.from_pandas(frame, preserve_index=False)
         self.name, self.schema, self.rows, self.folder, self.times = (
-            "deadly", self.table.schema, None, folder, times,
-        )  # fmt: skip
+            "deadly",
+            self.table.schema,
+            None,
+            folder,
+            times,
+        )
 
     def parts(
         self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
@@ -213,12 +222,16 @@ def test_what_is_wrong_with_a_part_is_said_as_by_one_process(
     assert not (tmp_path / "x.counts").exists()
 
 
-@pytest.mark.parametrize(("address", "says"), [
-    ("local", "give the number of processes, as in local:4"),
-    ("local:0", "give the number of processes, as in local:4"),
-    ("somewhere", "give the scheduler's address, as tcp://HOST:8786"),
-    ("tcp://127.0.0.1:1", "no scheduler answers there"), ("xyz://127.0.0.1:1", "no scheduler answers there"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("local", "give the number of processes, as in local:4"),
+        ("local:0", "give the number of processes, as in local:4"),
+        ("somewhere", "give the scheduler's address, as tcp://HOST:8786"),
+        ("tcp://127.0.0.1:1", "no scheduler answers there"),
+        ("xyz://127.0.0.1:1", "no scheduler answers there"),
+    ],
+)
 def test_no_cluster(
     address: str, says: str, tmp_path: Path, frames: Frames, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

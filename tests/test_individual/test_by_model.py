@@ -121,11 +121,14 @@ def test_people_without_a_group_count_where_they_would_get_something_else_with_o
     assert found["score_effect.under_flips"] == 0.0
 
 
-@pytest.mark.parametrize(("comparable", "error", "message"), [
-    ((("sex", ("f", "m")),), UsageError, "protected column 'sex' are comparable already"),
-    ((("job", ("a", "b")),), ColumnError, "no feature column 'job'"),
-    ((("role", ("wife", "boss")),), UsageError, "no row has the value 'boss' in column 'role'; it has"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("comparable", "error", "message"),
+    [
+        ((("sex", ("f", "m")),), UsageError, "protected column 'sex' are comparable already"),
+        ((("job", ("a", "b")),), ColumnError, "no feature column 'job'"),
+        ((("role", ("wife", "boss")),), UsageError, "no row has the value 'boss' in column 'role'; it has"),
+    ],
+)
 def test_values_that_are_not_there_are_named(comparable: Any, error: type[Exception], message: str) -> None:
     """Column, value and what there is."""
     with pytest.raises(error, match=message):
@@ -227,10 +230,13 @@ def test_the_radius_adds_moves_to_near_rows() -> None:
     near = away <= np.sort(away, axis=1)[:, [19]] + 1e-12
     n = len(data)
     plan = linprog(
-        -np.where(near, gain, 0.0).ravel() / n, A_ub=away.ravel()[None] / n, b_ub=[0.05],
-        A_eq=np.kron(np.eye(n), np.ones(n)), b_eq=np.ones(n),
+        -np.where(near, gain, 0.0).ravel() / n,
+        A_ub=away.ravel()[None] / n,
+        b_ub=[0.05],
+        A_eq=np.kron(np.eye(n), np.ones(n)),
+        b_eq=np.ones(n),
         bounds=[(0, None if ok else 0) for ok in near.ravel()],
-    )  # fmt: skip
+    )
 
     assert found[0].value == pytest.approx(flips["transport_cost.under_flips"], rel=1e-6)
     assert found[1].value == pytest.approx(-plan.fun, rel=1e-6)
@@ -307,10 +313,16 @@ def test_the_mean_over_flips_is_constant_under_them() -> None:
     assert again.score(data).tobytes() == averaged.score(data).tobytes()
 
 
-@pytest.mark.parametrize("odd", [
-    {"share": 0.5}, {"share": "1"}, {"everybody": {"sex": ["f"]}}, {"among": {"role": ["x", [{}]]}},
-    {"among": None},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"share": 0.5},
+        {"share": "1"},
+        {"everybody": {"sex": ["f"]}},
+        {"among": {"role": ["x", [{}]]}},
+        {"among": None},
+    ],
+)
 def test_a_damaged_list_of_changes_is_refused(odd: dict[str, Any]) -> None:
     """Shares sum to one, and values are entries of a row."""
     whole = Averaged(_Model(), (RowChange(1.0, {"sex": "f"}, {}),)).state()
@@ -354,14 +366,17 @@ def test_an_audit_with_a_model_gates_on_flips(
     assert "not used: role=husband,wife (they predict sex)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("more", "message"), [
-    (["--similar", "role=husband,boss"], "no row has the value 'boss' in column 'role'"),
-    (["--similar", "near(radius=0.1), near(radius=0.2)"], "an audit takes one radius"),
-    (["--similar", "learned"], "learned directions"),
-    (["--check", "decision_flips<=0.1"], "add --similar flips"),
-    (["--similar", "flips", "--check", "decision_flips.under_comparable<=0.1"], "name comparable values"),
-    (["--similar", "flips", "--check", "matched_effect<=0.1"], "add --similar flips"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--similar", "role=husband,boss"], "no row has the value 'boss' in column 'role'"),
+        (["--similar", "near(radius=0.1), near(radius=0.2)"], "an audit takes one radius"),
+        (["--similar", "learned"], "learned directions"),
+        (["--check", "decision_flips<=0.1"], "add --similar flips"),
+        (["--similar", "flips", "--check", "decision_flips.under_comparable<=0.1"], "name comparable values"),
+        (["--similar", "flips", "--check", "matched_effect<=0.1"], "add --similar flips"),
+    ],
+)
 def test_what_cannot_be_asked_is_said(
     modelled: tuple[Path, list[str]], more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,11 +37,16 @@ def people(many: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     sex = rng.integers(0, 2, many)
     skill, hobby = rng.normal(size=many), sex + rng.normal(size=many)
-    return pd.DataFrame({
-        "person": [f"p{seed}_{i}" for i in range(many)], "sex": np.array(["f", "m"])[sex], "skill": skill,
-        "hobby": hobby, "town": np.array(["north", "south"])[rng.integers(0, 2, many)],
-        "label": (rng.random(many) < 1 / (1 + np.exp(-skill - hobby))).astype(int),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "person": [f"p{seed}_{i}" for i in range(many)],
+            "sex": np.array(["f", "m"])[sex],
+            "skill": skill,
+            "hobby": hobby,
+            "town": np.array(["north", "south"])[rng.integers(0, 2, many)],
+            "label": (rng.random(many) < 1 / (1 + np.exp(-skill - hobby))).astype(int),
+        }
+    )
 
 
 def copies_of(data: pd.DataFrame, each: int = 2, seed: int = 1) -> pd.DataFrame:
@@ -128,10 +133,14 @@ def test_an_audit_says_what_copies_get(model: dict[str, Any], tmp_path: Path) ->
     assert want[1] > 0.05
 
 
-@pytest.mark.parametrize(("by", "was", "now"), [
-    ("prediction", [0, 1], [1, 1]), ("probability", [0.25, 0.25], [0.75, 0.75]),
-    ("probability", [0, 1], [1, 1]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("by", "was", "now"),
+    [
+        ("prediction", [0, 1], [1, 1]),
+        ("probability", [0.25, 0.25], [0.75, 0.75]),
+        ("probability", [0, 1], [1, 1]),
+    ],
+)
 @pytest.mark.parametrize("lacking", ["decided", "score"])
 def test_decisions_that_are_given_are_compared(by: str, was: Any, now: Any, lacking: str) -> None:
     """Of hard decisions the share that changes, and chances of drawn ones change by their distance.

@@ -212,10 +212,14 @@ def people(data: dict[str, Any]) -> Table:
 
 def test_keys_are_equal_where_values_are() -> None:
     """Numbers, texts, booleans and missing values; each row has the keys of its own values and no other."""
-    table = people({
-        "age": [20, 30, 20, None], "job": ["cook", None, "cook", "nurse"], "own": [True, False, True, True],
-        "kind": pa.array(["x", "y", "x", None]).dictionary_encode(),
-    })  # fmt: skip
+    table = people(
+        {
+            "age": [20, 30, 20, None],
+            "job": ["cook", None, "cook", "nurse"],
+            "own": [True, False, True, True],
+            "kind": pa.array(["x", "y", "x", None]).dictionary_encode(),
+        }
+    )
     keys = keys_of(table, ["age", "job", "own", "kind"])
 
     np.testing.assert_array_equal(keys[0], keys[2])

@@ -71,17 +71,25 @@ def test_no_text_is_a_bug(text: str) -> None:
     assert parsed(str(similar)) == similar
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("flip", "did you mean 'flips'"), ("nearby(radius=1)", "'nearby' is none of flips, near, learned"),
-    ("near", "give the radius, such as near"), ("near(radius=-1)", "radius must be at least 0, got -1"),
-    ("near(radius=x)", "must be a finite number, got 'x'"),
-    ("near(by=means)", "near has no key 'by'; its keys are radius, cost"),
-    ("near(radius=0,cost=1)", "the radius is 0"), ("learned(by=mean)", "did you mean 'means'"),
-    ("pairs.csv(directions=0)", "at least 1, got 0"),
-    ("pairs.csv(directions=1.5)", "a whole number, got '1.5'"), ("role=", "write COLUMN=VALUE,VALUE"),
-    ("role=wife", "write COLUMN=VALUE,VALUE"), ("=a,b", "write COLUMN=VALUE,VALUE"),
-    ("role=a,b;role=c,d", "'role' is named twice"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("flip", "did you mean 'flips'"),
+        ("nearby(radius=1)", "'nearby' is none of flips, near, learned"),
+        ("near", "give the radius, such as near"),
+        ("near(radius=-1)", "radius must be at least 0, got -1"),
+        ("near(radius=x)", "must be a finite number, got 'x'"),
+        ("near(by=means)", "near has no key 'by'; its keys are radius, cost"),
+        ("near(radius=0,cost=1)", "the radius is 0"),
+        ("learned(by=mean)", "did you mean 'means'"),
+        ("pairs.csv(directions=0)", "at least 1, got 0"),
+        ("pairs.csv(directions=1.5)", "a whole number, got '1.5'"),
+        ("role=", "write COLUMN=VALUE,VALUE"),
+        ("role=wife", "write COLUMN=VALUE,VALUE"),
+        ("=a,b", "write COLUMN=VALUE,VALUE"),
+        ("role=a,b;role=c,d", "'role' is named twice"),
+    ],
+)
 def test_what_is_no_form_is_refused(text: str, message: str) -> None:
     """With what to write in its place."""
     with pytest.raises(UsageError, match="similar") as error:
@@ -123,13 +131,20 @@ def test_pairs_may_name_the_column_of_ids() -> None:
     assert files_of(parsed(pairs), ("person", "age"), "person").pairs is not None
 
 
-@pytest.mark.parametrize(("frames", "own", "message"), [
-    ([pd.DataFrame({"one": ["a"], "other": ["b"], "hoby": ["c"]})], "person", "'one', which the data lack"),
-    ([pd.DataFrame({"age": [1.0], "hoby": ["c"]})], "person", "did you mean 'hobby'"),
-    ([FILES["pairs"]], None, "give their column with `id`"),
-    ([FILES["pairs"], FILES["pairs"]], "person", "put the rows of both into one file"),
-    ([{"data": FILES["directions"], "directions": 2}], "person", "directions are between the people"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("frames", "own", "message"),
+    [
+        (
+            [pd.DataFrame({"one": ["a"], "other": ["b"], "hoby": ["c"]})],
+            "person",
+            "'one', which the data lack",
+        ),
+        ([pd.DataFrame({"age": [1.0], "hoby": ["c"]})], "person", "did you mean 'hobby'"),
+        ([FILES["pairs"]], None, "give their column with `id`"),
+        ([FILES["pairs"], FILES["pairs"]], "person", "put the rows of both into one file"),
+        ([{"data": FILES["directions"], "directions": 2}], "person", "directions are between the people"),
+    ],
+)
 def test_a_file_that_is_none_is_named(frames: list[Any], own: str | None, message: str) -> None:
     """With its columns, and what the kinds of files have."""
     with pytest.raises((ColumnError, UsageError)) as error:

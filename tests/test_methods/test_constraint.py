@@ -193,17 +193,24 @@ def test_a_limit_and_a_slack_are_one_too_many(
         Path("fairfix.toml").unlink()
 
 
-@pytest.mark.parametrize(("method", "guess", "right"), [
-    ("ramp", "DemographicParity", "demographic_parity"), ("ramp", "equal-opportunity", "equal_opportunity"),
-    ("ramp", "EqualizedOdds<=0.1", "equalized_odds<=0.1"), ("ramp", "disparate_impact>=0.8", "dp.ratio>=0.8"),
-    ("ramp", "demographic_parity>=0.8", "dp.ratio>=0.8"), ("ramp", "dp.ratio", "dp.ratio>=0.8"),
-    ("ramp", "dp.difference<0.1", "dp.difference<=0.1"), ("ramp", "eo", "equalized_odds"),
-    ("fair-regression", "ks<=0.1", "ks.to_overall<=0.1"),
-    ("fair-regression", "ks[race=a]<=0.1", "ks.to_overall[race=a]<=0.1"),
-    ("fair-regression", "bounded_group_loss", "bounded_group_loss<=0.2"),
-    ("robust", "tpr.difference<=0.1", "tpr.difference.to_overall<=0.1"),
-    ("robust", "minimax<=0.2", "minimax"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "guess", "right"),
+    [
+        ("ramp", "DemographicParity", "demographic_parity"),
+        ("ramp", "equal-opportunity", "equal_opportunity"),
+        ("ramp", "EqualizedOdds<=0.1", "equalized_odds<=0.1"),
+        ("ramp", "disparate_impact>=0.8", "dp.ratio>=0.8"),
+        ("ramp", "demographic_parity>=0.8", "dp.ratio>=0.8"),
+        ("ramp", "dp.ratio", "dp.ratio>=0.8"),
+        ("ramp", "dp.difference<0.1", "dp.difference<=0.1"),
+        ("ramp", "eo", "equalized_odds"),
+        ("fair-regression", "ks<=0.1", "ks.to_overall<=0.1"),
+        ("fair-regression", "ks[race=a]<=0.1", "ks.to_overall[race=a]<=0.1"),
+        ("fair-regression", "bounded_group_loss", "bounded_group_loss<=0.2"),
+        ("robust", "tpr.difference<=0.1", "tpr.difference.to_overall<=0.1"),
+        ("robust", "minimax<=0.2", "minimax"),
+    ],
+)
 def test_first_guesses_are_answered_with_a_constraint_of_the_method(
     method: str, guess: str, right: str
 ) -> None:

@@ -37,10 +37,15 @@ def frame(seed: int = 0, rows: int = 1500) -> pd.DataFrame:
     age, income = rng.integers(18, 90, rows), rng.lognormal(10, 1.2, rows)
     logit = 0.03 * (age - 50) + 0.4 * (np.log(income) - 10) + rng.normal(0, 1, rows)
     score = 1 / (1 + np.exp(-logit))
-    return pd.DataFrame({
-        "id": np.arange(rows), "score": score, "label": (rng.random(rows) < score).astype(int), "age": age,
-        "income": income,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "id": np.arange(rows),
+            "score": score,
+            "label": (rng.random(rows) < score).astype(int),
+            "age": age,
+            "income": income,
+        }
+    )
 
 
 def ends(x: np.ndarray) -> tuple[float, float]:

@@ -78,13 +78,21 @@ WithinStrata = variant("WithinStrata", LogLoss, criterion="selection_rate.differ
 OnSplines = variant("OnSplines", LogLoss, learner="linear(basis=splines)")
 Quantile = variant("Quantile", FairRegression, loss="quantile")
 VARIANTS = [
-    variant("FourFifths", Ramp, constraint="dp.ratio>=0.8"), EachColumn, SoftGroups, SoftRates, Numbers,
-    Blind, WithinStrata, OnSplines,
+    variant("FourFifths", Ramp, constraint="dp.ratio>=0.8"),
+    EachColumn,
+    SoftGroups,
+    SoftRates,
+    Numbers,
+    Blind,
+    WithinStrata,
+    OnSplines,
     variant("Directed", Sensei, solver="regularizer", similar="learned(by=pooled)", balance="labels"),
-    variant("Surveyed", Robust, survey_confidence=0.9, bins=20), variant("InRadii", Robust, assume="radii"),
-    variant("Minimax", Robust, constraint="minimax", assume="none"), Quantile,
+    variant("Surveyed", Robust, survey_confidence=0.9, bins=20),
+    variant("InRadii", Robust, assume="radii"),
+    variant("Minimax", Robust, constraint="minimax", assume="none"),
+    Quantile,
     variant("OwnLearner", FairRegression, learner=TREE),
-]  # fmt: skip
+]
 METHODS = [*available().values(), *VARIANTS]
 """Every registered method, and variants that differ from theirs in what they bound, minimise, look at or learn by."""
 
@@ -400,9 +408,17 @@ def test_saved_and_loaded_predicts_the_same_bits(method: type[Repairer], tmp_pat
     table, predictor = fitted(method)
     data_spec = at_predict_time(table.data_spec, predictor)
     repaired = Repaired(
-        method.name, method().parameters, predictor, data_spec, "error", {"x": "number"}, b"key",
-        {"kind": "column", "name": "score"}, {}, 0,
-    )  # fmt: skip
+        method.name,
+        method().parameters,
+        predictor,
+        data_spec,
+        "error",
+        {"x": "number"},
+        b"key",
+        {"kind": "column", "name": "score"},
+        {},
+        0,
+    )
     hashes = {repaired.save(tmp_path / name) for name in ("a.fairfix", "b.fairfix")}
     loaded = Repaired.load(tmp_path / "a.fairfix")
 
@@ -637,10 +653,13 @@ def test_a_parameter_of_another_method_is_refused(sixth: Path, capsys: pytest.Ca
     from fairfix.cli import run
 
     pq.write_table(scored(), sixth / "data.parquet")
-    status = run([
-        "repair", str(sixth / "data.parquet"),
-        *shlex.split("--protected race --method ramp --chance 0.5 --config none"),
-    ])  # fmt: skip
+    status = run(
+        [
+            "repair",
+            str(sixth / "data.parquet"),
+            *shlex.split("--protected race --method ramp --chance 0.5 --config none"),
+        ]
+    )
 
     assert status == 2
     assert "--chance is not an option of ramp" in capsys.readouterr().err

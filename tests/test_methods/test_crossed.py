@@ -121,10 +121,15 @@ def test_counts_and_estimators_have_it_too(tmp_path: Path) -> None:
     assert chance == pytest.approx(np.clip(own[0] * (2 * score - 1) + own[1], 0, 1), abs=1e-9)
 
 
-@pytest.mark.parametrize("way", [
-    {"constraint": "dp"}, {"decisions": "deterministic"}, {"constraint": "equal_opportunity[each]"},
-    {"gamma": 0},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"constraint": "dp"},
+        {"decisions": "deterministic"},
+        {"constraint": "equal_opportunity[each]"},
+        {"gamma": 0},
+    ],
+)
 def test_what_is_no_sum_is_refused_by_name(way: dict[str, Any]) -> None:
     """Where a cell has a rule of its own, or a group has no rows at all, there is none for the intersection."""
     made = fairfix.repair(people(3), **{**EACH, **way}).repaired

@@ -52,11 +52,17 @@ def frame(seed: int = 0, many: int = 900, *, units: float = 1.0) -> pa.Table:
     member = rng.random(many) < 0.3 + 0.3 * group
     mean = 0.04 * (age - 40) + (job == "smith") + 0.5 * member
     pay = units * (10 + mean + 0.4 * rng.normal(size=many))
-    return pa.table({
-        "person": pa.array([f"p{i}" for i in range(many)]), "sex": pa.array(np.array(["f", "m"])[group]),
-        "age": pa.array(age, mask=rng.random(many) < 0.05), "job": pa.array(job), "member": pa.array(member),
-        "pay": pa.array(pay), "rich": pa.array((mean + 0.4 * rng.normal(size=many) > 0.8).astype(int)),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "person": pa.array([f"p{i}" for i in range(many)]),
+            "sex": pa.array(np.array(["f", "m"])[group]),
+            "age": pa.array(age, mask=rng.random(many) < 0.05),
+            "job": pa.array(job),
+            "member": pa.array(member),
+            "pay": pa.array(pay),
+            "rich": pa.array((mean + 0.4 * rng.normal(size=many) > 0.8).astype(int)),
+        }
+    )
 
 
 def table_of(data: pa.Table, label: str, **more: Any) -> Table:
@@ -143,9 +149,17 @@ def test_every_way_is_saved_and_loaded_to_the_bit(parameters: dict[str, Any], tm
     table = table_of(frame(many=400), "pay")
     predictor = fit(table, **({} if "constraint" in parameters else {"slack": 0.15}), **parameters)
     repaired = Repaired(
-        "fair-regression", {}, predictor, at_predict_time(table.data_spec, predictor), "error",
-        {"person": "text"}, b"key", {"kind": "features", "names": list(NAMES)}, {}, 0,
-    )  # fmt: skip
+        "fair-regression",
+        {},
+        predictor,
+        at_predict_time(table.data_spec, predictor),
+        "error",
+        {"person": "text"},
+        b"key",
+        {"kind": "features", "names": list(NAMES)},
+        {},
+        0,
+    )
     repaired.save(tmp_path / "a.fairfix")
     loaded = Repaired.load(tmp_path / "a.fairfix")
 
@@ -564,11 +578,15 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
     assert predictor.inputs == ("job", "sex")
 
 
-@pytest.mark.parametrize(("parameters", "aware", "said"), [
-    ({}, False, "add `group=used`"), ({"loss": "absolute"}, True, "and the closed form"),
-    ({"constraint": "ks.to_overall[sex=f]<=0.1"}, True, "limits of single groups cover all rows"),
-    ({"decisions": "deterministic", "solver": "closed-form"}, True, "`decisions=deterministic` cannot"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("parameters", "aware", "said"),
+    [
+        ({}, False, "add `group=used`"),
+        ({"loss": "absolute"}, True, "and the closed form"),
+        ({"constraint": "ks.to_overall[sex=f]<=0.1"}, True, "limits of single groups cover all rows"),
+        ({"decisions": "deterministic", "solver": "closed-form"}, True, "`decisions=deterministic` cannot"),
+    ],
+)
 def test_what_does_not_go_with_strata_is_refused(parameters: dict[str, Any], aware: bool, said: str) -> None:
     """The error names the parameter and what to do."""
     table = strata_table(100, 2)
@@ -663,14 +681,20 @@ def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: 
     np.testing.assert_array_equal(found["decision"].to_numpy(), found["prediction"].to_numpy() >= 0.5)
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    ("--features age,nobody", "'nobody'"), ("--features age,sex", "--group used"),
-    ("--features age,rich", "has a role already"), ("--features score", "no score column"),
-    ("--features born", "'born' holds dates"),
-    ("--constraint log_loss.max<=1e-9", "meets --constraint on the training rows"),
-    ("--solver closed-form --group unused", "--group unused conflicts with"),
-    ("--method ramp --features age", "no score column"), ("--slack 0.1,0.2", "takes one value"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--features age,nobody", "'nobody'"),
+        ("--features age,sex", "--group used"),
+        ("--features age,rich", "has a role already"),
+        ("--features score", "no score column"),
+        ("--features born", "'born' holds dates"),
+        ("--constraint log_loss.max<=1e-9", "meets --constraint on the training rows"),
+        ("--solver closed-form --group unused", "--group unused conflicts with"),
+        ("--method ramp --features age", "no score column"),
+        ("--slack 0.1,0.2", "takes one value"),
+    ],
+)
 def test_status_2_and_no_file_where_it_did_not_run(
     options: str, said: str, call: Call, tmp_path: Path
 ) -> None:
@@ -688,10 +712,13 @@ def test_status_2_and_no_file_where_it_did_not_run(
     assert not (tmp_path / "a.fairfix").exists()
 
 
-@pytest.mark.parametrize(("bound", "within"), [
-    ("absolute_loss.max<=4", "the whole interval meets the largest allowed loss"),
-    ("absolute_loss[sex=f]<=4, absolute_loss[sex=m]<=4", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bound", "within"),
+    [
+        ("absolute_loss.max<=4", "the whole interval meets the largest allowed loss"),
+        ("absolute_loss[sex=f]<=4, absolute_loss[sex=m]<=4", ""),
+    ],
+)
 def test_a_bounded_loss_is_compared_with_its_bound(
     call: Call, tmp_path: Path, bound: str, within: str
 ) -> None:
@@ -711,10 +738,15 @@ def test_a_bounded_loss_is_compared_with_its_bound(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sizes", "tied", "decisions", "slack"), [
-    ((400, 20), False, "randomized", 0.02), ((400, 20), True, "deterministic", 0.02),
-    ((60, 30, 14), False, "randomized", 1.0), ((500, 31), True, "randomized", 0.1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "tied", "decisions", "slack"),
+    [
+        ((400, 20), False, "randomized", 0.02),
+        ((400, 20), True, "deterministic", 0.02),
+        ((60, 30, 14), False, "randomized", 1.0),
+        ((500, 31), True, "randomized", 0.1),
+    ],
+)
 def test_an_artifact_holds_no_score_of_fewer_rows_than_a_bin_has(
     sizes: tuple[int, ...], tied: bool, decisions: str, slack: float, tmp_path: Path
 ) -> None:

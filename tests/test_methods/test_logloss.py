@@ -47,11 +47,16 @@ def frame(seed: int = 0, many: int = 1500, groups: int = 2) -> pa.Table:
     age = rng.normal(40 + 6 * group, 10, many)
     job = np.array(["cook", "nurse", "smith"])[rng.integers(0, 3, many)]
     z = 0.07 * (age - 45) + (job == "smith") - 0.4
-    return pa.table({
-        "person": pa.array([f"p{i}" for i in range(many)]), "race": pa.array([f"g{g}" for g in group]),
-        "age": pa.array(age), "job": pa.array(job), "score": pa.array(1 / (1 + np.exp(-z))),
-        "label": pa.array((rng.random(many) < 1 / (1 + np.exp(-z))).astype(int)),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "person": pa.array([f"p{i}" for i in range(many)]),
+            "race": pa.array([f"g{g}" for g in group]),
+            "age": pa.array(age),
+            "job": pa.array(job),
+            "score": pa.array(1 / (1 + np.exp(-z))),
+            "label": pa.array((rng.random(many) < 1 / (1 + np.exp(-z))).astype(int)),
+        }
+    )
 
 
 def table_of(data: pa.Table, *, score: bool = False) -> Table:
@@ -350,11 +355,14 @@ def test_a_damaged_state_of_chances_is_refused() -> None:
             type(predictor).from_state(settings, {**arrays, **change})
 
 
-@pytest.mark.parametrize(("loss", "aware", "warning"), [
-    (0.49, 0.46, None),
-    (0.51, 0.47, "loses 30% of the information in the features .* loses 10%: use `group=used`"),
-    (0.60, 0.58, "loses 75% .* loses 65%: allow more `slack`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("loss", "aware", "warning"),
+    [
+        (0.49, 0.46, None),
+        (0.51, 0.47, "loses 30% of the information in the features .* loses 10%: use `group=used`"),
+        (0.60, 0.58, "loses 75% .* loses 65%: allow more `slack`"),
+    ],
+)
 def test_a_dear_rule_without_the_group_is_warned_of(loss: float, aware: float, warning: str | None) -> None:
     """From a quarter of what features tell on, with the way out that is the cheaper one."""
     more = estimate(loss - aware, 0.0, 0.1)

@@ -37,11 +37,18 @@ def frame(seed: int = 0, many: int = 1500, groups: int = 2, *, noise: bool = Fal
     job = np.array(["cook", "nurse", "smith"])[rng.integers(0, 3, many)]
     z = 2.0 - 0.02 * (age - 46) ** 2 + 0.8 * (job == "smith") + (gain > 500) - 0.3 * (group == 0)
     chance = np.full(many, 0.4) if noise else 1 / (1 + np.exp(-z))
-    return pa.table({
-        "person": [f"p{i}" for i in range(many)], "race": [f"g{g}" for g in group], "age": age, "gain": gain,
-        "job": job, "label": (rng.random(many) < chance).astype(int), "chance": chance,
-        "weight": rng.integers(1, 4, many),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "person": [f"p{i}" for i in range(many)],
+            "race": [f"g{g}" for g in group],
+            "age": age,
+            "gain": gain,
+            "job": job,
+            "label": (rng.random(many) < chance).astype(int),
+            "chance": chance,
+            "weight": rng.integers(1, 4, many),
+        }
+    )
 
 
 def table_of(data: pa.Table, *, weight: str | None = None) -> Table:

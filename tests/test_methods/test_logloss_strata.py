@@ -34,11 +34,18 @@ def frame(seed: int = 0, many: int = 1500, towns: int = 3) -> pa.Table:
     age, club = rng.normal(40 + 8 * ahead, 10, many), race + rng.normal(0, 0.6, many)
     job = np.array(["cook", "nurse"])[rng.integers(0, 2, many)]
     chance = 1 / (1 + np.exp(-(0.12 * (age - 44) + 0.5 * (job == "nurse") - 0.2)))
-    return pa.table({
-        "person": [f"p{i}" for i in range(many)], "race": [f"g{k}" for k in race],
-        "town": [f"t{k}" for k in town], "age": age, "club": club, "job": job,
-        "label": (rng.random(many) < chance).astype(int), "weight": rng.integers(1, 4, many),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "person": [f"p{i}" for i in range(many)],
+            "race": [f"g{k}" for k in race],
+            "town": [f"t{k}" for k in town],
+            "age": age,
+            "club": club,
+            "job": job,
+            "label": (rng.random(many) < chance).astype(int),
+            "weight": rng.integers(1, 4, many),
+        }
+    )
 
 
 def table_of(data: pa.Table, strata: tuple[str, ...] = ("town",), *, weight: str | None = None) -> Table:

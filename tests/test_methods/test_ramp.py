@@ -313,10 +313,14 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
         assert gap(Ramp(constraint=constraint), fitted, outcome.predictor.predict(fitted)) < 0.01
 
 
-@pytest.mark.parametrize("parameters", [
-    {"constraint": "equalized_odds"}, {"constraint": "predictive_equality"},
-    {"constraint": "predictive_equality.ratio>=0.8"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"constraint": "equalized_odds"},
+        {"constraint": "predictive_equality"},
+        {"constraint": "predictive_equality.ratio>=0.8"},
+    ],
+)
 def test_rounding_leaves_out_rates_that_a_group_lacks(parameters: dict[str, Any]) -> None:
     """A group of positives alone has no false positive rate: what the others leave is said, and it keeps its share."""
     data = frame(rows=3000).to_pandas()
@@ -460,10 +464,16 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("given", [
-    {"gamma": 0.0}, {"constraint": "covariance"}, {"calibrate": "isotonic"}, {"rho": "labels"},
-    {"decisions": "deterministic"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"gamma": 0.0},
+        {"constraint": "covariance"},
+        {"calibrate": "isotonic"},
+        {"rho": "labels"},
+        {"decisions": "deterministic"},
+    ],
+)
 def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
     """The message names the parameter and the other solver."""
     with pytest.raises(UsageError, match=f"`{next(iter(given))}=.*it needs `solver=exact`"):
@@ -545,10 +555,14 @@ def test_of_raw_scores_only_the_order_counts(constraint: str, gamma: float) -> N
     assert any("isotonic" in note for note in rule.trace.notes)
 
 
-@pytest.mark.parametrize(("settings", "named"), [
-    ({"calibrate": "none"}, "calibrate none"), ({"calibrate": "sigmoid"}, "calibrate sigmoid"),
-    ({"rho": "mean"}, "rho mean"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"calibrate": "none"}, "calibrate none"),
+        ({"calibrate": "sigmoid"}, "calibrate sigmoid"),
+        ({"rho": "mean"}, "rho mean"),
+    ],
+)
 def test_what_needs_probabilities_is_refused_on_raw_scores(settings: dict[str, str], named: str) -> None:
     """The message names the parameter and the way out; without labels nothing makes a raw score a probability."""
     data_spec = replace(table_of(frame()).data_spec, score_scale="raw")

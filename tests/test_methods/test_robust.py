@@ -118,8 +118,12 @@ def excess(
 
 
 ASSUMED = {
-    "soft": "none", "certified": "none", "radii": "radii", "auto": "", "identified": "class-conditional",
-}  # fmt: skip
+    "soft": "none",
+    "certified": "none",
+    "radii": "radii",
+    "auto": "",
+    "identified": "class-conditional",
+}
 """Name of what is held -> what is asked for: a table by label makes the difference of the first two."""
 
 
@@ -669,8 +673,12 @@ def test_several_recorded_columns_make_cells(tmp_path: Path, call: Call) -> None
     first = np.where(wrong[0], np.where(first == "a", "b", "a"), first)
     second = np.where(wrong[1], np.where(second == "x", "y", "x"), second)
     frame = {
-        "id": np.arange(4000), "one": first, "two": second, "score": data["score"], "label": data["label"],
-    }  # fmt: skip
+        "id": np.arange(4000),
+        "one": first,
+        "two": second,
+        "score": data["score"],
+        "label": data["label"],
+    }
     pq.write_table(pa.table(frame), tmp_path / "d.parquet")
     cells = [f"{a} & {b}" for a, b in zip(first, second, strict=True)]
     for name, noisy, truth in (("cells", cells, true), ("one", first, [cell[0] for cell in true])):

@@ -34,11 +34,17 @@ def people(seed: int, many: int = 1200) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     kind = rng.choice(len(VECTORS), many, p=[0.4, 0.2, 0.1, 0.3])
     score = np.round(1 / (1 + np.exp(-rng.normal(0.8 - 1.2 * (kind >= 2), 1.0))), 3)
-    return pd.DataFrame({
-        "id": np.arange(many), "likely": np.where(kind < 2, "a", "b"),
-        "label": (rng.random(many) < score).astype(np.int64), "score": score, "p_a": VECTORS[kind, 0],
-        "p_b": VECTORS[kind, 1], "w": rng.choice([0.5, 1.0, 2.0], many),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "id": np.arange(many),
+            "likely": np.where(kind < 2, "a", "b"),
+            "label": (rng.random(many) < score).astype(np.int64),
+            "score": score,
+            "p_a": VECTORS[kind, 0],
+            "p_b": VECTORS[kind, 1],
+            "w": rng.choice([0.5, 1.0, 2.0], many),
+        }
+    )
 
 
 def table_of(frame: pd.DataFrame, weight: str | None = None) -> Table:
@@ -139,8 +145,11 @@ def weighted_rows(seed: int, bins: int) -> tuple[np.ndarray, ...]:
     many = 200
     z = rng.dirichlet([1.0, 1.0, 1.0], many)
     k, b, y, w = (
-        rng.integers(0, 2, many), rng.integers(0, bins, many), rng.integers(0, 2, many), rng.random(many),
-    )  # fmt: skip
+        rng.integers(0, 2, many),
+        rng.integers(0, bins, many),
+        rng.integers(0, 2, many),
+        rng.random(many),
+    )
     n, sums = np.zeros((2, bins, 2)), np.zeros((2, 3, 2, bins, 2))
     np.add.at(n, (k, b, y), w / w.sum())
     for j in range(3):
@@ -220,8 +229,9 @@ def test_what_is_relied_on_is_said() -> None:
     for said, method, code in (
         ({}, Robust(), "N1: any rows with the same membership probabilities in p_a, p_b"),
         ({"assume": "independent"}, Robust(), "N4: given the membership probabilities in p_a, p_b"),
-        ({"assume": "independent"}, Robust(assume="none"), "N1:"), ({}, Robust(assume="independent"), "N4:"),
-    ):  # fmt: skip
+        ({"assume": "independent"}, Robust(assume="none"), "N1:"),
+        ({}, Robust(assume="independent"), "N4:"),
+    ):
         rule = fit(method, frame, **said)
         notes = " ".join(rule.trace.notes)
         assert f"relies on {code}" in notes
@@ -264,10 +274,13 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
         fit(Robust(), mixed)
     fit(Robust(group="unused", slack=0.2), mixed)
     with pytest.raises(DataError, match=r"p_a, p_b sum to 0.5 in row 3"):
-        fit(Robust(), frame.assign(
-            p_a=np.where(frame["id"] == 2, 0.5 - frame["p_b"].clip(upper=0.5), frame["p_a"]),
-            p_b=np.where(frame["id"] == 2, frame["p_b"].clip(upper=0.5), frame["p_b"]),
-        ))  # fmt: skip
+        fit(
+            Robust(),
+            frame.assign(
+                p_a=np.where(frame["id"] == 2, 0.5 - frame["p_b"].clip(upper=0.5), frame["p_a"]),
+                p_b=np.where(frame["id"] == 2, frame["p_b"].clip(upper=0.5), frame["p_b"]),
+            ),
+        )
     with pytest.raises(ColumnError, match="no feature column 'p_c' of membership probabilities"):
         Robust().fit(
             RepairProblem(table_of(frame), noise=Noise(membership={"a": "p_a", "c": "p_c"})),

@@ -221,11 +221,14 @@ def test_counts_hold_no_probabilities(tmp_path: Path) -> None:
         fairfix.repair(str(tmp_path / "a.counts"), method="ramp", noise=SOFT)
 
 
-@pytest.mark.parametrize(("change", "told"), [
-    ({"p_b": np.nan}, r"column 'p_b' is missing in row 4 "),
-    ({"p_b": -0.1}, r"column 'p_b' is -0\.1, which is not a probability, in row 4 "),
-    ({"p_a": 1.0, "p_b": 1.0, "p_c": 0.5}, r"sum to 2\.5 in row 4 "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"p_b": np.nan}, r"column 'p_b' is missing in row 4 "),
+        ({"p_b": -0.1}, r"column 'p_b' is -0\.1, which is not a probability, in row 4 "),
+        ({"p_a": 1.0, "p_b": 1.0, "p_c": 0.5}, r"sum to 2\.5 in row 4 "),
+    ],
+)
 def test_what_is_no_probability_is_named_in_the_fit_and_at_predict_time(change: dict, told: str) -> None:
     """The column, the row and the number; nothing is decided."""
     data = frame(rows=200)

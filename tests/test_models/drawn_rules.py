@@ -94,9 +94,12 @@ def trees(rng: Rng, width: int, sums: int, link: Any) -> TreesMember:
     )
     nodes = {
         "feature": rng.integers(0, width, 7 * many).astype(np.int32),
-        "threshold": rng.choice([0.0, -0.2, 0.5, 1.0, -np.inf], 7 * many), "left": left, "right": right,
-        "value": rng.normal(size=7 * many), "missing_left": rng.random(7 * many) < 0.5,
-    }  # fmt: skip
+        "threshold": rng.choice([0.0, -0.2, 0.5, 1.0, -np.inf], 7 * many),
+        "left": left,
+        "right": right,
+        "value": rng.normal(size=7 * many),
+        "missing_left": rng.random(7 * many) < 0.5,
+    }
     roots, classes = 7 * np.arange(many), np.arange(many) % sums
     return TreesMember(nodes, roots, classes, rng.normal(size=sums), width, link)
 
@@ -117,8 +120,11 @@ def member(rng: Rng, own: Features, classes: int) -> Member:
             return ConstantMember(rng.random(1))
         if way == 1:
             out = (
-                rng.normal(size=(width, 5)), rng.normal(size=5), rng.normal(size=(5, 1)), rng.normal(size=1),
-            )  # fmt: skip
+                rng.normal(size=(width, 5)),
+                rng.normal(size=5),
+                rng.normal(size=(5, 1)),
+                rng.normal(size=1),
+            )
             return NetworkMember(*out, "sigmoid")
         if way == 2:
             return trees(rng, width - 1, 1, rng.choice(["sigmoid", "shares", "identity"]))
@@ -214,9 +220,14 @@ def _estimated(rng: Rng) -> RepairedPredictor:
     many = len(levels) + int(rng.integers(0 if len(levels) > 1 else 1, 3))
     owners = rng.permutation(np.arange(many) % len(levels))
     return EstimatedLogit(
-        columns, levels, scorer(rng), 3 * rng.normal(size=many), bool(rng.random() < 0.5),
-        classifier=scorer(rng, many), owners=owners,
-    )  # fmt: skip
+        columns,
+        levels,
+        scorer(rng),
+        3 * rng.normal(size=many),
+        bool(rng.random() < 0.5),
+        classifier=scorer(rng, many),
+        owners=owners,
+    )
 
 
 def _score_curves(rng: Rng) -> RepairedPredictor:
@@ -228,9 +239,12 @@ def _plugin(rng: Rng) -> RepairedPredictor:
     classes = int(rng.integers(2, 4))
     part = np.array([int(rng.integers(0, classes + 1)), int(rng.integers(0, 2)), 0, 1, 2])
     rule = PluginRule(
-        part, rng.choice([0.5, 0.3, *rng.random(2)], 5), np.array([1, 3, -1, -1, -1]),
-        np.array([0.25, 1.0, 2.0, 2.5, 2.75, 3.0]), rng.random(6),
-    )  # fmt: skip
+        part,
+        rng.choice([0.5, 0.3, *rng.random(2)], 5),
+        np.array([1, 3, -1, -1, -1]),
+        np.array([0.25, 1.0, 2.0, 2.5, 2.75, 3.0]),
+        rng.random(6),
+    )
     if rng.random() < 0.2:
         rule = PluginRule.free()
     if rng.random() < 0.2:
@@ -302,9 +316,17 @@ def drawn_rule(kind: str, seed: int) -> Repaired:
         ColumnRoles(("g", "h"), score="score", id="id"), score_scale=str(scale), thresholds=(0.5,)
     )
     return Repaired(
-        "drawn", {}, predictor, at_predict_time(data_spec, predictor), "abstain", {"id": "text"},
-        b"key of draws", {"kind": "column", "name": "score"}, {}, seed,
-    )  # fmt: skip
+        "drawn",
+        {},
+        predictor,
+        at_predict_time(data_spec, predictor),
+        "abstain",
+        {"id": "text"},
+        b"key of draws",
+        {"kind": "column", "name": "score"},
+        {},
+        seed,
+    )
 
 
 def hard_rows(repaired: Repaired, seed: int, many: int = 120) -> pd.DataFrame:
@@ -326,11 +348,18 @@ def hard_rows(repaired: Repaired, seed: int, many: int = 120) -> pd.DataFrame:
     z = rng.random((3, many))
     z[:, ::5] = np.eye(3)[rng.integers(0, 3, z[:, ::5].shape[1])].T
     z /= z.sum(axis=0)
-    return pd.DataFrame({
-        "g": rng.choice([*(f"g{i}" for i in range(5)), "strange", "g39", None], many),
-        "h": rng.choice(["h0", "h1", "h1", "h9"], many), "score": rng.choice(points, many),
-        "x": rng.choice([np.nan, 0.0, -0.0, LEAST, 0.5, -1.0, 1e300, *rng.normal(size=20)], many),
-        "town": rng.choice([*TOWNS[1:], "elsewhere", None], many), "yes": rng.random(many) < 0.5,
-        "far": rng.choice([-1e300, 1e300, 0.0, *rng.normal(size=20)], many), "in_a": z[0], "in_b": z[1],
-        "in_c": z[2], "id": [f"p{i}" for i in range(many)],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "g": rng.choice([*(f"g{i}" for i in range(5)), "strange", "g39", None], many),
+            "h": rng.choice(["h0", "h1", "h1", "h9"], many),
+            "score": rng.choice(points, many),
+            "x": rng.choice([np.nan, 0.0, -0.0, LEAST, 0.5, -1.0, 1e300, *rng.normal(size=20)], many),
+            "town": rng.choice([*TOWNS[1:], "elsewhere", None], many),
+            "yes": rng.random(many) < 0.5,
+            "far": rng.choice([-1e300, 1e300, 0.0, *rng.normal(size=20)], many),
+            "in_a": z[0],
+            "in_b": z[1],
+            "in_c": z[2],
+            "id": [f"p{i}" for i in range(many)],
+        }
+    )

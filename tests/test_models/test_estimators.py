@@ -109,9 +109,12 @@ def near_thresholds(member: TreesMember) -> Floats:
 
 
 REGRESSORS: list[Any] = [
-    RandomForestRegressor(10), ExtraTreesRegressor(10, max_depth=4), DecisionTreeRegressor(),
-    GradientBoostingRegressor(n_estimators=15), HistGradientBoostingRegressor(max_iter=10),
-]  # fmt: skip
+    RandomForestRegressor(10),
+    ExtraTreesRegressor(10, max_depth=4),
+    DecisionTreeRegressor(),
+    GradientBoostingRegressor(n_estimators=15),
+    HistGradientBoostingRegressor(max_iter=10),
+]
 
 
 @pytest.mark.slow
@@ -368,16 +371,19 @@ class Altered(Wild):
         self.level = level + 1.0
 
 
-@pytest.mark.parametrize(("learner", "words"), [
-    (Unweighted(), "has no sample_weight in its fit"),
-    (make_pipeline(StandardScaler(), KNeighborsRegressor()), "has no sample_weight in its fit"),
-    (Altered(2.0), r"cannot clone .*:Altered\(level=3\.0\)"),
-    (Ridge, r"Ridge is a class; give an estimator of it, Ridge\(\)"),
-    (object(), "is not an estimator; it needs the methods"),
-    ("no_such_package.models:Ridge", "does not name an estimator: ModuleNotFoundError"),
-    ("sklearn.linear_model:Rdige", "does not name an estimator: AttributeError"),
-    ("math:pi", "does not name an estimator"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("learner", "words"),
+    [
+        (Unweighted(), "has no sample_weight in its fit"),
+        (make_pipeline(StandardScaler(), KNeighborsRegressor()), "has no sample_weight in its fit"),
+        (Altered(2.0), r"cannot clone .*:Altered\(level=3\.0\)"),
+        (Ridge, r"Ridge is a class; give an estimator of it, Ridge\(\)"),
+        (object(), "is not an estimator; it needs the methods"),
+        ("no_such_package.models:Ridge", "does not name an estimator: ModuleNotFoundError"),
+        ("sklearn.linear_model:Rdige", "does not name an estimator: AttributeError"),
+        ("math:pi", "does not name an estimator"),
+    ],
+)
 def test_what_is_no_learner_is_refused(learner: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         checked(learner)

@@ -51,21 +51,30 @@ def server() -> Iterator[str]:
 
 
 REPAIRS: dict[str, dict[str, Any]] = {
-    "ramp": {"method": "ramp"}, "ramp of crossed groups": {"method": "ramp", "protected": ["race", "sex"]},
+    "ramp": {"method": "ramp"},
+    "ramp of crossed groups": {"method": "ramp", "protected": ["race", "sex"]},
     "ramp of bands": {
-        "method": "ramp", "protected": "real", "bands": "real=-0.5,0,0.8", "missing": "real=group",
+        "method": "ramp",
+        "protected": "real",
+        "bands": "real=-0.5,0,0.8",
+        "missing": "real=group",
     },
     "curves of a recalibrated score": {
-        "method": "ramp", "constraint": "equal_opportunity", "calibrate": "sigmoid",
+        "method": "ramp",
+        "constraint": "equal_opportunity",
+        "calibrate": "sigmoid",
     },
     "tube": {"method": "fair-regression", "group": "used"},
     "plug-in rule": {"method": "fair-regression", "slack": 0.05},
     "truncated logit by label": {
-        "method": "logloss", "constraint": "equalized_odds", "holds": "given-label", "features": FEATURES,
+        "method": "logloss",
+        "constraint": "equalized_odds",
+        "holds": "given-label",
+        "features": FEATURES,
     },
     "logit of splines": {"method": "logloss", "learner": "linear(basis=splines)", "features": FEATURES},
     "trees": {"method": "sensei", "features": FEATURES},
-}  # fmt: skip
+}
 """Repairs of real rows; rules of every kind are drawn in ``test_rules.py``."""
 
 
@@ -200,8 +209,12 @@ def test_a_graph_is_exported_to_nothing() -> None:
     pytest.importorskip("skl2onnx", reason="makes the graph")
     learner = make_pipeline(PolynomialFeatures(2), LogisticRegression())
     given: dict[str, Any] = {
-        "protected": "race", "label": "label", "id": "id", "features": FEATURES, "slack": 1.0,
-    }  # fmt: skip
+        "protected": "race",
+        "label": "label",
+        "id": "id",
+        "features": FEATURES,
+        "slack": 1.0,
+    }
     made = fairfix.repair(rows(), method="fair-regression", learner=learner, **given).repaired
     with pytest.raises(
         UsageError, match="a rule with a learner that is stored as an ONNX graph, cannot be exported"
@@ -224,8 +237,14 @@ def test_a_missing_score_and_an_unknown_group_have_no_result() -> None:
 def test_an_unknown_group_gets_the_base_where_the_artifact_says_so(tmp_path: Path) -> None:
     for method in ("ramp", "logloss"):
         made = fairfix.repair(
-            rows(), protected="race", label="label", score="score", id="id", method=method, unseen="original",
-        ).repaired  # fmt: skip
+            rows(),
+            protected="race",
+            label="label",
+            score="score",
+            id="id",
+            method=method,
+            unseen="original",
+        ).repaired
         frame = rows().head(60).assign(race="x")
         inputs = frame.astype(object).where(frame.notna(), None).to_dict("records")
         got = pd.DataFrame(standalone.predict(inputs, document(made, exported(made))))

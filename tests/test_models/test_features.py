@@ -230,9 +230,12 @@ def embedded(many: int = 60, *, turn: np.ndarray | None = None) -> dict[str, Any
     text = vector if turn is None else vector @ turn
     race = ["a" if one else "b" for one in rng.random(many) < 0.5]
     return {
-        "race": race, "label": label, "text": list(text), "age": rng.normal(40, 9, many),
+        "race": race,
+        "label": label,
+        "text": list(text),
+        "age": rng.normal(40, 9, many),
         "id": np.arange(many),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("kind", LISTS.values(), ids=LISTS)

@@ -93,11 +93,18 @@ def people(many: int = 400) -> pd.DataFrame:
     """People with every column that a repair may read, a number, and a column that none does."""
     rng = np.random.default_rng(3)
     race, score = rng.choice(["a", "b"], many), rng.integers(0, 20, many) / 20
-    return pd.DataFrame({
-        "n": np.arange(many), "person": rng.permutation(10**6)[:many], "race": race, "score": score,
-        "x": rng.normal(size=many), "label": (rng.random(many) < score).astype(int),
-        "kind": rng.choice(["u", "v", "w"], many), "odd": [{"a": [i]} for i in range(many)],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "n": np.arange(many),
+            "person": rng.permutation(10**6)[:many],
+            "race": race,
+            "score": score,
+            "x": rng.normal(size=many),
+            "label": (rng.random(many) < score).astype(int),
+            "kind": rng.choice(["u", "v", "w"], many),
+            "odd": [{"a": [i]} for i in range(many)],
+        }
+    )
 
 
 @cache

@@ -325,9 +325,14 @@ with threadpool_limits(1):
 
 ODD_NUMBERS = [-1, 0, 1, 7, 10**6, np.nan, np.inf, -np.inf]
 ODD_ARRAYS = [
-    np.zeros(0), np.array(1.0), np.zeros((2, 2)), np.array(["a"]), np.array([None]),
-    np.zeros(3, dtype=complex), None,
-]  # fmt: skip
+    np.zeros(0),
+    np.array(1.0),
+    np.zeros((2, 2)),
+    np.array(["a"]),
+    np.array([None]),
+    np.zeros(3, dtype=complex),
+    None,
+]
 ODD_SETTINGS = [None, [], {}, -1, 0, 10**30, 1.5, True, "softmax", "identity", ["identity"], np.nan]
 
 
@@ -366,12 +371,16 @@ def test_damaged_states_are_refused_or_end(data: st.DataObject, which: int) -> N
 def small_tree(**change: Any) -> TreesMember:
     """Return two trees of one split each, with a change to their state."""
     arrays: dict[str, npt.NDArray[Any]] = {
-        "feature": np.zeros(6, dtype="<i4"), "threshold": np.zeros(6),
-        "left": np.array([1, 1, 2, 4, 4, 5], dtype="<i4"), "right": np.array([2, 1, 2, 5, 4, 5], dtype="<i4"),
+        "feature": np.zeros(6, dtype="<i4"),
+        "threshold": np.zeros(6),
+        "left": np.array([1, 1, 2, 4, 4, 5], dtype="<i4"),
+        "right": np.array([2, 1, 2, 5, 4, 5], dtype="<i4"),
         "value": np.array([0.0, -1, 1, 0, -10, 10]),
-        "missing_left": np.array([True, False, False, False, False, False]), "roots": np.array([0, 3]),
-        "classes": np.array([0, 0]), "baseline": np.array([0.5]),
-    }  # fmt: skip
+        "missing_left": np.array([True, False, False, False, False, False]),
+        "roots": np.array([0, 3]),
+        "classes": np.array([0, 0]),
+        "baseline": np.array([0.5]),
+    }
     told = {"link": "identity", "features": 1, **change.pop("told", {})}
     arrays |= {name: np.asarray(value, dtype=arrays[name].dtype) for name, value in change.items()}
     return TreesMember.from_state(told, arrays)

@@ -40,10 +40,17 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = read_table(ROWS, data_spec)
     outcome = repair_table(table, Ramp(gamma=0.5))
     repaired = Repaired(
-        "ramp", outcome.repairer.parameters, outcome.predictor, at_predict_time(data_spec, outcome.predictor),
-        "error", identity_columns(ROWS.schema, data_spec), hash_key(0, "data"),
-        {"kind": "column", "name": "score"}, {}, 0,
-    )  # fmt: skip
+        "ramp",
+        outcome.repairer.parameters,
+        outcome.predictor,
+        at_predict_time(data_spec, outcome.predictor),
+        "error",
+        identity_columns(ROWS.schema, data_spec),
+        hash_key(0, "data"),
+        {"kind": "column", "name": "score"},
+        {},
+        0,
+    )
     path = tmp_path_factory.mktemp("repaired") / "r.fairfix"
     repaired.save(path)
     return path
@@ -147,9 +154,17 @@ def test_a_rule_that_gives_no_number_is_an_error(decided: bool) -> None:
 
     data_spec = DataSpec(ColumnRoles(("race",), score="score"), thresholds=(0.5,))
     repaired = Repaired(
-        "odd", {}, Odd(Scorer()), data_spec, "abstain", {"id": "text"}, b"x",
-        {"kind": "column", "name": "score"}, {}, 0,
-    )  # fmt: skip
+        "odd",
+        {},
+        Odd(Scorer()),
+        data_spec,
+        "abstain",
+        {"id": "text"},
+        b"x",
+        {"kind": "column", "name": "score"},
+        {},
+        0,
+    )
     with pytest.raises(
         DataError, match=rf"the rule gives {bad:g}, which is not a \w+, for one of the 300 rows"
     ):

@@ -85,10 +85,15 @@ def test_the_rules_of_the_artifact_hold(repaired: Repaired, rows: pd.DataFrame) 
         repaired.predict([row, {"person": "new", "score": 0.2}])
 
 
-@pytest.mark.parametrize(("given", "word"), [
-    ({"missing": "abstian"}, "did you mean 'abstain'"), ({"unseen": "drop"}, "unseen"),
-    ({"duplicates": "x"}, "duplicates"), ({"model": "m.skops"}, "leave out `model`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"missing": "abstian"}, "did you mean 'abstain'"),
+        ({"unseen": "drop"}, "unseen"),
+        ({"duplicates": "x"}, "duplicates"),
+        ({"model": "m.skops"}, "leave out `model`"),
+    ],
+)
 def test_a_word_that_is_none_is_an_error(
     repaired: Repaired, rows: pd.DataFrame, given: dict[str, Any], word: str
 ) -> None:

@@ -131,12 +131,16 @@ def copies(y: Any, rng: Rng) -> dict[str, Any]:
     """Return columns that have the label in other words, types and units."""
     noise = rng.random(len(y))
     return {
-        "text": np.where(y == 1, "Charged Off", "Fully Paid"), "codes": np.where(y == 1, 2, 7),
-        "boolean": y == 0, "category": pd.Categorical(np.where(y == 1, "yes", "no")),
-        "only there for 1": np.where(y == 1, noise, np.nan), "only there for 0": np.where(y == 1, None, "x"),
-        "above a number": y + noise, "below a number": -1000.0 * (y + noise),
+        "text": np.where(y == 1, "Charged Off", "Fully Paid"),
+        "codes": np.where(y == 1, 2, 7),
+        "boolean": y == 0,
+        "category": pd.Categorical(np.where(y == 1, "yes", "no")),
+        "only there for 1": np.where(y == 1, noise, np.nan),
+        "only there for 0": np.where(y == 1, None, "x"),
+        "above a number": y + noise,
+        "below a number": -1000.0 * (y + noise),
         "four levels": np.where(y == 1, np.where(noise < 0.5, "a", "b"), np.where(noise < 0.5, "c", "d")),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("rows", SIZES)
@@ -170,8 +174,11 @@ def test_strong_features_are_no_leaks(rows: int) -> None:
 def test_a_near_copy_is_better_than_a_strong_feature_for_certain() -> None:
     """Wrong for 7% of the rows, or for 2 of 60, which a strong feature may be by luck: no leak."""
     for rows, wrong, leaks in (
-        (3000, 210, {}), (60, 2, {}), (60, 0, {"x": "leak"}), (3000, 90, {"x": "leak"}),
-    ):  # fmt: skip
+        (3000, 210, {}),
+        (60, 2, {}),
+        (60, 0, {"x": "leak"}),
+        (3000, 90, {"x": "leak"}),
+    ):
         rng = np.random.default_rng(rows + wrong)
         y = labels(rng, rows, 0.5)
         x = np.where(rng.permutation(rows) < wrong, 1 - y, y)
@@ -214,11 +221,14 @@ def test_copies_of_the_score_are_left_out(rows: int, raw: bool) -> None:
     score = np.log(score / (1 - score)) if raw else score
     ranks = pd.Series(score).rank(pct=True).to_numpy()
     columns = {
-        "percent": score * 100, "rounded": np.round(score, 3), "reverse": 1000 - 37 * score,
-        "logit": np.exp(score), "tenth": np.ceil(ranks * 10).astype(int),
+        "percent": score * 100,
+        "rounded": np.round(score, 3),
+        "reverse": 1000 - 37 * score,
+        "logit": np.exp(score),
+        "tenth": np.ceil(ranks * 10).astype(int),
         "grade": np.where(ranks < 0.3, "C", np.where(ranks < 0.7, "B", "A")),
         "approved": np.where(ranks < 0.6, "no", "yes"),
-    }  # fmt: skip
+    }
     kept = {
         "second": score + rng.normal(0, 0.1 * score.std(), rows),
         "near": (ranks + rng.normal(0, 0.1, rows)) < 0.5,
@@ -246,11 +256,18 @@ def test_copies_of_a_real_label_are_leaks(rows: int) -> None:
 
 
 def test_types_and_names_are_ruled_out_before_anything_is_read() -> None:
-    schema = pa.schema([
-        ("when", pa.timestamp("us")), ("nested", pa.struct([("a", pa.int64())])), ("twice", pa.int64()),
-        ("twice", pa.string()), ("__index_level_0__", pa.int64()), ("x", pa.float64()),
-        ("vector", pa.list_(pa.float32())), ("texts", pa.list_(pa.string())),
-    ])  # fmt: skip
+    schema = pa.schema(
+        [
+            ("when", pa.timestamp("us")),
+            ("nested", pa.struct([("a", pa.int64())])),
+            ("twice", pa.int64()),
+            ("twice", pa.string()),
+            ("__index_level_0__", pa.int64()),
+            ("x", pa.float64()),
+            ("vector", pa.list_(pa.float32())),
+            ("texts", pa.list_(pa.string())),
+        ]
+    )
     found = {one.column: one.reason for one in screen_types(schema, schema.names)}
     types = {"when": "date", "nested": "type", "texts": "type"}
     assert found == {**types, "twice": "repeated", "__index_level_0__": "index"}

@@ -243,9 +243,12 @@ def test_a_pickle_under_another_name_is_not_opened(
     for line in (
         ("audit", rows, *asked, "--model", path),
         ("audit", rows, *asked, "--model", path, "--trust-model", file_hash(path)),
-        ("predict", path, rows, "-o", tmp_path / "out.csv"), ("export", path), ("inspect", path),
-        ("audit", path, "--config", "none"), ("audit", rows, *asked, "--baseline", path),
-    ):  # fmt: skip
+        ("predict", path, rows, "-o", tmp_path / "out.csv"),
+        ("export", path),
+        ("inspect", path),
+        ("audit", path, "--config", "none"),
+        ("audit", rows, *asked, "--baseline", path),
+    ):
         assert run([str(word) for word in line]) == 2
     assert not trapped.exists()
     assert not (tmp_path / "out.csv").exists()
@@ -309,11 +312,16 @@ def test_skops_has_to_be_there_and_safe(tmp_path: Path, monkeypatch: pytest.Monk
 KINDS = r"\.pkl, \.pickle, \.joblib, \.skops and \.onnx"
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    *((name, KINDS) for name in ("model.h5", "model", "model.pkl.txt")),
-    ("repaired.fairfix", r"`fairfix predict .*repaired\.fairfix DATA -o"), ("none.pkl", "does not exist"),
-    ("folder.pkl", "is a directory"), ("empty.pkl", "is empty"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        *((name, KINDS) for name in ("model.h5", "model", "model.pkl.txt")),
+        ("repaired.fairfix", r"`fairfix predict .*repaired\.fairfix DATA -o"),
+        ("none.pkl", "does not exist"),
+        ("folder.pkl", "is a directory"),
+        ("empty.pkl", "is empty"),
+    ],
+)
 def test_a_file_that_is_no_model_is_refused(name: str, message: str, tmp_path: Path) -> None:
     """A file of another kind with the kinds that work; each way of not being a file has its words."""
     path = tmp_path / name
@@ -472,11 +480,14 @@ def test_more_than_two_classes_are_one_against_the_rest(positive: str) -> None:
         np.testing.assert_allclose(loaded(model, positive_label=positive).score(X), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("maker", "labels", "message"), [
-    (lambda: make_pipeline(SVC(decision_function_shape="ovo")), lambda: three_way(), "in pairs"),
-    (DecisionTreeClassifier, lambda: np.ones(400), "single class"),
-    (DecisionTreeClassifier, lambda: np.column_stack([coded([0, 1]), coded([1, 0])]), "2 labels at once"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("maker", "labels", "message"),
+    [
+        (lambda: make_pipeline(SVC(decision_function_shape="ovo")), lambda: three_way(), "in pairs"),
+        (DecisionTreeClassifier, lambda: np.ones(400), "single class"),
+        (DecisionTreeClassifier, lambda: np.column_stack([coded([0, 1]), coded([1, 0])]), "2 labels at once"),
+    ],
+)
 def test_models_without_a_score_of_one_class_are_refused(maker: Any, labels: Any, message: str) -> None:
     """Margins between pairs of three classes, a model that knows one class, and one that predicts two labels."""
     with pytest.raises(ModelError, match=message):
@@ -617,15 +628,19 @@ def test_a_score_that_is_not_finite_names_the_row() -> None:
             model.score(rows)
 
 
-@pytest.mark.parametrize(("model", "message"), [
-    (Chances(always(87.0)), "row 1 as 87.0, which is not a probability"),
-    (Predicts(lambda table: table[:, :2]), "does not fit one value per row"),
-    (Predicts(lambda _: np.zeros(1)), r"array of shape \(1,\)"), (Predicts(always("high")), "not a number"),
-    (Predicts(always("high"), classes_=[0, 1]), "returned 'high', which is not among its classes 0, 1"),
-    (Predicts(sign_of("1", "0"), classes_=[0, 1]), "'0', '1', which is not among its classes 0, 1"),
-    (Predicts(lambda table: table[:, :2], classes_=[0, 1]), "labels of shape"),
-    (Chances(second_chance, classes_=[0, 1, 2]), "does not fit the classes 0, 1, 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Chances(always(87.0)), "row 1 as 87.0, which is not a probability"),
+        (Predicts(lambda table: table[:, :2]), "does not fit one value per row"),
+        (Predicts(lambda _: np.zeros(1)), r"array of shape \(1,\)"),
+        (Predicts(always("high")), "not a number"),
+        (Predicts(always("high"), classes_=[0, 1]), "returned 'high', which is not among its classes 0, 1"),
+        (Predicts(sign_of("1", "0"), classes_=[0, 1]), "'0', '1', which is not among its classes 0, 1"),
+        (Predicts(lambda table: table[:, :2], classes_=[0, 1]), "labels of shape"),
+        (Chances(second_chance, classes_=[0, 1, 2]), "does not fit the classes 0, 1, 2"),
+    ],
+)
 def test_an_answer_that_is_no_score_is_refused(model: Any, message: str) -> None:
     """A wrong shape, a text, a stranger's label or a probability of 87 is an error, not a score."""
     positive = "1" if len(getattr(model, "classes_", ())) > 2 else ""

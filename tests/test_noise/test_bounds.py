@@ -350,9 +350,12 @@ def test_replicates_are_what_each_gives_alone():
     for ratio in RATIOS.values():
         radius = valid_radius(C)
         whole = [
-            *table_bounds(m, C, ratio), *table_bounds(m, by_label, ratio), *tv_bounds(m, radius, ratio),
-            ratio.of(invert(m, C).masses), standard_error(m, invert(m, C), ratio, 100),
-        ]  # fmt: skip
+            *table_bounds(m, C, ratio),
+            *table_bounds(m, by_label, ratio),
+            *tv_bounds(m, radius, ratio),
+            ratio.of(invert(m, C).masses),
+            standard_error(m, invert(m, C), ratio, 100),
+        ]
         for r in range(5):
             alone = invert(m[r], C[r])
             one = [

@@ -145,10 +145,14 @@ def test_a_parquet_table_by_label_is_read() -> None:
     assert table.entries.tolist() == [[[0, 2], [0, 4]], [[1, 0], [3, 0]]]
 
 
-@pytest.mark.parametrize(("cells", "form"), [
-    ((0.4, 0.1, 0.2, 0.3), "joint"), ((0.7, 0.25, 0.3, 0.75), "true-given-noisy"),
-    ((0.8, 0.2, 0.4, 0.6), "noisy-given-true"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cells", "form"),
+    [
+        ((0.4, 0.1, 0.2, 0.3), "joint"),
+        ((0.7, 0.25, 0.3, 0.75), "true-given-noisy"),
+        ((0.8, 0.2, 0.4, 0.6), "noisy-given-true"),
+    ],
+)
 def test_what_a_probability_is_shows_in_its_sums(cells: tuple[float, ...], form: str) -> None:
     """Joint ones sum to 1 in all, conditional ones per group; rounding is forgiven."""
     rows = zip("aabb", "abab", cells, strict=True)
@@ -171,24 +175,28 @@ def test_ambiguous_probabilities_have_to_be_named(call: Call) -> None:
         assert read_noise(written(text), form).form == form
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("true,noisy\na,a\n", "must have a column 'count' or a column 'probability'"),
-    ("true,noisy,count,probability\na,a,1,1\n", "it has both"),
-    ("true,recorded,count\na,a,1\n", "no column 'noisy'"),
-    ("true,noisy,count\na,a,-4\nb,b,3\n", "column 'count' of noise.csv is -4 in row 1"),
-    ("true,noisy,count\na,a,1.5\nb,b,3\n", "1.5 in row 1, which is not a number of rows"),
-    ("true,noisy,count\na,a,1e19\nb,b,3\n", "sums to 1e+19 rows, more than any survey has"),
-    ("true,noisy,count\na,a,\nb,b,3\n", "is missing in row 1"),
-    ("true,noisy,count\na,a,x\nb,b,3\n", "must contain numbers"),
-    ("true,noisy,count\na,a,1\na,a,3\nb,b,1\n", "more than one row with true = 'a', noisy = 'a'"),
-    ("true,noisy,count\n,a,1\nb,b,3\n", "column 'true' of noise.csv is empty in row 1"),
-    ("true,noisy,label,count\na,a,2,1\nb,b,0,3\n", "column 'label' of noise.csv has the value '2'"),
-    ("true,noisy,count\na,a,1\na,b,3\n", "only the true group 'a'"),
-    ("true,noisy,count\na,a,0\nb,b,0\n", "only zeros"), ("true,noisy,count\n", "has no rows"),
-    ("true,noisy,probability\na,a,0.7\na,b,0.25\nb,a,0.2\nb,b,0.75\n", "with noisy = 'a' sum to 0.9"),
-    ("true,noisy,probability\na,a,0.7\nb,b,-0.3\n", "is -0.3 in row 2"),
-    ("true,noisy,count\n" + "".join(f"p{i},a,1\n" for i in range(1001)), "1,001 true groups, such"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("true,noisy\na,a\n", "must have a column 'count' or a column 'probability'"),
+        ("true,noisy,count,probability\na,a,1,1\n", "it has both"),
+        ("true,recorded,count\na,a,1\n", "no column 'noisy'"),
+        ("true,noisy,count\na,a,-4\nb,b,3\n", "column 'count' of noise.csv is -4 in row 1"),
+        ("true,noisy,count\na,a,1.5\nb,b,3\n", "1.5 in row 1, which is not a number of rows"),
+        ("true,noisy,count\na,a,1e19\nb,b,3\n", "sums to 1e+19 rows, more than any survey has"),
+        ("true,noisy,count\na,a,\nb,b,3\n", "is missing in row 1"),
+        ("true,noisy,count\na,a,x\nb,b,3\n", "must contain numbers"),
+        ("true,noisy,count\na,a,1\na,a,3\nb,b,1\n", "more than one row with true = 'a', noisy = 'a'"),
+        ("true,noisy,count\n,a,1\nb,b,3\n", "column 'true' of noise.csv is empty in row 1"),
+        ("true,noisy,label,count\na,a,2,1\nb,b,0,3\n", "column 'label' of noise.csv has the value '2'"),
+        ("true,noisy,count\na,a,1\na,b,3\n", "only the true group 'a'"),
+        ("true,noisy,count\na,a,0\nb,b,0\n", "only zeros"),
+        ("true,noisy,count\n", "has no rows"),
+        ("true,noisy,probability\na,a,0.7\na,b,0.25\nb,a,0.2\nb,b,0.75\n", "with noisy = 'a' sum to 0.9"),
+        ("true,noisy,probability\na,a,0.7\nb,b,-0.3\n", "is -0.3 in row 2"),
+        ("true,noisy,count\n" + "".join(f"p{i},a,1\n" for i in range(1001)), "1,001 true groups, such"),
+    ],
+)
 def test_tables_that_make_no_sense_are_refused(text: str, said: str) -> None:
     """Each refusal names column, value and remedy."""
     with pytest.raises(FairfixError, match=re.escape(said)):
@@ -305,11 +313,14 @@ def test_assumptions_are_read(text: str) -> None:
         NoiseSpec.parse(["t.csv"], text)
 
 
-@pytest.mark.parametrize(("settings", "said"), [
-    ({}, "is not described"),
-    ({"radii": {"a": 0.1}, "assume": "eps=0.1"}, "`assume=eps=0.1` needs a noise table"),
-    ({"table": "count", "assume": "eps=2"}, "from 0 to 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "is not described"),
+        ({"radii": {"a": 0.1}, "assume": "eps=0.1"}, "`assume=eps=0.1` needs a noise table"),
+        ({"table": "count", "assume": "eps=2"}, "from 0 to 1"),
+    ],
+)
 def test_statements_that_contradict_one_another_are_refused(settings: dict[str, Any], said: str) -> None:
     """What is said of noise has to fit together."""
     values = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -546,10 +557,14 @@ def verdicts(table: str, *checks: str, **said: Any) -> list[tuple[str, str]]:
 def test_checks_have_three_verdicts() -> None:
     """Pass only if the whole worst case with sampling error is within, fail only if all of it is beyond."""
     found = verdicts(
-        MILD, "eo.difference.true_groups<=0.5", "tpr.difference.true_groups<=0.1",
-        "tpr.difference.true_groups<=0.24", "tpr.min.true_groups>=0.3", "accuracy.max.true_groups>=0.5",
+        MILD,
+        "eo.difference.true_groups<=0.5",
+        "tpr.difference.true_groups<=0.1",
+        "tpr.difference.true_groups<=0.24",
+        "tpr.min.true_groups>=0.3",
+        "accuracy.max.true_groups>=0.5",
         "dp.ratio.true_groups>=0.8",
-    )  # fmt: skip
+    )
 
     assert [verdict for verdict, _ in found] == ["pass", "fail", "undecided", "pass", "pass", "pass"]
     assert "assumes N1; worst case" in found[0][1]
@@ -618,9 +633,13 @@ def test_an_assumption_that_was_not_stated_is_undecided() -> None:
 def test_breakdown_points_agree_with_bisection() -> None:
     """The eps from which a limit can be broken is where the largest gap of single bounds meets it."""
     noise, _ = noisy_audit(
-        rows_of(CELLS, 20_000), Noise(read_noise(written(MILD))), "tpr.difference.true_groups<=0.26",
-        "tpr.difference<=0.24", "tpr.difference.true_groups<=0.2", "accuracy.min.true_groups>=0.1",
-    )  # fmt: skip
+        rows_of(CELLS, 20_000),
+        Noise(read_noise(written(MILD))),
+        "tpr.difference.true_groups<=0.26",
+        "tpr.difference<=0.24",
+        "tpr.difference.true_groups<=0.2",
+        "accuracy.min.true_groups>=0.1",
+    )
     kept, plain, broken, loose = noise["breakdown"]
     joint = np.array(noise["table"]["joint"])
 
@@ -880,18 +899,23 @@ def test_an_auxiliary_file_by_the_command_line(call: Call) -> None:
     assert one == two
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    (["--assume", "eps=0.1"], "--assume needs --noise:"), (["--noise", "no.csv"], "no.csv does not exist"),
-    (["--noise", "noise.csv(true=own)"], "no column 'own'"),
-    (["--noise", "noise.csv(keep=joint)"], "keep must be one of"),
-    (["--noise", "noise.csv", "--assume", "eps=0.1", "--assume", "none"], "give it once"),
-    (["--noise", "noise.csv", "--suppress-below", "9"], "leave out --suppress-below"),
-    (["--noise", "noise.csv", "--protected", "other"], "noise is described for one column"),
-    (["--noise", "radius:a:0.1"], "GROUP=NUMBER"), (["--noise", "radius:a=0.1"], "lacks the group 'b'"),
-    (["--check", "dp.difference.true_groups<=0.1"], "describe the noise with --noise SPEC"),
-    (["--check", "ks.difference.true_groups<=0.1"], "for true groups, use"),
-    (["--noise", "noise.csv", "--task", "regression"], "--task regression is about values"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--assume", "eps=0.1"], "--assume needs --noise:"),
+        (["--noise", "no.csv"], "no.csv does not exist"),
+        (["--noise", "noise.csv(true=own)"], "no column 'own'"),
+        (["--noise", "noise.csv(keep=joint)"], "keep must be one of"),
+        (["--noise", "noise.csv", "--assume", "eps=0.1", "--assume", "none"], "give it once"),
+        (["--noise", "noise.csv", "--suppress-below", "9"], "leave out --suppress-below"),
+        (["--noise", "noise.csv", "--protected", "other"], "noise is described for one column"),
+        (["--noise", "radius:a:0.1"], "GROUP=NUMBER"),
+        (["--noise", "radius:a=0.1"], "lacks the group 'b'"),
+        (["--check", "dp.difference.true_groups<=0.1"], "describe the noise with --noise SPEC"),
+        (["--check", "ks.difference.true_groups<=0.1"], "for true groups, use"),
+        (["--noise", "noise.csv", "--task", "regression"], "--task regression is about values"),
+    ],
+)
 def test_refusals_of_the_command_line(options: list[str], said: str, call: Call) -> None:
     """Every one is a status of 2 with one line that says what to do."""
     data = named(rows_of(CELLS)).append_column("other", pa.array(["p", "q"] * 100))

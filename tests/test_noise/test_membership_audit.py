@@ -295,12 +295,15 @@ def test_plain_checks_are_of_protected_columns() -> None:
     assert [(r.attribute, r.verdict) for r in report.checks] == [("sex", "pass"), ("membership", "pass")]
 
 
-@pytest.mark.parametrize(("check", "said"), [
-    ("dp.difference<=0.1", "known by probabilities alone"),
-    ("dp[membership=a]>0.1", "known by probabilities alone"),
-    ("dp.true_groups[membership=z]>0.1", "no true group 'z'; it has a, b, c"),
-    ("dp.difference.true_groups[race]<=0.1", "'race' is not audited"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        ("dp.difference<=0.1", "known by probabilities alone"),
+        ("dp[membership=a]>0.1", "known by probabilities alone"),
+        ("dp.true_groups[membership=z]>0.1", "no true group 'z'; it has a, b, c"),
+        ("dp.difference.true_groups[race]<=0.1", "'race' is not audited"),
+    ],
+)
 def test_checks_that_make_no_sense(check: str, said: str) -> None:
     """The message says what to write."""
     with pytest.raises(UsageError, match=said):
@@ -310,11 +313,16 @@ def test_checks_that_make_no_sense(check: str, said: str) -> None:
 # ---------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(("parts", "said"), [
-    (["a"], "two or more"), (["a", "a=b"], "the group 'a' twice"), (["a", "b=a"], "the column 'a' twice"),
-    (["a", "=b"], "`noise=membership:=b`: write COLUMN"),
-    (["a", "b="], "`noise=membership:b=`: write COLUMN"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (["a"], "two or more"),
+        (["a", "a=b"], "the group 'a' twice"),
+        (["a", "b=a"], "the column 'a' twice"),
+        (["a", "=b"], "`noise=membership:=b`: write COLUMN"),
+        (["a", "b="], "`noise=membership:b=`: write COLUMN"),
+    ],
+)
 def test_columns_of_membership_are_read(parts: list[str], said: str) -> None:
     """A column per group, by its own name or another."""
     for entries in (
@@ -328,11 +336,14 @@ def test_columns_of_membership_are_read(parts: list[str], said: str) -> None:
         NoiseSpec.parse([f"membership:{','.join(parts)}"])
 
 
-@pytest.mark.parametrize(("row", "said"), [
-    ("0.5,0.4", "sum to 0.9 in row 3 of m.csv, and not to 1"),
-    ("1.5,-0.5", "column 'p_a' is 1.5, which is not a probability, in row 3 of m.csv"),
-    (",1", "column 'p_a' is missing in row 3 of m.csv; correct it, or leave the row out"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("0.5,0.4", "sum to 0.9 in row 3 of m.csv, and not to 1"),
+        ("1.5,-0.5", "column 'p_a' is 1.5, which is not a probability, in row 3 of m.csv"),
+        (",1", "column 'p_a' is missing in row 3 of m.csv; correct it, or leave the row out"),
+    ],
+)
 def test_probabilities_that_are_none_are_refused(row: str, said: str) -> None:
     """Row, column and remedy are named."""
     Path("m.csv").write_text(f"p_a,p_b,label,yhat\n1,0,1,1\n0,1,0,0\n{row},1,0\n")
@@ -351,20 +362,24 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
         read_members(open_source(data), READING, {"a": "p_a", "b": "p_b"})
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    (["--noise", "membership:p_a"], "two or more"), (["--noise", "membership:p_a,p_z"], "'p_z'"),
-    (["--noise", "membership:p_a,label"], "given to --label and to --noise"),
-    (["--noise", "membership:p_a,p_b,p_c", "--noise", "n.csv"], "give one description"),
-    (["--noise", "membership:p_a,p_b,p_c", "--assume", "class-conditional"], "or --assume independent"),
-    (["--noise", "membership:p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
-    (["--noise", "membership:p_a,p_b,p_c", "--profile", "ll144"], "leave out --profile"),
-    (["--noise", "membership:p_a,p_b,p_c", "--similar", "flips"], "needs --protected"),
-    (["--noise", "membership:p_a,p_b,p_c", "--strata", "p_a"], "needs --protected"),
-    (["--noise", "membership:p_a,p_b,p_c", "--task", "regression"], "--task regression"),
-    (["--noise", "membership:p_a,p_b"], "name a column for the other groups too"),
-    (["--protected", "yhat", "--assume", "independent"], "--assume needs --noise"),
-    ([], "--protected COLUMN"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--noise", "membership:p_a"], "two or more"),
+        (["--noise", "membership:p_a,p_z"], "'p_z'"),
+        (["--noise", "membership:p_a,label"], "given to --label and to --noise"),
+        (["--noise", "membership:p_a,p_b,p_c", "--noise", "n.csv"], "give one description"),
+        (["--noise", "membership:p_a,p_b,p_c", "--assume", "class-conditional"], "or --assume independent"),
+        (["--noise", "membership:p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
+        (["--noise", "membership:p_a,p_b,p_c", "--profile", "ll144"], "leave out --profile"),
+        (["--noise", "membership:p_a,p_b,p_c", "--similar", "flips"], "needs --protected"),
+        (["--noise", "membership:p_a,p_b,p_c", "--strata", "p_a"], "needs --protected"),
+        (["--noise", "membership:p_a,p_b,p_c", "--task", "regression"], "--task regression"),
+        (["--noise", "membership:p_a,p_b"], "name a column for the other groups too"),
+        (["--protected", "yhat", "--assume", "independent"], "--assume needs --noise"),
+        ([], "--protected COLUMN"),
+    ],
+)
 def test_refusals_of_the_command_line(options: list[str], said: str, call: Call) -> None:
     """Every one is a status of 2 with one line that says what to do."""
     pq.write_table(frame(people()), "data.parquet")

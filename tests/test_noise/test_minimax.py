@@ -71,10 +71,13 @@ def test_what_is_found_holds_under_every_assumption(seed: int, blind: bool) -> N
     n, _, by_label = seen(draw(seed, 3, 3, 5))
     rules = [0, 0, 0] if blind else None
     cases: list[tuple[Floats, Assumption]] = [
-        (np.full(3, 0.1), TotalVariation()), (by_label.sum(0), KnownTable()), (by_label, KnownTableByLabel()),
-        (by_label, BoundedDependence(0.6)), (by_label, ClassConditional(0.0)),
+        (np.full(3, 0.1), TotalVariation()),
+        (by_label.sum(0), KnownTable()),
+        (by_label, KnownTableByLabel()),
+        (by_label, BoundedDependence(0.6)),
+        (by_label, ClassConditional(0.0)),
         (by_label, ClassConditional(1.0, 2000.0)),
-    ]  # fmt: skip
+    ]
     errors = []
     for table, assumption in cases:
         found = solve_noisy(n, table, "minimax", 0.0, assumption, rules=rules)
@@ -100,10 +103,13 @@ def test_without_noise_it_is_the_minimax_of_the_recorded_groups(seed: int) -> No
     diagonal = np.stack([np.diag(n[:, :, y].sum(1)) for y in (0, 1)])
     least = least_largest_error(n, diagonal)
     cases: list[tuple[Any, Assumption]] = [
-        (diagonal, KnownTableByLabel()), (diagonal.sum(0), KnownTable()), (np.zeros(3), TotalVariation()),
-        (diagonal, ClassConditional(0.0)), (diagonal.sum(0), ClassConditional(0.0)),
+        (diagonal, KnownTableByLabel()),
+        (diagonal.sum(0), KnownTable()),
+        (np.zeros(3), TotalVariation()),
+        (diagonal, ClassConditional(0.0)),
+        (diagonal.sum(0), ClassConditional(0.0)),
         (np.stack([np.eye(3)[:, :, None, None] * n] * 2), KnownMembership(0.0)),
-    ]  # fmt: skip
+    ]
     for table, assumption in cases:
         assert solve_noisy(n, table, "minimax", 0.0, assumption).largest_error == pytest.approx(
             least, abs=1e-6

@@ -108,9 +108,12 @@ def least_largest_error(rows: NoisyRows, adversary: Any, accept: np.ndarray) -> 
     over = np.vstack([over, np.full_like(over[:1], 0.5)])  # a coin for each row
     many, ones = len(over), np.ones((1, len(over)))
     least = linprog(
-        np.append(np.zeros(many), 1.0), A_ub=np.c_[over.T, -np.ones(over.shape[1])],
-        b_ub=np.zeros(over.shape[1]), A_eq=np.append(ones, 0.0)[None], b_eq=[1.0],
-    )  # fmt: skip
+        np.append(np.zeros(many), 1.0),
+        A_ub=np.c_[over.T, -np.ones(over.shape[1])],
+        b_ub=np.zeros(over.shape[1]),
+        A_eq=np.append(ones, 0.0)[None],
+        b_eq=[1.0],
+    )
     errors = np.append(cells[..., 1:3].sum((1, 2)), 0.5)
     best = linprog(errors, A_ub=over.T, b_ub=np.full(over.shape[1], least.fun + 1e-7), A_eq=ones, b_eq=[1.0])
     return float(least.fun), float(best.fun)

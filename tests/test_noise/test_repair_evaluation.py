@@ -149,9 +149,14 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
     data = people(2, 4000)
     noise = survey(data, 1000, label=True)
     outcome = repaired(
-        Robust(constraint="equal_opportunity"), data, noise, "tpr.difference.true_groups<=0.9",
-        "tpr.difference.true_groups<=0.01", "tpr.difference.under_n1<=0.3", "tpr.difference.under_n4<=0.9",
-    )  # fmt: skip
+        Robust(constraint="equal_opportunity"),
+        data,
+        noise,
+        "tpr.difference.true_groups<=0.9",
+        "tpr.difference.true_groups<=0.01",
+        "tpr.difference.under_n1<=0.3",
+        "tpr.difference.under_n4<=0.9",
+    )
     verdicts = [check.verdict for check in outcome.checks]
     assert verdicts == ["pass", "undecided", "undecided", "undecided"]
     assert "assumes N2" in outcome.checks[0].reason

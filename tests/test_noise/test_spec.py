@@ -15,10 +15,13 @@ from fairfix.cli import run
 from fairfix.data.noise_spec import NEEDS
 
 SPECS = {
-    "table": "t.csv", "by label": "y.csv", "people": "p.csv(true=own,label=label)",
-    "kept": "t.csv(keep=true-given-noisy)", "radii": "radius:a=0.2,b=0.2",
+    "table": "t.csv",
+    "by label": "y.csv",
+    "people": "p.csv(true=own,label=label)",
+    "kept": "t.csv(keep=true-given-noisy)",
+    "radii": "radius:a=0.2,b=0.2",
     "membership": "membership:a=p_a,b=p_b",
-}  # fmt: skip
+}
 LEVELS = {
     **{(kind, "eps=0.9"): "N3" for kind in ("table", "by label", "people")},
     **{(kind, "class-conditional"): "N4" for kind in ("table", "by label", "people")},
@@ -40,11 +43,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     seen = np.where(rng.random(600) < 0.1, 1 - own, own)
     score = np.clip(0.5 + 0.1 * (own - 0.5) + rng.normal(0, 0.2, 600), 0.01, 0.99).round(3)
     chance = np.where(seen == 0, 0.9, 0.1)
-    people = pd.DataFrame({
-        "own": np.array(["a", "b"])[own], "seen": np.array(["a", "b"])[seen], "score": score,
-        "label": (rng.random(600) < score).astype(int), "p_a": chance, "p_b": (1 - chance).round(1),
-        "id": np.arange(600),
-    })  # fmt: skip
+    people = pd.DataFrame(
+        {
+            "own": np.array(["a", "b"])[own],
+            "seen": np.array(["a", "b"])[seen],
+            "score": score,
+            "label": (rng.random(600) < score).astype(int),
+            "p_a": chance,
+            "p_b": (1 - chance).round(1),
+            "id": np.arange(600),
+        }
+    )
     people.to_csv(place / "d.csv", index=False)
     people[["own", "seen", "label"]].to_csv(place / "p.csv", index=False)
     for name, keys in (("t.csv", ["own", "seen"]), ("y.csv", ["own", "seen", "label"])):

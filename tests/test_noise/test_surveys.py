@@ -73,10 +73,13 @@ def farthest(
     goal[group][..., labels] = sign * value[..., None]
     bottom[group][..., labels] = 1.0
     answer = linprog(
-        np.append(goal.ravel(), 0.0), A_ub=np.array(under), b_ub=np.zeros(len(under)),
-        A_eq=np.array([*equal, np.append(bottom.ravel(), 0.0)]), b_eq=np.append(np.zeros(len(equal)), 1.0),
+        np.append(goal.ravel(), 0.0),
+        A_ub=np.array(under),
+        b_ub=np.zeros(len(under)),
+        A_eq=np.array([*equal, np.append(bottom.ravel(), 0.0)]),
+        b_eq=np.append(np.zeros(len(equal)), 1.0),
         method="highs",
-    )  # fmt: skip
+    )
     assert answer.status == 0
     return sign * float(answer.fun), answer.x[:size].reshape(shape) / answer.x[-1]
 

@@ -372,12 +372,15 @@ def test_what_does_not_fit_is_refused():
 
 
 SIDES = {
-    "demographic_parity": (("SR", 1), ("SR", -1)), "equal_opportunity": (("TPR", 1), ("TPR", -1)),
+    "demographic_parity": (("SR", 1), ("SR", -1)),
+    "equal_opportunity": (("TPR", 1), ("TPR", -1)),
     "predictive_equality": (("FPR", 1), ("FPR", -1)),
     "equalized_odds": (("TPR", 1), ("TPR", -1), ("FPR", 1), ("FPR", -1)),
-    "one_sided_demographic_parity": (("SR", 1),), "one_sided_equal_opportunity": (("TPR", 1),),
-    "one_sided_predictive_equality": (("FPR", -1),), "one_sided_equalized_odds": (("TPR", 1), ("FPR", -1)),
-}  # fmt: skip
+    "one_sided_demographic_parity": (("SR", 1),),
+    "one_sided_equal_opportunity": (("TPR", 1),),
+    "one_sided_predictive_equality": (("FPR", -1),),
+    "one_sided_equalized_odds": (("TPR", 1), ("FPR", -1)),
+}
 """What each name declares, written down apart from the code: 1 where no group may be below, -1 where none above."""
 
 

@@ -203,9 +203,16 @@ def test_the_same_rows_give_the_same_bits_and_rows_without_weight_have_no_part()
     )
     more = [np.r_[part, part[:50]] for part in (X, y, noisy)]
     three = train(
-        more[0], more[1], more[2], np.r_[np.ones(y.size), np.zeros(50)], 3, TableInterval(C),
-        "equalized_odds", 0.1, steps=40,
-    )  # fmt: skip
+        more[0],
+        more[1],
+        more[2],
+        np.r_[np.ones(y.size), np.zeros(50)],
+        3,
+        TableInterval(C),
+        "equalized_odds",
+        0.1,
+        steps=40,
+    )
 
     for other in (two, three):
         assert one.coef.tobytes() == other.coef.tobytes()

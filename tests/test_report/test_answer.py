@@ -85,10 +85,19 @@ def audit_of(content: dict[str, Any]) -> Audit:
 
 
 CHECK = {
-    "check": "dp.difference<=0.1", "id": "x", "of": "value", "attribute": "g", "columns": ["g"],
-    "verdict": "undecided", "severity": "warning", "reason": "x", "gate_on": "interval", "complete": True,
-    "operator": "<=", "groups": [],
-}  # fmt: skip
+    "check": "dp.difference<=0.1",
+    "id": "x",
+    "of": "value",
+    "attribute": "g",
+    "columns": ["g"],
+    "verdict": "undecided",
+    "severity": "warning",
+    "reason": "x",
+    "gate_on": "interval",
+    "complete": True,
+    "operator": "<=",
+    "groups": [],
+}
 """What a check has besides its number."""
 
 
@@ -202,16 +211,24 @@ def test_the_limit_is_on_the_side_that_is_said(percent_limit: int, gate_on: Any)
 
 
 @given(
-    value=st.floats(0.01, 0.9), limit=st.floats(0.0, 1.0), below=st.floats(0.001, 0.5),
-    above=st.floats(0.001, 0.5), rows=st.integers(50, 10**6),
-)  # fmt: skip
+    value=st.floats(0.01, 0.9),
+    limit=st.floats(0.0, 1.0),
+    below=st.floats(0.001, 0.5),
+    above=st.floats(0.001, 0.5),
+    rows=st.integers(50, 10**6),
+)
 def test_so_many_rows_decide(value: float, limit: float, below: float, above: float, rows: int) -> None:
     """With half the rows named, and an interval narrower by their root, the check is decided; with a third, not."""
     low, high = value - below, value + above
     check = {
-        "value": value, "low": low, "high": high, "limit": limit, "code": "limit_inside",
-        "comparison": "selection_rate.difference.between_groups", "of": "value",
-    }  # fmt: skip
+        "value": value,
+        "low": low,
+        "high": high,
+        "limit": limit,
+        "code": "limit_inside",
+        "comparison": "selection_rate.difference.between_groups",
+        "of": "value",
+    }
     needed = rows_to_decide(as_check(check), rows)
     if needed is None or not low < limit < high:
         return
@@ -390,10 +407,14 @@ def test_means_that_round_alike_are_told_apart() -> None:
 def crossed(*checks: str) -> str:
     """Return the JSON of an audit by two columns and their intersections, whose largest group is an average one."""
     rng = np.random.default_rng(2)
-    rows = pa.table({
-        "a": rng.choice([*"uvwxyz"], 6000, p=[0.5, 0.1, 0.1, 0.1, 0.1, 0.1]),
-        "b": rng.choice(["m", "n"], 6000), "label": rng.integers(0, 2, 6000), "score": rng.random(6000),
-    })  # fmt: skip
+    rows = pa.table(
+        {
+            "a": rng.choice([*"uvwxyz"], 6000, p=[0.5, 0.1, 0.1, 0.1, 0.1, 0.1]),
+            "b": rng.choice(["m", "n"], 6000),
+            "label": rng.integers(0, 2, 6000),
+            "score": rng.random(6000),
+        }
+    )
     frame = rows.to_pandas()
     frame.loc[(frame["a"] == "z") & (frame["b"] == "n"), "score"] *= 0.4
     return fairfix.audit(frame, protected=["a", "b"], intersect=True, check=list(checks)).to_json()

@@ -159,9 +159,18 @@ TEXTS_APART = """width => {
 """Texts of a page that overlap, or are outside of their picture or of the sheet."""
 
 WORDS = (
-    "Native American", "W" * 30, "i" * 70, "群体" * 20, "<b>&", "1e5", "\ufdfd" * 3, "ab " * 20, "👩🏽‍🚀" * 5,
-    "=1", "ÄÖÜ & Co",
-)  # fmt: skip
+    "Native American",
+    "W" * 30,
+    "i" * 70,
+    "群体" * 20,
+    "<b>&",
+    "1e5",
+    "\ufdfd" * 3,
+    "ab " * 20,
+    "👩🏽‍🚀" * 5,
+    "=1",
+    "ÄÖÜ & Co",
+)
 
 
 def drawn(seed: int, columns: int) -> pa.Table:

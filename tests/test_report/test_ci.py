@@ -249,9 +249,13 @@ def test_hostile_names_stay_inside_a_comment() -> None:
 # ---------------------------------------------------------------------- of a run that did not happen
 
 PROBLEM = {
-    "schema": "fairfix.unrun/1", "fairfix": "0", "command": "audit", "status": 2, "code": "data",
+    "schema": "fairfix.unrun/1",
+    "fairfix": "0",
+    "command": "audit",
+    "status": 2,
+    "code": "data",
     "message": HOSTILE,
-}  # fmt: skip
+}
 
 
 def test_junit_has_an_error() -> None:
@@ -320,8 +324,12 @@ def test_a_comparison_has_none(name: str, call: Call) -> None:
     rows = {"read": 1, "used": 1, "excluded": []}
     data = {"source": "d", "rows": rows, "columns": {}, "inferred": {}}
     settings = {
-        "task": "classification", "score_scale": "raw", "threshold": 0.5, "confidence": 0.95, "seed": 0,
-    }  # fmt: skip
+        "task": "classification",
+        "score_scale": "raw",
+        "threshold": 0.5,
+        "confidence": 0.95,
+        "seed": 0,
+    }
     result = {"schema": "fairfix.compare/1", "fairfix": "1", "data": data, "split": {"fit": 1, "holdout": 1}}
     result |= {"settings": settings | {"features": "score"}, "contenders": [], "points": []}
     Path("c.json").write_text(json.dumps(result))

@@ -27,10 +27,17 @@ MARK = "Zq"
 """Letters that no result has."""
 
 DATA = (
-    "data.source", "data.rows.read", "data.rows.excluded.*.reason", "data.rows.excluded.*.rows",
-    "data.columns.protected.*", "data.columns.label", "data.columns.score", "settings.threshold",
-    "settings.where", "settings.positive_label.*",
-)  # fmt: skip
+    "data.source",
+    "data.rows.read",
+    "data.rows.excluded.*.reason",
+    "data.rows.excluded.*.rows",
+    "data.columns.protected.*",
+    "data.columns.label",
+    "data.columns.score",
+    "settings.threshold",
+    "settings.where",
+    "settings.positive_label.*",
+)
 CHECKS = tuple(
     f"checks.*.{name}"
     for name in ("check", "attribute", "reason", "limit", "value", "low", "high", "groups.*")
@@ -78,8 +85,11 @@ def result(kind: str) -> dict[str, Any]:
     rows["label"] = rows["label"].map({0: "bad", 1: "good"})
     rows.loc[:4, "score"] = math.nan
     told: dict[str, Any] = {
-        "protected": ["race"], "label": "label=good", "where": "year==2024", "missing": "drop",
-    }  # fmt: skip
+        "protected": ["race"],
+        "label": "label=good",
+        "where": "year==2024",
+        "missing": "drop",
+    }
     made: Any
     if kind == "audit":
         made = fairfix.audit(

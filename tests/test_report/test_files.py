@@ -137,8 +137,15 @@ def test_a_browser_that_fails_leaves_no_report(act: str, browser: Path, tmp_path
     people(200).to_parquet(tmp_path / "d.parquet")
     out = tmp_path / "a.pdf"
     line = (
-        "audit", str(tmp_path / "d.parquet"), "--protected", "race", "--score", "score", "--label", "label",
-    )  # fmt: skip
+        "audit",
+        str(tmp_path / "d.parquet"),
+        "--protected",
+        "race",
+        "--score",
+        "score",
+        "--label",
+        "label",
+    )
     status, _, err = call(
         *line, "--config", "none", "--out", f"pdf={out}", "--out", f"json={tmp_path / 'a.json'}"
     )

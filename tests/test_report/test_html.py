@@ -244,10 +244,13 @@ def test_the_gap_is_marked_where_it_is(saved: dict[str, Any]) -> None:
     gap = saved["audit"]["attributes"][0]["distribution"]["gap"]
     scores = saved["audit"]["attributes"][0]["distribution"]["scores"]
     text = rendered("html", saved["audit"])
-    (x, high, same, low) = map(float, re.findall(
-        r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)" stroke="#1a1a1a" stroke-width="3"',
-        text,
-    )[0])  # fmt: skip
+    (x, high, same, low) = map(
+        float,
+        re.findall(
+            r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)" stroke="#1a1a1a" stroke-width="3"',
+            text,
+        )[0],
+    )
     place = (gap["score"] - scores[0]) / (scores[-1] - scores[0])
 
     assert x == same == pytest.approx(44 + place * (440 - 56), abs=0.1)

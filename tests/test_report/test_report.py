@@ -44,10 +44,13 @@ def rows(n: int = 500, seed: int = 0) -> dict[str, Any]:
     race = rng.choice(["a|b", "<i>c</i>", "d_e*f"], n)
     label = np.where(race == "d_e*f", 0, rng.integers(0, 2, n))
     return {
-        "race": pa.array(race.tolist()), "sex": pa.array(rng.choice(["f", "m"], n).tolist()),
-        "product": pa.array(rng.choice(["car", "home"], n).tolist()), "label": pa.array(label),
-        "score": pa.array(rng.random(n)), "weight": pa.array(rng.random(n) + 0.5),
-    }  # fmt: skip
+        "race": pa.array(race.tolist()),
+        "sex": pa.array(rng.choice(["f", "m"], n).tolist()),
+        "product": pa.array(rng.choice(["car", "home"], n).tolist()),
+        "label": pa.array(label),
+        "score": pa.array(rng.random(n)),
+        "weight": pa.array(rng.random(n) + 0.5),
+    }
 
 
 READINGS = {
@@ -301,8 +304,11 @@ JSON_VALUES = st.recursive(
 def test_json_is_that_of_the_standard_library(one: Any, other: Any) -> None:
     """Written several times as fast, to the last blank, but for what a terminal must not get."""
     for content in (
-        one, {"a": one, "b": [other, 1.5]}, [{"x": 1, "y": one}, {"z": other}], [[one], {"q": other}],
-    ):  # fmt: skip
+        one,
+        {"a": one, "b": [other, 1.5]},
+        [{"x": 1, "y": one}, {"z": other}],
+        [[one], {"q": other}],
+    ):
         wanted = json.dumps(content, indent=2, ensure_ascii=False)
         assert json.loads(as_json(content)) == content
         if not re.search(r"\d[eE][+-]?\d", wanted):  # exponents are written otherwise

@@ -104,6 +104,7 @@ OTHERS: dict[str, dict[str, Change]] = {
         "classes alone": lambda result: result["proof"]["fit"].update(classes=[classes_gap(result)]),
         **{f"{name} twice": twice(name) for name in ("table", "people", "rule")},
         "groups twice": lambda result: twice("groups")(result["proof"]),
+        "criterion that is none": lambda result: result.update(criterion="goodness.max"),
     },
     "compare": {
         "rows used": CHANGES["rows used"],
@@ -112,8 +113,19 @@ OTHERS: dict[str, dict[str, Change]] = {
         "interval": reversed_interval,
         "half a point": lambda result: result["points"][-1].pop("front"),
         "no comparison": lambda result: first(result, "gap").update(comparison="which gap"),
+        "quality that is none": lambda result: result["advice"][0].update(quality="goodness"),
+        "gap that is none": lambda result: first(result, "surer")[0]["gap"].update(comparison="bigness.max"),
+        "no such point": lambda result: result["advice"][0].update(point=99),
+        "no such better point": lambda result: result["advice"][0].update(refused=99),
+        "advice of another gap": lambda result: (
+            (result["advice"][0].update(point=0)) or result["advice"][0]["gap"].update(attribute="h")
+        ),
         "failed and not": lambda result: result["points"][-1].update(failure="it failed"),
         **{f"{name} twice": twice(name) for name in ("points", "gaps", "surer", "people", "groups")},
+    },
+    "classes": {
+        "other attribute": lambda result: result["attributes"][0].update(attribute="h"),
+        "check of no class": lambda result: result["checks"][0].update({"class": "z"}),
     },
     "models": {
         "rows used": CHANGES["rows used"],
@@ -138,6 +150,12 @@ def saved(kind: str) -> dict[str, Any]:
         made: Any = fairfix.repair(frame, **ways, method="ramp", slack=0.5, check="dp.difference<=0.1")
     elif kind == "compare":
         made = fairfix.compare(frame, **ways, methods="ramp", slacks=[0.1, 0.2])
+    elif kind == "classes":
+        frame = pd.DataFrame(
+            {"g": ["a", "b", "a"] * 100, "label": ["x", "y", "z"] * 100, "said": ["x", "y", "y"] * 100}
+        )
+        ways = {"protected": "g", "label": "label", "prediction": "said", "task": "multiclass"}
+        made = fairfix.audit(frame, **ways, check="tpr.difference<=0.1")
     else:
         made = fairfix.compare(frame, **ways, baseline="other")
     return dict(made.to_dict())
@@ -146,7 +164,7 @@ def saved(kind: str) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "change"), [(kind, one) for kind, every in OTHERS.items() for one in every])
 def test_no_other_result_may_contradict_itself(kind: str, change: str, away: None, call: Call) -> None:
-    """Of repairs, comparisons and two models; as it was made it is shown."""
+    """Of repairs, comparisons, classes and two models; as it was made it is shown."""
     content = saved(kind)
     Path("sound.json").write_text(json.dumps(content))
     assert call("report", "sound.json", "--format", "markdown")[0] == 0

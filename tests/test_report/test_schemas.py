@@ -55,8 +55,12 @@ def result() -> dict[str, Any]:
     score = np.clip(0.5 * rng.random(3000) + 0.08 * group + 0.1 * label, 0, 1)
     data = {"g": pa.array([NAMES[i] for i in group]), "label": pa.array(label), "score": pa.array(score)}
     texts = (
-        "dp.difference<=0.1", "ks<=0.1", "auc.difference<=0.06", "selection_rate.max<=1", "dp.ratio[g]>=0.5",
-    )  # fmt: skip
+        "dp.difference<=0.1",
+        "ks<=0.1",
+        "auc.difference<=0.06",
+        "selection_rate.max<=1",
+        "dp.ratio[g]>=0.5",
+    )
     checks = tuple(Check.parse(text) for text in texts)
     data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score"))
     found = audit_dict(audit(data, data_spec, Settings(checks=checks)))
@@ -125,11 +129,14 @@ def workflow(step: str) -> str:
     return f"on: push\njobs:\n  a:\n    runs-on: ubuntu-latest\n    steps:\n{lines}"
 
 
-@pytest.mark.parametrize(("part", "schema", "broken"), [
-    ("actions/checkout", "vendor.github-workflows", ("runs-on:", "run-on:")),
-    ("- uses: ./fairfix", "vendor.github-workflows", ("with:", "given:")),
-    ("allow_failure", "vendor.gitlab-ci", ("exit_codes: [3]", "exit_codes: three")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("part", "schema", "broken"),
+    [
+        ("actions/checkout", "vendor.github-workflows", ("runs-on:", "run-on:")),
+        ("- uses: ./fairfix", "vendor.github-workflows", ("with:", "given:")),
+        ("allow_failure", "vendor.gitlab-ci", ("exit_codes: [3]", "exit_codes: three")),
+    ],
+)
 def test_recipes_hold_to_the_schemas_of_their_services(
     part: str, schema: str, broken: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -291,11 +291,16 @@ def test_no_multiplier_where_none_is_needed() -> None:
     np.testing.assert_array_equal(cut.shares, (world.scores > 0).astype(float))
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"slack": -0.1}, "slack"), ({"ratio": 1.5}, "ratio"),
-    ({"groups": [0, 2, 2]}, "every group needs a point"), ({"slopes": [1.0, 1.0]}, "one shape"),
-    ({"weights": [1.0, 0.0, 1.0]}, "positive"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"slack": -0.1}, "slack"),
+        ({"ratio": 1.5}, "ratio"),
+        ({"groups": [0, 2, 2]}, "every group needs a point"),
+        ({"slopes": [1.0, 1.0]}, "one shape"),
+        ({"weights": [1.0, 0.0, 1.0]}, "positive"),
+    ],
+)
 def test_what_is_no_problem_is_refused(change: dict[str, Any], words: str) -> None:
     asked: dict[str, Any] = {"groups": [0, 1, 1], "slack": 0.1, **change}
     with pytest.raises(ValueError, match=words):

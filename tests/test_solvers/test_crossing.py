@@ -24,9 +24,12 @@ def greedy(costs: Floats, eps: float, share: Floats) -> float:
     """Return the linear program: which part of each row crosses, at a mean cost of at most ``eps``."""
     there = np.isfinite(costs)
     found: Any = linprog(
-        -share[there], (share * np.where(there, costs, 0.0))[None, there], [eps], bounds=(0, 1),
+        -share[there],
+        (share * np.where(there, costs, 0.0))[None, there],
+        [eps],
+        bounds=(0, 1),
         method="highs",
-    )  # fmt: skip
+    )
     return -float(found.fun)
 
 

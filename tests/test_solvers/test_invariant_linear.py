@@ -271,9 +271,12 @@ def test_degenerate_rows(rho: float, eps: float, logits: int) -> None:
     X, y = data(8, 40)
     constant = np.column_stack([X, np.ones(40)])
     for rows, labels, moves in [
-        (X[:1], y[:1], flips_of(X[:1])), (X, np.ones(40), flips_of(X)), (constant, y, flips_of(constant)),
-        (X, y, Listed(X, np.array([X, X]))), (X, y, none_for(X)),
-    ]:  # fmt: skip
+        (X[:1], y[:1], flips_of(X[:1])),
+        (X, np.ones(40), flips_of(X)),
+        (constant, y, flips_of(constant)),
+        (X, y, Listed(X, np.array([X, X]))),
+        (X, y, none_for(X)),
+    ]:
         eps = eps if logits == 1 else 0.0
         found = fit_linear(rows, labels, None, moves, logits=logits, rho=rho, eps=eps, l2=1e-3)
         assert found.converged

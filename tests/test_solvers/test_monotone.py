@@ -31,9 +31,15 @@ def test_ascending_is_the_stable_order(rows: int) -> None:
     rng = np.random.default_rng(rows)
     drawn = rng.normal(size=rows)
     for numbers in (
-        drawn, np.round(drawn, 1), np.exp(20 * drawn), 1.0 + 1e-16 * np.round(drawn * 1e3), np.zeros(rows),
-        5e-324 * np.round(drawn * 10), 1.7e308 * np.tanh(4 * drawn), np.append(drawn[1:], 1e300),
-    ):  # fmt: skip
+        drawn,
+        np.round(drawn, 1),
+        np.exp(20 * drawn),
+        1.0 + 1e-16 * np.round(drawn * 1e3),
+        np.zeros(rows),
+        5e-324 * np.round(drawn * 10),
+        1.7e308 * np.tanh(4 * drawn),
+        np.append(drawn[1:], 1e300),
+    ):
         np.testing.assert_array_equal(ascending(numbers), np.argsort(numbers, kind="stable"))
 
 

@@ -340,9 +340,13 @@ def trained(
     ascent = Ascent.of(X, eps, bounds, metric_inverse) if eps else None
     with threadpool_limits(1):
         trainer = Trainer(
-            X, y.astype(np.int64), share, RowVariants.of(X, variants), ascent,
+            X,
+            y.astype(np.int64),
+            share,
+            RowVariants.of(X, variants),
+            ascent,
             **({"l2": 0.0, "hidden": 100} | given),
-        )  # fmt: skip
+        )
         trainer.run(steps, Adam(rate, trainer.parameters.size))
     return trainer.network
 

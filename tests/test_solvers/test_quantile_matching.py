@@ -71,10 +71,13 @@ def transport(scores: Scores, slack: Floats, tube: Tube) -> float:
     ]
     limits = sp.vstack([*away, *(-part for part in away)])
     found = linprog(
-        ((score[:, None] - grid) ** 2).ravel(), A_ub=limits,
+        ((score[:, None] - grid) ** 2).ravel(),
+        A_ub=limits,
         b_ub=np.tile(np.repeat(np.minimum(slack, 2.0), grid.size - 1), 2),
-        A_eq=sp.kron(sp.eye(score.size), np.ones((1, grid.size))), b_eq=mass, method="highs",
-    )  # fmt: skip
+        A_eq=sp.kron(sp.eye(score.size), np.ones((1, grid.size))),
+        b_eq=mass,
+        method="highs",
+    )
     assert found.status == 0
     return float(found.fun)
 
@@ -106,10 +109,13 @@ def transport_between(scores: Scores, slack: float, grid: Floats) -> float:
     level = [np.where(codes == k, 1.0, 0.0) for k in range(scores.groups)]
     limits = sp.vstack([sp.kron((a - b)[None], below) for a, b in permutations(level, 2)])
     found = linprog(
-        (scores.shares[codes, None] * (score[:, None] - grid) ** 2).ravel(), A_ub=limits,
-        b_ub=np.full(limits.shape[0], slack), A_eq=sp.kron(sp.eye(score.size), np.ones((1, grid.size))),
-        b_eq=within, method="highs",
-    )  # fmt: skip
+        (scores.shares[codes, None] * (score[:, None] - grid) ** 2).ravel(),
+        A_ub=limits,
+        b_ub=np.full(limits.shape[0], slack),
+        A_eq=sp.kron(sp.eye(score.size), np.ones((1, grid.size))),
+        b_eq=within,
+        method="highs",
+    )
     assert found.status == 0
     return float(found.fun)
 

@@ -270,9 +270,12 @@ def test_offsets_are_exactly_zero_where_nothing_binds() -> None:
     cells = made([rng.uniform(-1, 1, 50) + s for s in (-0.3, 0.0, 0.4)])
     free = np.array([cell.reached(0.0, 0.0, 0.2)[0] for cell in cells])
     for solution in (
-        solve(cells, 0.2, np.inf), solve(cells, 0.2, np.inf, 0.1), solve(cells, 0.2, float(np.ptp(free))),
-        solve(cells[:1], 0.2, 0.0), solve([cells[0], cells[0]], 0.2, 0.0),
-    ):  # fmt: skip
+        solve(cells, 0.2, np.inf),
+        solve(cells, 0.2, np.inf, 0.1),
+        solve(cells, 0.2, float(np.ptp(free))),
+        solve(cells[:1], 0.2, 0.0),
+        solve([cells[0], cells[0]], 0.2, 0.0),
+    ):
         assert not solution.offsets.any()
         assert not solution.remainders.any()
         assert solution.gap == 0.0
@@ -377,23 +380,39 @@ def test_units_of_scores_and_weights_do_not_matter(instance: tuple, rho: float |
 # ---- gates ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("scores", "weights", "message"), [
-    ([], None, "at least one"), ([[0.1]], None, "at least one"), ([0.1, np.nan], None, "finite"),
-    ([0.1, -np.inf], None, "finite"), ([0.1, np.nan], [1, 1], "finite"),
-    ([0.1, 0.2], [1.0], "one weight per point"), ([0.1, 0.2], [1.0, 0.0], "weight 0"),
-    ([0.1, 0.2], [1.0, np.nan], "positive and finite"), ([0.1, 0.2], [1.0, np.inf], "positive and finite"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scores", "weights", "message"),
+    [
+        ([], None, "at least one"),
+        ([[0.1]], None, "at least one"),
+        ([0.1, np.nan], None, "finite"),
+        ([0.1, -np.inf], None, "finite"),
+        ([0.1, np.nan], [1, 1], "finite"),
+        ([0.1, 0.2], [1.0], "one weight per point"),
+        ([0.1, 0.2], [1.0, 0.0], "weight 0"),
+        ([0.1, 0.2], [1.0, np.nan], "positive and finite"),
+        ([0.1, 0.2], [1.0, np.inf], "positive and finite"),
+    ],
+)
 def test_bad_points_are_refused(scores: list, weights: list | None, message: str) -> None:
     """A cell that exists is valid."""
     with pytest.raises(ValueError, match=message):
         Cell.of(scores, weights)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"gamma": 0.0}, "gamma"), ({"gamma": np.nan}, "gamma"), ({"gamma": np.inf}, "gamma"),
-    ({"slack": -0.1}, "slack"), ({"slack": np.nan}, "slack"), ({"rho": 1.1}, "rho"), ({"rho": np.nan}, "rho"),
-    ({"cells": []}, "at least one cell"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gamma": 0.0}, "gamma"),
+        ({"gamma": np.nan}, "gamma"),
+        ({"gamma": np.inf}, "gamma"),
+        ({"slack": -0.1}, "slack"),
+        ({"slack": np.nan}, "slack"),
+        ({"rho": 1.1}, "rho"),
+        ({"rho": np.nan}, "rho"),
+        ({"cells": []}, "at least one cell"),
+    ],
+)
 def test_numbers_out_of_range_are_refused(change: dict, message: str) -> None:
     """Each parameter is named when it is out of range."""
     with pytest.raises(ValueError, match=message):

@@ -105,10 +105,14 @@ def test_what_has_not_converged_says_so() -> None:
     assert not found.converged
 
 
-@pytest.mark.parametrize(("batch", "message"), [
-    (None, "no points"), (StreamBatch(np.array([np.nan]), np.array([0]), np.ones(1)), "finite"),
-    (StreamBatch(np.array([0.1]), np.array([0]), np.array([0.0])), "weight 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (None, "no points"),
+        (StreamBatch(np.array([np.nan]), np.array([0]), np.ones(1)), "finite"),
+        (StreamBatch(np.array([0.1]), np.array([0]), np.array([0.0])), "weight 0"),
+    ],
+)
 def test_bad_streams_are_refused(batch: StreamBatch | None, message: str) -> None:
     """A stream that is learned from is valid."""
     with pytest.raises(ValueError, match=message):

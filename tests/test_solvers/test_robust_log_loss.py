@@ -155,9 +155,12 @@ def awkward(
 
 @settings(max_examples=examples(80))
 @given(
-    st.integers(0, 10**6), st.sampled_from(AWKWARD), st.sampled_from(CONSTRAINTS), st.floats(-6, -0.5),
+    st.integers(0, 10**6),
+    st.sampled_from(AWKWARD),
+    st.sampled_from(CONSTRAINTS),
+    st.floats(-6, -0.5),
     st.sampled_from([0.0, 0.05]),
-)  # fmt: skip
+)
 @example(43, "units", "opportunity", -2.0, 0.0)  # groups of unlike units
 @example(34, "separable", "parity", -4.0, 0.0)  # a group of scores near 0
 @example(227581, "separable", "parity", -3.0, 0.0)  # one near 0 and one near 1

@@ -140,9 +140,15 @@ def f_scores(order: list[int], *, tables: Floats = TABLES) -> Scaled:
 
 
 KINDS: dict[str, Callable[[list[int]], Estimates]] = {
-    "proportions": proportions, "weighted": weighted, "means": means, "areas": areas,
-    "calibration": calibration, "balanced": balanced, "correlations": correlations, "f_scores": f_scores,
-}  # fmt: skip
+    "proportions": proportions,
+    "weighted": weighted,
+    "means": means,
+    "areas": areas,
+    "calibration": calibration,
+    "balanced": balanced,
+    "correlations": correlations,
+    "f_scores": f_scores,
+}
 IN_ORDER = [0, 1, 2, 3, 4]  # the first group of every kind is undefined
 
 
@@ -628,9 +634,13 @@ class TestUndefined:
         beside = rates_of([*counts, (0, 0)])
         kept, opened = every_gap(alone, 0.05), every_gap(beside, 0.05)
         worst_end = {
-            0: ("high", 1.0), 1: ("low", 0.0), 2: ("high", 1.0), 3: ("low", 0.0), 4: ("low", 0.0),
+            0: ("high", 1.0),
+            1: ("low", 0.0),
+            2: ("high", 1.0),
+            3: ("low", 0.0),
+            4: ("low", 0.0),
             5: ("high", 1.0),
-        }  # fmt: skip
+        }
 
         for i, (gap, wide) in enumerate(zip(kept, opened, strict=True)):
             end, limit = worst_end[i]

@@ -67,9 +67,16 @@ def test_distributions_are_compared_at_their_largest_distance() -> None:
 def trends(x: Any, chance: Any, centre: float) -> NumberCovariances:
     """Return what rows show of a covariance with numbers between -1 and 3.3."""
     return NumberCovariances(
-        names=("everybody",), rows=np.array([chance.size]), alpha=ALPHA, chance=chance, numbers=x,
-        ends=np.array([3.3]), centre=centre, chance_spread=0.5, spread=np.array([0.6]),
-    )  # fmt: skip
+        names=("everybody",),
+        rows=np.array([chance.size]),
+        alpha=ALPHA,
+        chance=chance,
+        numbers=x,
+        ends=np.array([3.3]),
+        centre=centre,
+        chance_spread=0.5,
+        spread=np.array([0.6]),
+    )
 
 
 def test_a_covariance_does_not_hang_on_where_it_is_counted_from() -> None:
@@ -89,9 +96,14 @@ def test_a_covariance_does_not_hang_on_where_it_is_counted_from() -> None:
 def members(weights: Any, chance: Any, blocks: Any = (0, 0)) -> WeightedRates:
     """Return what rows show of rates by weights."""
     return WeightedRates(
-        names=("everybody",), rows=np.array([chance.size]), alpha=ALPHA, chance=chance, weights=weights,
-        blocks=np.array(blocks), spread=np.full(len(weights), 0.2),
-    )  # fmt: skip
+        names=("everybody",),
+        rows=np.array([chance.size]),
+        alpha=ALPHA,
+        chance=chance,
+        weights=weights,
+        blocks=np.array(blocks),
+        spread=np.full(len(weights), 0.2),
+    )
 
 
 def test_whole_members_are_compared_as_groups_are() -> None:

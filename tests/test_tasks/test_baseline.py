@@ -24,11 +24,16 @@ def people(many: int = 800, seed: int = 0) -> pd.DataFrame:
     """Return people with the scores of two models, and decisions of one."""
     rng = np.random.default_rng(seed)
     race, z = rng.choice(["a", "b"], many), rng.normal(size=many)
-    return pd.DataFrame({
-        "id": np.arange(many), "race": race, "y": (rng.random(many) < 1 / (1 + np.exp(-2 * z))).astype(int),
-        "new": 1 / (1 + np.exp(-z)), "said": (z > 0).astype(int),
-        "old": 1 / (1 + np.exp(-z + 0.5 * (race == "b"))),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "id": np.arange(many),
+            "race": race,
+            "y": (rng.random(many) < 1 / (1 + np.exp(-2 * z))).astype(int),
+            "new": 1 / (1 + np.exp(-z)),
+            "said": (z > 0).astype(int),
+            "old": 1 / (1 + np.exp(-z + 0.5 * (race == "b"))),
+        }
+    )
 
 
 def earlier(frame: pd.DataFrame) -> pd.DataFrame:
@@ -75,9 +80,13 @@ def test_data_of_many_classes_is_audited_as_the_new_one() -> None:
     frame = people().assign(job=lambda one: one["id"] % 3, said=lambda one: one["id"] // 2 % 3)
     old = frame.assign(said=lambda one: (one["id"] // 3) % 3)
     asked: dict[str, Any] = {
-        "protected": "race", "label": "job", "prediction": "said", "task": "multiclass", "score": None,
+        "protected": "race",
+        "label": "job",
+        "prediction": "said",
+        "task": "multiclass",
+        "score": None,
         "check": "tpr.difference.change<=0.9",
-    }  # fmt: skip
+    }
     saved = fairfix.audit(old, **{**asked, "check": ()})
     by_data, by_result = (changes(frame, baseline=one, **asked) for one in (old, saved))
     assert by_data["changes"] == by_result["changes"]
@@ -108,10 +117,18 @@ def save(kind: str) -> str:
     return next(one.name for one in Path().iterdir() if one.name.startswith("old"))
 
 
-@pytest.mark.parametrize("kind", [
-    "result", "result in one line", "rows of JSON", "rows of JSON with a schema", "table", "folder",
-    "pattern",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "result",
+        "result in one line",
+        "rows of JSON",
+        "rows of JSON with a schema",
+        "table",
+        "folder",
+        "pattern",
+    ],
+)
 def test_what_a_file_is_its_content_says(kind: str) -> None:
     """Whatever its name, it is the audit of the same rows, so the changes are the same."""
     found, wanted = (changes(people(), baseline=one) for one in (save(kind), earlier(people())))

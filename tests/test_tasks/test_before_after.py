@@ -103,11 +103,14 @@ def test_checks_are_judged_on_the_held_out_rows() -> None:
     assert outcome.checks[0].verdict != "pass"
 
 
-@pytest.mark.parametrize(("solver", "seed", "words"), [
-    ("exact", 0, "group 'C' of 'race' has no held-out rows"),
-    ("stream", 0, "group 'C' of 'race' has no held-out rows"),
-    ("stream", 3, "1 held-out rows belong to groups that the training rows lack"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("solver", "seed", "words"),
+    [
+        ("exact", 0, "group 'C' of 'race' has no held-out rows"),
+        ("stream", 0, "group 'C' of 'race' has no held-out rows"),
+        ("stream", 3, "1 held-out rows belong to groups that the training rows lack"),
+    ],
+)
 def test_no_check_passes_for_a_group_that_nothing_is_known_of(
     solver: str, seed: int, words: str, tmp_path: Path
 ) -> None:
@@ -123,8 +126,15 @@ def test_no_check_passes_for_a_group_that_nothing_is_known_of(
         "selection_rate[race=A]>=0.01": "pass",
     }
     base = [
-        "repair", str(tmp_path / "people.csv"), "--method", "ramp", "--solver", solver, "--seed", str(seed),
-    ]  # fmt: skip
+        "repair",
+        str(tmp_path / "people.csv"),
+        "--method",
+        "ramp",
+        "--solver",
+        solver,
+        "--seed",
+        str(seed),
+    ]
     base += ["--config", "none", "-q", "-o", str(tmp_path / "x.fairfix"), "--protected", "race,sex"]
     out, asked = tmp_path / "out.json", [part for check in verdicts for part in ("--check", check)]
 
@@ -146,10 +156,15 @@ def scored(shift: float, many: int = 4000) -> Table:
     return read(data)
 
 
-@pytest.mark.parametrize(("fitted", "after", "drawn", "told"), [
-    (0.01, 0.25, 0.06, "leaves the gap"), (0.01, 0.25, 0.25, None),
-    (0.08, 0.1, 0.06, "exceeds the slack 0.05"), (0.055, 0.1, 0.06, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fitted", "after", "drawn", "told"),
+    [
+        (0.01, 0.25, 0.06, "leaves the gap"),
+        (0.01, 0.25, 0.25, None),
+        (0.08, 0.1, 0.06, "exceeds the slack 0.05"),
+        (0.055, 0.1, 0.06, None),
+    ],
+)
 @pytest.mark.parametrize("ratio", [False, True])
 def test_rounding_that_undoes_the_repair_is_told(
     fitted: float, after: float, drawn: float, told: str | None, ratio: bool
@@ -171,10 +186,15 @@ def test_rounding_that_undoes_the_repair_is_told(
     assert all(f"rounding {told}:" in n and gaps in n for n in found)
 
 
-@pytest.mark.parametrize(("before", "after", "code"), [
-    ((0.7, 0.6, 0.79), 0.75, []), ((0.7, 0.6, 0.79), 0.7, ["gap_after"]),
-    ((0.7, 0.6, 0.81), 0.75, ["gap_before"]), ((0.7, 0.6, 0.81), 0.65, ["no_help"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        ((0.7, 0.6, 0.79), 0.75, []),
+        ((0.7, 0.6, 0.79), 0.7, ["gap_after"]),
+        ((0.7, 0.6, 0.81), 0.75, ["gap_before"]),
+        ((0.7, 0.6, 0.81), 0.65, ["no_help"]),
+    ],
+)
 def test_a_ratio_is_worse_where_it_is_less(
     before: tuple[float, float, float], after: float, code: list[str]
 ) -> None:

@@ -70,10 +70,15 @@ def gap_of(one: dict[str, Any], attribute: str = "sex") -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [
-    {}, {"weight": "weight", "protected": ["sex", "town"], "intersect": True, "confidence": 0.9},
-    {"strata": "town", "reference": "sex=m"}, {"label": None},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"weight": "weight", "protected": ["sex", "town"], "intersect": True, "confidence": 0.9},
+        {"strata": "town", "reference": "sex=m"},
+        {"label": None},
+    ],
+)
 @pytest.mark.parametrize("classes", [2, 4])
 def test_each_class_is_an_audit_of_two(classes: int, more: dict[str, Any]) -> None:
     """Its numbers are those of the audit with it as positive value, at the miscoverage divided by the classes."""
@@ -171,8 +176,11 @@ def test_a_database_counts_as_a_file_does(tmp_path: Path) -> None:
 def test_checks_are_judged_for_each_class() -> None:
     """Of each class, but of accuracy and class gaps together; the worst class is named, and text and exit say so."""
     checks = [
-        "tpr.difference<=0.1", "accuracy.min>=0.2", "tpr.difference.rms_of_classes<=0.02", "tpr[sex=f]>=0.1",
-    ]  # fmt: skip
+        "tpr.difference<=0.1",
+        "accuracy.min>=0.2",
+        "tpr.difference.rms_of_classes<=0.02",
+        "tpr[sex=f]>=0.1",
+    ]
     result = fairfix.audit(workers(), protected="sex", check=checks, **MANY)  # type: ignore[call-arg]
     verdicts = {(one["check"], one.get("class")): one["verdict"] for one in result.to_dict()["checks"]}
 

@@ -50,10 +50,14 @@ def frame(many: int = 800) -> pa.Table:
     rng = np.random.default_rng(0)
     group = rng.integers(0, 2, many)
     score = np.clip(rng.beta(2, 3, many) + 0.15 * group, 0, 1)
-    return pa.table({
-        "sex": group.astype(str), "x": score + 0.1 * rng.normal(size=many),
-        "label": (rng.random(many) < score).astype(int), "score": score,
-    })  # fmt: skip
+    return pa.table(
+        {
+            "sex": group.astype(str),
+            "x": score + 0.1 * rng.normal(size=many),
+            "label": (rng.random(many) < score).astype(int),
+            "score": score,
+        }
+    )
 
 
 @pytest.fixture
@@ -176,17 +180,22 @@ def test_features_are_learned_from_when_asked(call: Call) -> None:
     assert all(point["protected_at_predict"] for point in result["points"] if point["slack"] is not None)
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    (["--slacks", "0.1,x"], "--slacks must be a number, got 'x'"), (["--quality", "accuraci"], "accuracy"),
-    (["--quality", "cost(fp=-1)"], "fp must be at least 0, got -1"),
-    (["--quality", "cost(fp=0,fn=0)"], "at least one above 0"),
-    (["--quality", "absolute_loss"], "balanced_accuracy"),
-    (["--slacks=-1"], "--slacks must be at least 0, got -1"), (["--methods", "magic"], "--methods magic"),
-    (["--methods", "ramp", "--task", "regression"], "not regression"),
-    (["--out", "html=nowhere/front.html"], "does not exist"),
-    (["--out", "html=a.svg", "--out", "text=a.svg"], "also used by --out"),
-    (["--features", "label"], "has a role already"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--slacks", "0.1,x"], "--slacks must be a number, got 'x'"),
+        (["--quality", "accuraci"], "accuracy"),
+        (["--quality", "cost(fp=-1)"], "fp must be at least 0, got -1"),
+        (["--quality", "cost(fp=0,fn=0)"], "at least one above 0"),
+        (["--quality", "absolute_loss"], "balanced_accuracy"),
+        (["--slacks=-1"], "--slacks must be at least 0, got -1"),
+        (["--methods", "magic"], "--methods magic"),
+        (["--methods", "ramp", "--task", "regression"], "not regression"),
+        (["--out", "html=nowhere/front.html"], "does not exist"),
+        (["--out", "html=a.svg", "--out", "text=a.svg"], "also used by --out"),
+        (["--features", "label"], "has a role already"),
+    ],
+)
 def test_status_2_when_it_did_not_run(options: list[str], said: str, call: Call) -> None:
     status, out, err = call(*options)
 

@@ -25,10 +25,16 @@ def people(many: int = 3000) -> pd.DataFrame:
     z = rng.normal(size=many)
     label = rng.random(many) < 1 / (1 + np.exp(-2 * z))
     biased = z - 0.8 * (race == "b") + 0.1 * rng.normal(size=many)
-    return pd.DataFrame({
-        "person": np.arange(many), "race": race, "y": label.astype(int), "fair": 1 / (1 + np.exp(-z)),
-        "old": 1 / (1 + np.exp(-biased)), "w": rng.integers(1, 4, many),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "person": np.arange(many),
+            "race": race,
+            "y": label.astype(int),
+            "fair": 1 / (1 + np.exp(-z)),
+            "old": 1 / (1 + np.exp(-biased)),
+            "w": rng.integers(1, 4, many),
+        }
+    )
 
 
 def compared(frame: pd.DataFrame, **more: Any) -> dict[str, Any]:

@@ -21,13 +21,20 @@ def people(seed: int, many: int = 500, *, gap: float = 0.15, third: float = 0.1)
     group = rng.choice(["a", "b", "c"], many, p=[0.6, 0.4 - third, third])
     score = np.clip(rng.beta(2, 3, many) + gap * (group == "a") - gap * (group == "c"), 0.01, 0.99).round(2)
     likely = np.clip(np.where(group == "a", 0.8, 0.2) + 0.1 * rng.normal(size=many), 0, 1).round(3)
-    return pa.table({
-        "group": group, "sex": rng.choice(["f", "m"], many),
-        "x": (score + 0.2 * rng.normal(size=many)).round(2), "z": rng.normal(size=many).round(2),
-        "label": (rng.random(many) < score).astype(int), "score": score,
-        "w": rng.choice([0.5, 1.0, 2.0], many), "key": [f"k{i}" for i in range(many)], "p_a": likely,
-        "p_b": 1 - likely,
-    })  # fmt: skip
+    return pa.table(
+        {
+            "group": group,
+            "sex": rng.choice(["f", "m"], many),
+            "x": (score + 0.2 * rng.normal(size=many)).round(2),
+            "z": rng.normal(size=many).round(2),
+            "label": (rng.random(many) < score).astype(int),
+            "score": score,
+            "w": rng.choice([0.5, 1.0, 2.0], many),
+            "key": [f"k{i}" for i in range(many)],
+            "p_a": likely,
+            "p_b": 1 - likely,
+        }
+    )
 
 
 NOISE = pa.table({"true": ["a", "a", "b", "b"], "noisy": ["a", "b", "a", "b"], "count": [900, 100, 80, 920]})

@@ -52,7 +52,10 @@ WORLDS: dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str, dict[st
         {EASY: "undecided", "selection_rate[race=A]>=0.01": "pass", "accuracy.min[race]>=0.99": "fail"},
     ),
     "no held-out rows": (
-        hospital("ABC", 4), HELD, {}, "group 'C' of 'race' has no held-out rows",
+        hospital("ABC", 4),
+        HELD,
+        {},
+        "group 'C' of 'race' has no held-out rows",
         {EASY: "undecided", "dp.difference[sex]<=0.95": "pass", "selection_rate[race=A]>=0.01": "pass"},
     ),
     "crossed": (
@@ -73,7 +76,7 @@ WORLDS: dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str, dict[st
             "selection_rate[race=A]>=0.01": "undecided",
         },
     ),
-}  # fmt: skip
+}
 
 
 def repaired(files: list[str], folder: Path, *asked: str) -> tuple[int, dict[str, Any]]:
@@ -124,9 +127,15 @@ def test_edges_of_bands_are_no_values_of_hidden_rows(
     age = np.random.default_rng(0).integers(18, 90, ROWS)
     FIT.assign(age=age).to_csv(tmp_path / "people.csv", index=False)
     base = [
-        "count", str(tmp_path / "people.csv"), "--protected", "age", "--suppress-below", "10", "--config",
+        "count",
+        str(tmp_path / "people.csv"),
+        "--protected",
+        "age",
+        "--suppress-below",
+        "10",
+        "--config",
         "none",
-    ]  # fmt: skip
+    ]
     base += ["-o", str(tmp_path / "x.counts")]
     assert run([*base, "--bands", "age=quartiles"]) == 2
     assert "age=25,40,60" in capsys.readouterr().err

@@ -37,11 +37,18 @@ def people(seed: int, many: int, gap: float) -> pd.DataFrame:
     x = x + gap * (group == "a")
     score = 1 / (1 + np.exp(-(x + 0.5 * z)))
     likely = np.where(group == "a", 0.8, 0.2)
-    return pd.DataFrame({
-        "group": group, "x": x, "z": z,
-        "age": rng.integers(20, 60, many).astype(float) + 10 * gap * (group == "a"), "p_a": likely,
-        "p_b": 1 - likely, "label": (rng.random(many) < score).astype(int), "score": score,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "group": group,
+            "x": x,
+            "z": z,
+            "age": rng.integers(20, 60, many).astype(float) + 10 * gap * (group == "a"),
+            "p_a": likely,
+            "p_b": 1 - likely,
+            "label": (rng.random(many) < score).astype(int),
+            "score": score,
+        }
+    )
 
 
 def ways(name: str, first: int) -> Iterator[dict[str, Any]]:

@@ -93,13 +93,19 @@ def test_a_whole_check_is_explained() -> None:
     assert words["looks at"] == "true_positive_rate, the group 'Black' of race"
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    ("disparate_inpact", "did you mean 'disparate_impact'"), ("rampp", "did you mean 'ramp'"),
-    ("selecton_rate", "did you mean 'selection_rate'"), ("to-overal", "did you mean 'to_overall'"),
-    ("xyzzy", "'fairfix explain' lists them all"), ("dp.differense", "unknown part 'differense'"),
-    ("dpp.difference<=0.1", "did you mean 'dp'"),
-    ("auc.difference.to_overall", "a report has no difference.to_overall of auc"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("disparate_inpact", "did you mean 'disparate_impact'"),
+        ("rampp", "did you mean 'ramp'"),
+        ("selecton_rate", "did you mean 'selection_rate'"),
+        ("to-overal", "did you mean 'to_overall'"),
+        ("xyzzy", "'fairfix explain' lists them all"),
+        ("dp.differense", "unknown part 'differense'"),
+        ("dpp.difference<=0.1", "did you mean 'dp'"),
+        ("auc.difference.to_overall", "a report has no difference.to_overall of auc"),
+    ],
+)
 def test_what_is_unknown_is_named(text: str, told: str) -> None:
     with pytest.raises(UsageError) as error:
         explain(text)
@@ -141,9 +147,12 @@ def test_no_word_has_two_meanings() -> None:
     """What people come with is no word of the glossary and no name of ours; and it leads to something that is."""
     keys = [key for words in TERMS for key in keys_of(words)]
     ours = {
-        *METRICS, *ALIASES, *KINDS, *SCOPES,
+        *METRICS,
+        *ALIASES,
+        *KINDS,
+        *SCOPES,
         *(k for part in GLOSSARY.values() for w in part for k in keys_of(w)),
-    }  # fmt: skip
+    }
 
     assert len(keys) == len(set(keys))
     assert not ours.intersection(keys)
@@ -156,18 +165,23 @@ def test_no_word_has_two_meanings() -> None:
         assert all(explain(other).name == explain(first).name for other in others)
 
 
-@pytest.mark.parametrize(("text", "name", "word", "told"), [
-    ("four-fifths", "selection_rate.ratio.between_groups", "is", "smallest divided by largest"),
-    ("Disparate Impact", "selection_rate.ratio.between_groups", "of", "selection_rate = P(decision = 1)"),
-    ("statistical parity", "selection_rate", "is", "P(decision = 1)"),
-    ("equal opportunity", "true_positive_rate", "means", "true positive rates are equal"),
-    ("multi-class", "class", "note", "`task=multiclass`"),
-    ("slack", "slack", "means", "the largest gap allowed after a repair"),
-    ("slack", "slack", "option", "robust: largest allowed distance of a true group's rate"),
-    ("N3", "N3", "means", "assumptions about the noise, from weak to strong"),
-    ("gate-on", "gate-on", "option", ""), ("gamma", "gamma", "option", "ramp: width of the randomized ramp"),
-    ("3", "exit status", "3", "at least one is undecided"), ("exit 1", "exit status", "1", "a check failed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "name", "word", "told"),
+    [
+        ("four-fifths", "selection_rate.ratio.between_groups", "is", "smallest divided by largest"),
+        ("Disparate Impact", "selection_rate.ratio.between_groups", "of", "selection_rate = P(decision = 1)"),
+        ("statistical parity", "selection_rate", "is", "P(decision = 1)"),
+        ("equal opportunity", "true_positive_rate", "means", "true positive rates are equal"),
+        ("multi-class", "class", "note", "`task=multiclass`"),
+        ("slack", "slack", "means", "the largest gap allowed after a repair"),
+        ("slack", "slack", "option", "robust: largest allowed distance of a true group's rate"),
+        ("N3", "N3", "means", "assumptions about the noise, from weak to strong"),
+        ("gate-on", "gate-on", "option", ""),
+        ("gamma", "gamma", "option", "ramp: width of the randomized ramp"),
+        ("3", "exit status", "3", "at least one is undecided"),
+        ("exit 1", "exit status", "1", "a check failed"),
+    ],
+)
 def test_words_that_people_come_with(text: str, name: str, word: str, told: str) -> None:
     of = explain(text)
 

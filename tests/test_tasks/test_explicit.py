@@ -32,13 +32,23 @@ def people() -> pd.DataFrame:
     group, x, z = rng.choice(["a", "b", "c"], ROWS), rng.normal(size=ROWS), rng.normal(size=ROWS)
     score = 1 / (1 + np.exp(-(x + 0.5 * z + 0.4 * (group == "a"))))
     likely = np.where(group == "a", 0.8, 0.2)
-    return pd.DataFrame({
-        "group": group, "sex": rng.choice(["f", "m"], ROWS), "x": x, "z": z,
-        "label": (rng.random(ROWS) < score).astype(int), "score": score,
-        "other": np.clip(score + 0.1 * rng.normal(size=ROWS), 0, 1), "yes": (score > 0.5).astype(int),
-        "chance": (0.9 * score).round(2), "w": rng.choice([0.5, 1.0, 2.0], ROWS),
-        "key": [f"k{i}" for i in range(ROWS)], "p_a": likely, "p_b": 1 - likely,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "group": group,
+            "sex": rng.choice(["f", "m"], ROWS),
+            "x": x,
+            "z": z,
+            "label": (rng.random(ROWS) < score).astype(int),
+            "score": score,
+            "other": np.clip(score + 0.1 * rng.normal(size=ROWS), 0, 1),
+            "yes": (score > 0.5).astype(int),
+            "chance": (0.9 * score).round(2),
+            "w": rng.choice([0.5, 1.0, 2.0], ROWS),
+            "key": [f"k{i}" for i in range(ROWS)],
+            "p_a": likely,
+            "p_b": 1 - likely,
+        }
+    )
 
 
 NOISE = pd.DataFrame(
@@ -46,32 +56,72 @@ NOISE = pd.DataFrame(
 )
 
 VALUES: Mapping[str, Any] = {
-    "delimiter": ";", "decimal": ",", "encoding": "utf-8", "header": True, "sql": "select * from t limit 200",
-    "protected": "sex", "label": "yes", "score": "other", "prediction": "yes", "features": ["x"],
-    "exclude": ["z"], "where": "x > -1", "weight": "w", "strata": "sex", "threshold": 0.3, "top": "50",
-    "score_scale": "raw", "task": "regression", "noise": NOISE, "bands": {"x": [0]},
-    "assume": "class-conditional", "seed": 5, "confidence": 0.8, "check": "dp.difference<=0.01",
-    "gate_on": "point", "probability": "chance", "intersect": True, "reference": "a",
-    "similar": ["flips", pd.DataFrame({"key": ["k1"], "x": [0.5]})], "suppress_below": 100,
-    "profile": "ugesp", "part": "0:0.5", "id": "key", "unlabelled": people().drop(columns="label"),
-    "group": "used", "duplicates": "share", "holdout": 0.5, "validation": 0.4, "guarantee": 0.9,
-    "baseline": "other", "slacks": [0.03], "methods": ["fair-regression"], "slices": ["x", "z"],
-    "explain_gap": True, "slice_metric": "selection_rate", "min_rows": 60, "always_valid": True,
-    "quality": "balanced_accuracy", "private": "1",
-}  # fmt: skip
+    "delimiter": ";",
+    "decimal": ",",
+    "encoding": "utf-8",
+    "header": True,
+    "sql": "select * from t limit 200",
+    "protected": "sex",
+    "label": "yes",
+    "score": "other",
+    "prediction": "yes",
+    "features": ["x"],
+    "exclude": ["z"],
+    "where": "x > -1",
+    "weight": "w",
+    "strata": "sex",
+    "threshold": 0.3,
+    "top": "50",
+    "score_scale": "raw",
+    "task": "regression",
+    "noise": NOISE,
+    "bands": {"x": [0]},
+    "assume": "class-conditional",
+    "seed": 5,
+    "confidence": 0.8,
+    "check": "dp.difference<=0.01",
+    "gate_on": "point",
+    "probability": "chance",
+    "intersect": True,
+    "reference": "a",
+    "similar": ["flips", pd.DataFrame({"key": ["k1"], "x": [0.5]})],
+    "suppress_below": 100,
+    "profile": "ugesp",
+    "part": "0:0.5",
+    "id": "key",
+    "unlabelled": people().drop(columns="label"),
+    "group": "used",
+    "duplicates": "share",
+    "holdout": 0.5,
+    "validation": 0.4,
+    "guarantee": 0.9,
+    "baseline": "other",
+    "slacks": [0.03],
+    "methods": ["fair-regression"],
+    "slices": ["x", "z"],
+    "explain_gap": True,
+    "slice_metric": "selection_rate",
+    "min_rows": 60,
+    "always_valid": True,
+    "quality": "balanced_accuracy",
+    "private": "1",
+}
 """Parameter -> a value that is not its default."""
 
 OTHERWISE: Mapping[str, str] = {
-    "data": "it is the data itself", "model": "the contexts have it",
-    "trust_model": "it is of the file of the model", "method": "the contexts have it",
+    "data": "it is the data itself",
+    "model": "the contexts have it",
+    "trust_model": "it is of the file of the model",
+    "method": "the contexts have it",
     "count": "it says how many people rows are: tests/test_data/test_people.py",
     "merge": "it says which names are one: tests/test_tasks/test_merge.py",
-    "threads": "it changes no number, by design", "cluster": "it changes no number, by design",
+    "threads": "it changes no number, by design",
+    "cluster": "it changes no number, by design",
     "missing": "of rows with gaps, and there are none",
     "of": "it is about decisions of an artifact: tests/test_tasks/test_renewal.py",
     "state": "it is a file that each run adds to: tests/test_auditing/test_state.py",
     "unseen": "it is kept in the artifact, for rows to come",
-}  # fmt: skip
+}
 """Parameters that are not in the law, and why."""
 
 
@@ -219,8 +269,13 @@ def test_a_setting_of_the_configuration_may_be_for_other_commands(call: Call, tm
     people().to_csv(tmp_path / "people.csv", index=False)
     (tmp_path / "fairfix.toml").write_text('protected = "group"\nid = "key"\nfeatures = ["x"]\n')
     command = (
-        "audit", str(tmp_path / "people.csv"), "--config", str(tmp_path / "fairfix.toml"), "--format", "json",
-    )  # fmt: skip
+        "audit",
+        str(tmp_path / "people.csv"),
+        "--config",
+        str(tmp_path / "fairfix.toml"),
+        "--format",
+        "json",
+    )
 
     out = call.ran(*command)
     assert "messages" not in json.loads(out)

@@ -221,12 +221,17 @@ def test_gaps_without_parts_have_a_reason() -> None:
         assert any(words in one.reason for one in content.not_computed)
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"strata": "town"}, "strata"),
-    ({"task": "multiclass", "score": None, "prediction": "label"}, "explain_gap"),
-    ({"always_valid": True}, "always_valid"), ({"noise": ["radius:a=0.05"]}, "noise"),
-    ({"features": ["race"]}, "features"), ({"features": ["nothing"]}, "nothing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"strata": "town"}, "strata"),
+        ({"task": "multiclass", "score": None, "prediction": "label"}, "explain_gap"),
+        ({"always_valid": True}, "always_valid"),
+        ({"noise": ["radius:a=0.05"]}, "noise"),
+        ({"features": ["race"]}, "features"),
+        ({"features": ["nothing"]}, "nothing"),
+    ],
+)
 def test_what_it_does_not_go_with(given: dict[str, Any], words: str) -> None:
     with pytest.raises(FairfixError, match=words):
         fairfix.audit(loans(300), **(KEYS | given))

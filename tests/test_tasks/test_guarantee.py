@@ -148,11 +148,17 @@ def test_a_rule_that_rises_and_falls_counts_with_its_variation() -> None:
     assert bound(twice) == pytest.approx(gap(PAIR) + 2 * (bound(PAIR) - gap(PAIR)))
 
 
-@pytest.mark.parametrize("asked", [
-    {"constraint": "equal_opportunity"}, {"constraint": "predictive_equality", "gamma": 0},
-    {"constraint": "equal_opportunity", "score": "real"}, {"decisions": "deterministic"},
-    {"calibrate": "isotonic"}, {"slack": None, "constraint": "dp.ratio>=0.7", "calibrate": "isotonic"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"constraint": "equal_opportunity"},
+        {"constraint": "predictive_equality", "gamma": 0},
+        {"constraint": "equal_opportunity", "score": "real"},
+        {"decisions": "deterministic"},
+        {"calibrate": "isotonic"},
+        {"slack": None, "constraint": "dp.ratio>=0.7", "calibrate": "isotonic"},
+    ],
+)
 def test_rules_of_which_one_side_is_bounded_rise(asked: dict[str, Any]) -> None:
     """Also where the score says the opposite of the label, as an isotonic map can only be flat there."""
     data = rows(600).assign(score=lambda one: 1 - one["score"])
@@ -285,10 +291,14 @@ def test_the_search_ends_within_what_was_asked_or_with_nothing_left(asked: dict[
     race = rng.choice(2, 4000, p=[0.6, 0.4])
     z = rng.normal(size=4000) + 0.8 * race - 0.5
     score = 1 / (1 + np.exp(-z))
-    data = pd.DataFrame({
-        "id": np.arange(4000), "race": race.astype(str), "label": rng.random(4000) < score,
-        "score": score.round(4),
-    }).astype({"label": int})  # fmt: skip
+    data = pd.DataFrame(
+        {
+            "id": np.arange(4000),
+            "race": race.astype(str),
+            "label": rng.random(4000) < score,
+            "score": score.round(4),
+        }
+    ).astype({"label": int})
     one = made(data, **asked).to_dict()["guarantee"]
     limit, inner = ("least_ratio" if "least_ratio" in one else "slack"), one.get("inner_least_ratio")
 
@@ -405,9 +415,13 @@ def test_losses_of_real_labels_have_the_end_that_was_said() -> None:
     """A wider range of labels is a larger loss that there may be, and so a larger bound of the same rows."""
     data = rows(600)
     asked = {
-        **LOSS, "task": "regression", "label": "real", "slack": None, "constraint": "square_loss.max<=1e6",
+        **LOSS,
+        "task": "regression",
+        "label": "real",
+        "slack": None,
+        "constraint": "square_loss.max<=1e6",
         "features": ["p"],
-    }  # fmt: skip
+    }
     low, high = data["real"].min() - 1, data["real"].max() + 1
     near, far = (
         made(data, **asked, label_range=f"{low},{high * times}").to_dict()["guarantee"] for times in (1, 100)
@@ -564,7 +578,10 @@ def test_a_slack_that_few_rows_cannot_show_ends_with_3(
         ),
         (
             {
-                **LOSS, "slack": None, "constraint": "square_loss.max<=9", "task": "regression",
+                **LOSS,
+                "slack": None,
+                "constraint": "square_loss.max<=9",
+                "task": "regression",
                 "label": "real",
             },
             "such as `label_range=0,100`",
@@ -581,7 +598,7 @@ def test_a_slack_that_few_rows_cannot_show_ends_with_3(
         ),
         ({"method": "sensei", "features": "score"}, "name columns to learn from"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_promised_is_refused_with_what_could_be(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         made(rows(150), **asked)
@@ -704,14 +721,26 @@ def test_what_is_there_and_what_it_takes_are_both_of_the_data(call: Call, tmp_pa
     """The rows of a group that the message counts are those of the file, not those of the part that is fitted to."""
     rng = np.random.default_rng(0)
     group = np.repeat(["a", "b"], [2000, 300])
-    data = pd.DataFrame({
-        "g": group, "score": rng.random(2300), "label": rng.integers(0, 2, 2300),
-        "id": np.arange(2300).astype(str),
-    })  # fmt: skip
+    data = pd.DataFrame(
+        {
+            "g": group,
+            "score": rng.random(2300),
+            "label": rng.integers(0, 2, 2300),
+            "id": np.arange(2300).astype(str),
+        }
+    )
     data.to_parquet(tmp_path / "d.parquet")
     line = [
-        str(tmp_path / "d.parquet"), "--method", "ramp", "--protected", "g", "--id", "id", "--config", "none",
-    ]  # fmt: skip
+        str(tmp_path / "d.parquet"),
+        "--method",
+        "ramp",
+        "--protected",
+        "g",
+        "--id",
+        "id",
+        "--config",
+        "none",
+    ]
     line += ["--slack", "0.1", "--guarantee", "0.95", "-o", str(tmp_path / "a.fairfix")]
     status, _, err = call("repair", *line)
 

@@ -313,9 +313,14 @@ def test_a_damaged_file_is_refused_by_its_name(name: str, tmp_path: Path) -> Non
 
 
 WRONG: dict[str, Any] = {
-    "object": object(), "frame": people(), "scalar array": np.array(3), "number": -5,
-    "unfitted": LogisticRegression(), "list": [1, 2], "empty list": [],
-}  # fmt: skip
+    "object": object(),
+    "frame": people(),
+    "scalar array": np.array(3),
+    "number": -5,
+    "unfitted": LogisticRegression(),
+    "list": [1, 2],
+    "empty list": [],
+}
 
 
 @pytest.mark.slow

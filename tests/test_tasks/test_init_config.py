@@ -19,11 +19,16 @@ pytestmark = pytest.mark.usefixtures("away")
 def people(**columns: Any) -> pd.DataFrame:
     """Return 400 rows; a column that is None is left out."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({
-        "applicant_id": [f"p{i}" for i in range(400)], "sex": rng.choice(["f", "m"], 400),
-        "region": rng.choice(["north", "south", "west"], 400), "age": rng.integers(18, 90, 400),
-        "label": rng.integers(0, 2, 400), "score": rng.random(400),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "applicant_id": [f"p{i}" for i in range(400)],
+            "sex": rng.choice(["f", "m"], 400),
+            "region": rng.choice(["north", "south", "west"], 400),
+            "age": rng.integers(18, 90, 400),
+            "label": rng.integers(0, 2, 400),
+            "score": rng.random(400),
+        }
+    )
     for name, values in columns.items():
         frame = frame.drop(columns=name) if values is None else frame.assign(**{name: values})
     return frame

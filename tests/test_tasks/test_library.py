@@ -35,8 +35,11 @@ from tests.conftest import Call, Frames
 pytestmark = pytest.mark.usefixtures("away")
 
 COMMANDS: dict[str, type[Request]] = {
-    "audit": AuditRequest, "repair": RepairRequest, "compare": CompareRequest, "predict": PredictRequest,
-}  # fmt: skip
+    "audit": AuditRequest,
+    "repair": RepairRequest,
+    "compare": CompareRequest,
+    "predict": PredictRequest,
+}
 SAYING = {"log", "format_", "out", "detail", "output", "undecided", "quiet", "verbose"}
 """Options of output, of the exit status, and of what is told meanwhile."""
 CONFIGURED = {"config", "dry_run"}
@@ -102,9 +105,15 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "--check ks[race]<=0.05 --threshold 1 --confidence 0.9 --gate-on point --weight weight"
         ),
         {
-            "protected": ["race", "member"], "intersect": True, "strata": "town", "reference": {"race": "r0"},
-            "check": ["dp.difference<=0.1", "ks[race]<=0.05"], "threshold": 1, "confidence": 0.9,
-            "gate_on": "point", "weight": "weight",
+            "protected": ["race", "member"],
+            "intersect": True,
+            "strata": "town",
+            "reference": {"race": "r0"},
+            "check": ["dp.difference<=0.1", "ks[race]<=0.05"],
+            "threshold": 1,
+            "confidence": 0.9,
+            "gate_on": "point",
+            "weight": "weight",
         },
     ),
     "individual": (
@@ -171,7 +180,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "--protected race --methods ramp,logloss --slacks 0.02,inf --holdout 0.4",
         {"protected": "race", "methods": ["ramp", "logloss"], "slacks": [0.02, float("inf")], "holdout": 0.4},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -310,15 +319,18 @@ def texts(value: Any) -> list[str]:
     return [",".join(value) if isinstance(value, list) else str(value)]
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"protected": "race", "missing": "keep"}, "`missing=keep`: 'keep' is none of error, drop"),
-    ({"protected": "race", "missing": "group"}, "write COLUMN=group"),
-    ({"protected": "race", "missing": "label=group"}, "'label' is not a group column; these are race"),
-    ({"protected": "race", "missing": {"nobody": "drop"}}, "'nobody' is not a column with a role"),
-    ({"protected": "race", "confidence": 0.1}, "`confidence` must be at least 0.5, got 0.1"),
-    ({"protected": "race", "threshold": "half"}, "`threshold` must be a finite number, got 'half'"),
-    ({}, "`protected=COLUMN`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"protected": "race", "missing": "keep"}, "`missing=keep`: 'keep' is none of error, drop"),
+        ({"protected": "race", "missing": "group"}, "write COLUMN=group"),
+        ({"protected": "race", "missing": "label=group"}, "'label' is not a group column; these are race"),
+        ({"protected": "race", "missing": {"nobody": "drop"}}, "'nobody' is not a column with a role"),
+        ({"protected": "race", "confidence": 0.1}, "`confidence` must be at least 0.5, got 0.1"),
+        ({"protected": "race", "threshold": "half"}, "`threshold` must be a finite number, got 'half'"),
+        ({}, "`protected=COLUMN`"),
+    ],
+)
 def test_a_parameter_that_cannot_be_is_named(given: dict[str, Any], words: str, rows: pd.DataFrame) -> None:
     with pytest.raises(FairfixError) as told:
         fairfix.audit(rows, **given)

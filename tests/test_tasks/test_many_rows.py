@@ -35,10 +35,15 @@ METHODS: tuple[dict[str, Any], ...] = (
 )
 
 MORE: tuple[dict[str, Any], ...] = (
-    {}, {"weight": "weight"}, {"id": "id"}, {"strata": "town"}, {"protected": ["race", "sex"]},
-    {"guarantee": 0.95}, {"missing": "race=group"},
+    {},
+    {"weight": "weight"},
+    {"id": "id"},
+    {"strata": "town"},
+    {"protected": ["race", "sex"]},
+    {"guarantee": 0.95},
+    {"missing": "race=group"},
     {"check": ["selection_rate.difference<=0.2", "ks<=0.3"], "weight": "weight", "id": "id"},
-)  # fmt: skip
+)
 
 
 READING = DataSpec(ColumnRoles(("race",), label="label", score="score"))

@@ -149,14 +149,24 @@ def test_a_gap_of_decisions_needs_no_label(parity: str, tmp_path: Path) -> None:
     assert one == all_
 
 
-@pytest.mark.parametrize(("asked", "words"), [
-    ({"protected": "label"}, "protected"), ({"strata": "label"}, "strata"), ({"threshold": 0.4}, "threshold"),
-    ({"confidence": 0.8}, "confidence"), ({"probability": "score"}, "probability"),
-    ({"prediction": "decision"}, "prediction"), ({"score": "score"}, "score"),
-    ({"gate_on": "point"}, "gate_on"), ({"weight": "score"}, "weight"),
-    ({"bands": {"group": [1.0]}}, "bands"), ({"merge": "group=a,b"}, "merge"), ({"of": 3}, "of"),
-    ({"of": "none.fairfix"}, "none.fairfix"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"protected": "label"}, "protected"),
+        ({"strata": "label"}, "strata"),
+        ({"threshold": 0.4}, "threshold"),
+        ({"confidence": 0.8}, "confidence"),
+        ({"probability": "score"}, "probability"),
+        ({"prediction": "decision"}, "prediction"),
+        ({"score": "score"}, "score"),
+        ({"gate_on": "point"}, "gate_on"),
+        ({"weight": "score"}, "weight"),
+        ({"bands": {"group": [1.0]}}, "bands"),
+        ({"merge": "group=a,b"}, "merge"),
+        ({"of": 3}, "of"),
+        ({"of": "none.fairfix"}, "none.fairfix"),
+    ],
+)
 def test_what_contradicts_the_artifact_is_refused(
     parity: str, tmp_path: Path, asked: dict[str, Any], words: str
 ) -> None:
@@ -197,10 +207,17 @@ def test_what_an_artifact_does_not_guarantee_is_not_renewed(tmp_path: Path) -> N
             fairfix.audit(fairfix.predict(artifact, people(1, 300)), of=artifact)
 
 
-@pytest.mark.parametrize("change", [
-    {"checks": ["moon<=1"]}, {"checks": 3}, {"confidence": 2.0}, {"holds": "yes"}, {"slack": None},
-    {"unknown": 1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"checks": ["moon<=1"]},
+        {"checks": 3},
+        {"confidence": 2.0},
+        {"holds": "yes"},
+        {"slack": None},
+        {"unknown": 1},
+    ],
+)
 def test_a_guarantee_that_was_changed_is_an_error(
     parity: str, tmp_path: Path, change: dict[str, Any]
 ) -> None:

@@ -34,9 +34,12 @@ WAYS: dict[str, dict[str, Any]] = {
     "linear": {"solver": "regularizer", "group": "used", "rho": "inf"},
     "auto": {"solver": "regularizer", "group": "used"},
     "network": {
-        "solver": "regularizer", "learner": "network(hidden=4,batch=100)", "group": "used", "rho": 30,
+        "solver": "regularizer",
+        "learner": "network(hidden=4,batch=100)",
+        "group": "used",
+        "rho": 30,
     },
-}  # fmt: skip
+}
 
 
 @cache
@@ -46,11 +49,15 @@ def people(many: int = 800, seed: int = 0) -> pd.DataFrame:
     woman, skill = rng.random(many) < 0.5, rng.normal(size=many)
     s = np.stack([skill + woman, np.full(many, 0.3), 1.5 * ~woman - skill], axis=1)
     job = (s + rng.gumbel(size=s.shape)).argmax(axis=1)
-    return pd.DataFrame({
-        "id": [f"p{i}" for i in range(many)], "sex": np.where(woman, "f", "m"),
-        "role": np.where(rng.random(many) < 0.5, "single", np.where(woman, "wife", "husband")),
-        "skill": skill.round(3) * 10 + 40, "job": np.array(["nurse", "poet", "clerk"])[job],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "id": [f"p{i}" for i in range(many)],
+            "sex": np.where(woman, "f", "m"),
+            "role": np.where(rng.random(many) < 0.5, "single", np.where(woman, "wife", "husband")),
+            "skill": skill.round(3) * 10 + 40,
+            "job": np.array(["nurse", "poet", "clerk"])[job],
+        }
+    )
 
 
 def repaired(data: pd.DataFrame | None = None, **more: Any) -> Any:
@@ -156,9 +163,14 @@ def fitted(data: pd.DataFrame, **more: Any) -> np.ndarray[Any, Any]:
     return made.class_probabilities(read_table(people().assign(w=1.0), DataSpec(columns), ("skill",)))
 
 
-@pytest.mark.parametrize("more", [
-    {}, {"solver": "regularizer", "rho": 1.0}, {"solver": "regularizer", "rho": np.inf, "balance": "labels"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"solver": "regularizer", "rho": 1.0},
+        {"solver": "regularizer", "rho": np.inf, "balance": "labels"},
+    ],
+)
 def test_a_weight_of_two_is_a_row_twice_in_any_order(more: dict[str, Any]) -> None:
     heavy = people().assign(w=np.where(np.arange(800) % 3, 1.0, 2.0))
     twice = pd.concat([heavy, heavy[heavy["w"] == 2]]).assign(w=1.0).sample(frac=1, random_state=1)

@@ -44,18 +44,21 @@ WEIGHTED = replace(PLAIN, columns=replace(PLAIN.columns, weight="weight"))
 SCHEMA = json_schema("repair")
 
 METHODS: dict[str, dict[str, Any]] = {
-    "ramp": {"method": "ramp"}, "ramp with slack": {"method": "ramp", "slack": 0.1},
+    "ramp": {"method": "ramp"},
+    "ramp with slack": {"method": "ramp", "slack": 0.1},
     "ramp, four-fifths": {"method": "ramp", "constraint": "dp.ratio>=0.8"},
     "ramp, thresholds": {"method": "ramp", "gamma": 0.0},
     "ramp, deterministic": {"method": "ramp", "gamma": 0.0, "decisions": "deterministic"},
     "ramp, covariance": {"method": "ramp", "constraint": "covariance", "slack": 0.01},
     "ramp, equal opportunity": {"method": "ramp", "constraint": "equal_opportunity"},
     "ramp, equalized odds": {"method": "ramp", "constraint": "equalized_odds", "gamma": 0.0},
-    "ramp, calibrated": {"method": "ramp", "calibrate": "sigmoid"}, "logloss": {"method": "logloss"},
+    "ramp, calibrated": {"method": "ramp", "calibrate": "sigmoid"},
+    "logloss": {"method": "logloss"},
     "logloss, equalized odds": {"method": "logloss", "constraint": "equalized_odds"},
-    "logloss, rounded": {"method": "logloss", "decisions": "deterministic"}, "robust": {"method": "robust"},
+    "logloss, rounded": {"method": "logloss", "decisions": "deterministic"},
+    "robust": {"method": "robust"},
     "robust, identified": {"method": "robust", "assume": "class-conditional"},
-}  # fmt: skip
+}
 """What can be fitted to counts."""
 
 
@@ -601,8 +604,11 @@ def test_a_repair_from_suppressed_counts_allows_for_the_rows_left_out(tmp_path: 
     """It says how many are hidden, and rates of all rows of a group lie between the certified ends."""
     frame, _ = small()
     asked: Any = {
-        "protected": ["race", "town"], "label": "label", "score": "score", "bands": {"town": "values"},
-    }  # fmt: skip
+        "protected": ["race", "town"],
+        "label": "label",
+        "score": "score",
+        "bands": {"town": "values"},
+    }
     counted(frame, suppress_below=20, **asked).save(tmp_path / "x.counts")
     assert "few" not in json.dumps(CountFile.load(tmp_path / "x.counts").facts())
     result = repair(str(tmp_path / "x.counts"), protected="race", unseen="abstain")

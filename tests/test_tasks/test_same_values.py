@@ -31,11 +31,17 @@ def people(seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     group = rng.integers(1, 4, ROWS)
     score = np.round(np.clip(rng.beta(2, 2, ROWS) + 0.08 * (group == 1), 0, 1), 3)
-    return pd.DataFrame({
-        "group": group, "member": rng.random(ROWS) < 0.5, "area": rng.integers(0, 2, ROWS),
-        "label": 1 + (rng.random(ROWS) < score).astype(int), "decided": 1 + (score >= 0.5).astype(int),
-        "score": score, "id": rng.permutation(ROWS) + 1000,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "group": group,
+            "member": rng.random(ROWS) < 0.5,
+            "area": rng.integers(0, 2, ROWS),
+            "label": 1 + (rng.random(ROWS) < score).astype(int),
+            "decided": 1 + (score >= 0.5).astype(int),
+            "score": score,
+            "id": rng.permutation(ROWS) + 1000,
+        }
+    )
 
 
 NAMES = ("group", "area", "label", "decided", "id")
@@ -92,10 +98,15 @@ def files(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
 
 
 ASKED: dict[str, Any] = {
-    "protected": ("group", "member"), "strata": "area", "label": "label=2", "score": "score",
-    "threshold": 0.5, "reference": ("group=1.0", "member=true"),
-    "check": ("true_positive_rate[group=1.0]>=0.1", "dp.difference<=0.5"), "intersect": True,
-}  # fmt: skip
+    "protected": ("group", "member"),
+    "strata": "area",
+    "label": "label=2",
+    "score": "score",
+    "threshold": 0.5,
+    "reference": ("group=1.0", "member=true"),
+    "check": ("true_positive_rate[group=1.0]>=0.1", "dp.difference<=0.5"),
+    "intersect": True,
+}
 
 
 def audited(data: Any, **more: Any) -> dict[str, Any]:

@@ -175,12 +175,20 @@ def test_slices_need_their_columns_and_rows(tmp_path: Path) -> None:
         fairfix.slices(frame[["label", "score"]], **KEYS)
     frame.to_parquet(tmp_path / "data.parquet")
     assert (
-        run([
-            "audit", str(tmp_path / "data.parquet"), "--label", "label", "--score", "score", "--min-rows",
-            "9",
-        ])
+        run(
+            [
+                "audit",
+                str(tmp_path / "data.parquet"),
+                "--label",
+                "label",
+                "--score",
+                "score",
+                "--min-rows",
+                "9",
+            ]
+        )
         == 2
-    )  # fmt: skip
+    )
     fairfix.count(frame, protected="sex", **KEYS).save(tmp_path / "data.counts")
     assert run(["audit", str(tmp_path / "data.counts"), "--slices"]) == 2
 
@@ -203,14 +211,17 @@ def test_an_unbounded_loss_is_tested_on_held_out_rows() -> None:
     assert shown.loc[shown["shown"], "where"].tolist() == ["product == 'car'"]
 
 
-@pytest.mark.parametrize(("check", "waiver", "waived"), [
-    ("slices.accuracy.min>=0.99", "slices.accuracy.min", True),
-    ("slices.accuracy.min>=0.99", "slices.accuracy.min>=0.99", True),
-    ("slices.accuracy.min>=0.99", "slices.accuracy.min>=0.98", False),
-    ("slices.accuracy.min>=0.99", "accuracy.min", False),
-    ("slices.dp.difference.max<=0.0001", "slices.dp.difference.max", True),
-    ("accuracy.min>=0.99", "slices.accuracy.min", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "waiver", "waived"),
+    [
+        ("slices.accuracy.min>=0.99", "slices.accuracy.min", True),
+        ("slices.accuracy.min>=0.99", "slices.accuracy.min>=0.99", True),
+        ("slices.accuracy.min>=0.99", "slices.accuracy.min>=0.98", False),
+        ("slices.accuracy.min>=0.99", "accuracy.min", False),
+        ("slices.dp.difference.max<=0.0001", "slices.dp.difference.max", True),
+        ("accuracy.min>=0.99", "slices.accuracy.min", False),
+    ],
+)
 def test_a_waiver_of_slices_covers_checks_of_slices_alone(check: str, waiver: str, waived: bool) -> None:
     """By the name alone or with the limit; beside groups and in a search alone."""
     rng = np.random.default_rng(0)

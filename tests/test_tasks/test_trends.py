@@ -89,14 +89,17 @@ def test_without_dates_of_one_form_the_order_is_that_given(dates: tuple[str, str
 
 
 OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "confidence": (None, {"confidence": 0.9}), "threshold": (None, {"threshold": 0.6}),
+    "confidence": (None, {"confidence": 0.9}),
+    "threshold": (None, {"threshold": 0.6}),
     "label": (lambda d: d.assign(y=np.where(d["y"] == 1, "no", "yes")), {"label": "y=yes"}),
     "column of the score": (lambda d: d.rename(columns={"score": "other"}), {"score": "other"}),
     "column of the label": (lambda d: d.rename(columns={"y": "z"}), {"label": "z"}),
     "groups": (lambda d: d.assign(race=d["race"].where(np.arange(900) > 50, "c")), {}),
-    "attribute": (None, {"protected": ["sex"]}), "weights": (lambda d: d.assign(w=2.0), {"weight": "w"}),
-    "hidden groups": (None, {"suppress_below": 20}), "looks": (None, {"always_valid": True}),
-}  # fmt: skip
+    "attribute": (None, {"protected": ["sex"]}),
+    "weights": (lambda d: d.assign(w=2.0), {"weight": "w"}),
+    "hidden groups": (None, {"suppress_below": 20}),
+    "looks": (None, {"always_valid": True}),
+}
 """Audits that ask another question than the last one: how their rows are changed, and their parameters."""
 
 

@@ -146,20 +146,28 @@ def test_columns_of_other_types_and_repeated_names_stop_nothing() -> None:
     rng = np.random.default_rng(0)
     rows = 300
     columns = {
-        "g": pa.array(rng.choice(["a", "b"], rows)), "y": pa.array(rng.integers(0, 2, rows)),
-        "x": pa.array(rng.normal(size=rows)), "vector": pa.array(list(rng.normal(size=(rows, 2)))),
+        "g": pa.array(rng.choice(["a", "b"], rows)),
+        "y": pa.array(rng.integers(0, 2, rows)),
+        "x": pa.array(rng.normal(size=rows)),
+        "vector": pa.array(list(rng.normal(size=(rows, 2)))),
         "category": pa.array(rng.choice(["p", "q"], rows)).dictionary_encode(),
-        "truth": pa.array(rng.random(rows) < 0.5), "struct": pa.array([{"a": 1}] * rows),
-        "texts": pa.array([["a"]] * rows), "time": pa.array([0] * rows, pa.timestamp("us")),
+        "truth": pa.array(rng.random(rows) < 0.5),
+        "struct": pa.array([{"a": 1}] * rows),
+        "texts": pa.array([["a"]] * rows),
+        "time": pa.array([0] * rows, pa.timestamp("us")),
         "bytes": pa.array([b"a"] * rows),
-    }  # fmt: skip
+    }
     table = pa.table([*columns.values(), columns["x"], columns["g"]], names=[*columns, "again", "again"])
     made = fairfix.repair(table, method="logloss", protected="g", label="y").to_dict()
     assert made["features"]["used"] == ["x", "vector", "category", "truth"]
     reasons = {one["column"]: one["reason"] for one in made["features"]["left_out"]}
     assert reasons == {
-        "struct": "type", "texts": "type", "time": "date", "bytes": "type", "again": "repeated",
-    }  # fmt: skip
+        "struct": "type",
+        "texts": "type",
+        "time": "date",
+        "bytes": "type",
+        "again": "repeated",
+    }
 
 
 # ---------------------------------------------------------------------- draws without an ID
