@@ -229,6 +229,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "missing_marks": "names of groups look like missing values; make them missing or keep them with `merge`",
         "where_unmatched": "`where` names a value that no row has; check how it is written",
         "other_rows": "the baseline was made with another `where`, so a change may come from other rows",
+        "missing_labels": "rows without a label are left out of every number, so selection rates may be too high",
         "merged_nothing": "`merge` names a group that no row has; check how it is written",
         "unseen_groups": "rows belong to groups that the training rows lack; the repair does not decide them",
         "unknown_classes": "predicted classes are the label of no row, such as classes with another spelling",

@@ -24,7 +24,7 @@ from fairfix.data.names import quoted_name, threshold_sign, with_values
 from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Estimate, Message, Number, SavedResult
+from fairfix.schema.common import Estimate, Message, Number, RowNumbers, SavedResult
 
 log = logging.getLogger("fairfix")
 
@@ -237,9 +237,29 @@ def of_shared_ids(
         )
 
 
+UNLABELLED = 0.05
+"""Part of the rows that may be without a label before it is warned of: it can change the overall rate by as much."""
+
+
+def of_missing_labels(rows: RowNumbers, task: str) -> Iterator[Note]:
+    """Yield that rows are left out for their label, which numbers that need none lack as well."""
+    missing = sum(one.rows for one in rows.excluded if one.reason == "missing label")
+    if not missing or task == "regression":
+        return
+    part = missing / (missing + rows.used)
+    kind = Caution if part > UNLABELLED else Note
+    yield kind(
+        f"{missing:,} rows ({part:.1%}) have no label and are left out of every number, also of selection rates. If "
+        "labels exist mainly for people who were selected, these rates are too high. An audit without the label "
+        "counts the decisions on all people",
+        "missing_labels",
+    )
+
+
 def with_messages(result: SomeResult, notes: Iterable[Note], printed: Sequence[Note] = ()) -> SomeResult:
     """Return a result with what is said of it; warnings are also printed, unless they are already."""
-    noted = messages((*printed, *notes))
+    unlabelled = of_missing_labels(result.data.rows, result.settings.task)
+    noted = messages((*printed, *unlabelled, *notes))
     for note in noted:
         if note.severity == "warning" and note not in printed:
             log.info("%s", note.line)

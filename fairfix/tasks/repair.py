@@ -79,7 +79,7 @@ from fairfix.tasks.fit_and_evaluate import (
     variants_of,
 )
 from fairfix.tasks.guarantee import check_bands, check_guarantee
-from fairfix.tasks.messages import message, of_source
+from fairfix.tasks.messages import message, of_missing_labels, of_source
 from fairfix.tasks.multiclass_repair import check_knows_classes
 from fairfix.tasks.next_step import after_repair
 from fairfix.tasks.repair_from_counts import repair_counts
@@ -218,7 +218,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 **people,
             )
     base = _base(request, data, outcome.predictor, averaged)
-    notes = (*of_source(data.source), *choice.notes)
+    notes = (*of_source(data.source), *of_missing_labels(rows, outcome.data_spec.task), *choice.notes)
     beside = (*repairer.membership.values(), *membership_columns(noise, data), *numbers)
     identity = identity_of(data, (*(choice.names or ()), *beside))
     identity = rule_identity(identity, outcome.data_spec, outcome.predictor, data.seen_by_model)

@@ -105,7 +105,7 @@ def test_other_labels_are_listed_with_the_options_to_copy(
 
 
 def test_many_values_are_not_all_listed(rows: pd.DataFrame, call: Call) -> None:
-    """Six of them at most; numbers without end show their range and the task that they may be of."""
+    """Six of them at most; of numbers without end, the task that they may be of is proposed."""
     write(rows.assign(label=np.arange(600) % 9), "few.csv")
     write(rows.assign(label=np.arange(600) / 4), "many.csv")
     write(rows.assign(label=np.where(rows.label, "yes", None)), "gaps.csv")
@@ -116,7 +116,6 @@ def test_many_values_are_not_all_listed(rows: pd.DataFrame, call: Call) -> None:
     assert few.count(" in ") >= 6
     assert "and 3 values more" in few
     assert "--label label=0" in few
-    assert "more than 50 values" in many or "numbers from 0 to 149.75" in many
     assert "--task regression" in many
     assert f"'yes' in {int(rows.label.sum())} rows, {int((rows.label == 0).sum())} missing" in gaps
 
