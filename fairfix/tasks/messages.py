@@ -247,13 +247,12 @@ def of_missing_labels(rows: RowNumbers, task: str) -> Iterator[Note]:
     if not missing or task == "regression":
         return
     part = missing / (missing + rows.used)
-    kind = Caution if part > UNLABELLED else Note
-    yield kind(
+    text = (
         f"{missing:,} rows ({part:.1%}) have no label and are left out of every number, also of selection rates. If "
         "labels exist mainly for people who were selected, these rates are too high. An audit without the label "
-        "counts the decisions on all people",
-        "missing_labels",
+        "counts the decisions on all people"
     )
+    yield Caution(text, "missing_labels") if part > UNLABELLED else Note(text, "missing_labels")
 
 
 def with_messages(result: SomeResult, notes: Iterable[Note], printed: Sequence[Note] = ()) -> SomeResult:

@@ -361,7 +361,11 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
         if not any(o != place and o[0] <= place[0] and o[1] >= place[1] for o in places.values())
     ]
     if left := numbers(r"# dominated candidates? hidden", text):
-        kept = len(set(shown)) + ((places[ORIGINAL, None]) not in set(shown))
+        parity = {"comparison": PARITY, "attribute": "race"}
+        named = {one["point"] for one in done.result["advice"] if one["gap"] == parity} - {None}
+        points = [done.result["points"][i] for i in named]
+        also = {(point["title"], point["slack"]) for point in points} | {(ORIGINAL, None)}
+        kept = len(set(shown)) + sum(places[one] not in set(shown) for one in also)
         # points that are one with one that is shown are left out as well, and are not beaten
         out += judged(len(places) - kept <= left[0] <= len(places), f"{text[:600]}: {places}")
     return out if out.said else judged(True, text)
