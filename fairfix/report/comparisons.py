@@ -219,8 +219,14 @@ def advised(result: Compare, gap: GapName) -> Iterator[str]:
         if not shown:
             text += ", so on new data it may exceed that limit"
         if point.title == ORIGINAL:
-            better = f"no repair within that gap has a better {title_of} on these rows"
-            text += "; no repair is needed" if shown else f"; {better}"
+            repair = (
+                "repair within that gap"
+                if refused is None
+                else "repair within that gap that can be recommended"
+            )
+            text += (
+                "; no repair is needed" if shown else f"; no {repair} has a better {title_of} on these rows"
+            )
         elif cost is not None and cost.value is not None:
             written = (
                 with_ends(cost, partial(points, sign=True)) if METRICS[one.quality].percent else signed(cost)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairfix.auditing.criteria import CRITERIA
-from fairfix.tasks.advice import ORIGINAL
+from fairfix.tasks.advice import ORIGINAL, REFUSED
 from scipy import stats
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, parts_of, promise
@@ -347,14 +347,25 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
         for one in ([] if "failure" in point else point["gaps"])
         if one["gap"] == {"comparison": PARITY, "attribute": "race"}
     }
-    methods = [place for (title, _), place in places.items() if title != "constant"]
+    barred = {
+        (point["title"], point["slack"])
+        for point in done.result["points"]
+        if REFUSED & {one["code"] for one in point["messages"] if one["severity"] == "warning"}
+    }
+    methods = {of: place for of, place in places.items() if of[0] != "constant"}
     for one in re.finditer(rf"of at most {NUMBER} points?: none of the methods tried", text):
-        out += judged(all(100 * gap > float(one[1]) for gap, _ in methods), f"{one[0]}: {places}")
+        out += judged(all(100 * gap > float(one[1]) for gap, _ in methods.values()), f"{one[0]}: {places}")
     for one in re.finditer(
-        rf"of at most {NUMBER} points?: original model\.(.*?) has a better accuracy", text
+        rf"of at most {NUMBER} points?: original model\. (?:(?! For a gap).)*?"
+        r"no repair within that gap( that can be recommended)? has a better accuracy",
+        text,
     ):
-        best = max(quality for gap, quality in methods if 100 * gap <= float(one[1]))
-        out += judged(best <= places[ORIGINAL, None][1], f"{one[0]}: {places}")
+        within = [
+            quality
+            for of, (gap, quality) in methods.items()
+            if 100 * gap <= float(one[1]) and not (one[2] and of in barred)
+        ]
+        out += judged(max(within) <= places[ORIGINAL, None][1], f"{one[0]}: {places}")
     shown = [
         place
         for place in places.values()
@@ -365,9 +376,12 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
         named = {one["point"] for one in done.result["advice"] if one["gap"] == parity} - {None}
         points = [done.result["points"][i] for i in named]
         also = {(point["title"], point["slack"]) for point in points} | {(ORIGINAL, None)}
-        kept = len(set(shown)) + sum(places[one] not in set(shown) for one in also)
-        # points that are one with one that is shown are left out as well, and are not beaten
-        out += judged(len(places) - kept <= left[0] <= len(places), f"{text[:600]}: {places}")
+        best = len(
+            set(shown)
+        )  # one of equal points is shown, and the recommended ones with the model as it is
+        out += judged(
+            len(places) - best - len(also) <= left[0] <= len(places) - best, f"{text[:600]}: {places}"
+        )
     return out if out.said else judged(True, text)
 
 
