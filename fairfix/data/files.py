@@ -113,6 +113,11 @@ class Source(ABC):
         ``types`` asks for types where the format leaves a choice (CSV text, Parquet dictionaries).
         """
 
+    @property
+    def schemas(self) -> Sequence[pa.Schema]:
+        """The columns of each of its files, whose types may differ."""
+        return [self.schema]
+
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file; a UsageError where the source has none."""
         raise UsageError(f"{self.name} does not consist of files; set `output` to a file, not a folder")
@@ -245,6 +250,11 @@ class PiecedFile(FileSource):
         self.schema = self._looked[places[0]][0]
         self.rows = self.about_rows = sum(sum(rows) for _, rows, _ in self._looked.values())
 
+    @property
+    def schemas(self) -> Sequence[pa.Schema]:
+        """The columns of each of the files."""
+        return [schema for schema, _, _ in self._looked.values()]
+
     @classmethod
     @abstractmethod
     def look(cls, place: FileLocation) -> tuple[pa.Schema, list[int], Any]:
@@ -312,6 +322,11 @@ class DerivedSource(Source):
         for name in ("name", "remark", "workers", "text", "schema", "doubtful", "unreadable", "examples"):
             setattr(self, name, getattr(source, name))
 
+    @property
+    def schemas(self) -> Sequence[pa.Schema]:
+        """The columns of each of its files, before anything is made of them."""
+        return self.source.schemas
+
 
 class PlainSource(DerivedSource):
     """Another source whose columns have the types of :func:`fairfix.data.arrow_normalize.plain_type`."""
@@ -341,7 +356,7 @@ def _plain_batches(part: SourcePart) -> Iterator[pa.RecordBatch]:
 
 def _plain(source: Source) -> Source:
     """Return the source, with plain columns where it has others."""
-    return source if is_plain(source.schema) else PlainSource(source)
+    return source if all(map(is_plain, source.schemas)) else PlainSource(source)
 
 
 def open_source(data: Any, **stated: Any) -> Source:

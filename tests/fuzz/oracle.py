@@ -308,6 +308,8 @@ def _rates(content: Mapping[str, Any], table: pa.Table) -> Iterator[str]:
         entries = _column(table, names[0]) if len(names) == 1 else None
         if entries is None or not all(isinstance(one, str) for one in entries):
             continue
+        merged = settings.get("merge", {}).get(names[0], {})
+        entries = [merged.get(one, one) for one in entries]
         shown = {seen["group"] for seen in block["groups"]}
         entries = [
             one if one in shown else one.replace("\x00", "") for one in entries

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import fairfix
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -18,7 +19,7 @@ from fairfix.data import files as io
 from fairfix.data.files import atomic_output, open_source, table_writer, write_content
 from fairfix.errors import ColumnError, DataError
 
-from tests.conftest import Frames
+from tests.conftest import Call, Frames
 from tests.data import read
 
 ROWS = pa.table({"g": ["a", "b", None], "x": [1, 2, 3], "s": [0.25, 0.5, 1.0]})
@@ -334,3 +335,31 @@ def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     for path, words in ((tmp_path, "is a folder"), (tmp_path / "no" / "o.txt", "cannot write")):
         with pytest.raises(DataError, match=rf"{path}.*{words}|{words}.*{path}"):
             write_content(path, "x")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize(
+    "kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_texts_of_a_later_file_may_be_of_another_type(
+    kind: pa.DataType, ending: str, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit is that of one file, and a configuration is proposed."""
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({"race": ["a", "b"] * 100, "label": [0, 1, 1, 0] * 50, "score": [0.2, 0.7] * 100})
+    halves = rows.slice(0, 80), rows.slice(80).set_column(0, "race", rows["race"].slice(80).cast(kind))
+    (tmp_path / "parts").mkdir()
+    for i, half in enumerate(halves):
+        path = tmp_path / "parts" / f"{i}.{ending}"
+        pq.write_table(half, path) if ending == "parquet" else feather.write_feather(half, path)
+
+    results = [fairfix.audit(data, protected="race").to_dict() for data in ("parts", rows)]
+    seen = [
+        [
+            (one["group"], one["rows"], one["metrics"]["selection_rate"])
+            for one in made["attributes"][0]["groups"]
+        ]
+        for made in results
+    ]
+    assert seen[0] == seen[1]
+    assert call("init", "parts")[0] == 0
