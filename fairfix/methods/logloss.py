@@ -561,8 +561,11 @@ def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterato
             and not bool(((plain >= cut) == decision)[groups.codes == k].all())
         ]
         if caught:
+            who = f"every training row in {', '.join(map(repr, caught))} gets"
+            if bool(((chance >= cut) == decision).all()):
+                who = "all rows used for training get"
             yield Caution(
-                f"rounded at {cut:g}, every training row in {', '.join(map(repr, caught))} gets decision {decision}, "
+                f"rounded at {cut:g}, {who} decision {decision}, "
                 "unlike with the plain model: the probabilities there are all on one side of the threshold; "
                 "randomize the decisions, or use `method=ramp`",
                 "selection",
