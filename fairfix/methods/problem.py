@@ -46,7 +46,7 @@ class RepairProblem:
         Counterfactual copies of people, whose difference does not count; the identities are a feature column, as for
         ``pairs``.
     many_fits
-        Whether several fits will be made of the problem, so that none of them fits another rule to compare it with.
+        Whether several fits will be made of the problem, so that work which only pays for many is done.
     """
 
     table: Table

@@ -28,7 +28,7 @@ of it for estimated ``eta`` and ``pi``.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -218,11 +218,6 @@ class PluginProblem:
         if self.around is None:
             return PluginRule.of_constant(float(self.share @ self.eta))
         return PluginRule.of_constant(origin + unit * self._best_constant)
-
-    @cached_property
-    def seeing_the_group(self) -> PluginProblem:
-        """The problem of rules that know the group of each row."""
-        return replace(self, pi=np.eye(self.shares.size)[self.codes], by_label=False)
 
     def losses(self, rule: PluginRule) -> float:
         """Return the loss expected of a rule on these rows, over its draws."""

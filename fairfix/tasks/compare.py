@@ -162,7 +162,7 @@ def compare_table(
 
     @cache  # fits of one problem share what is made of it
     def learning(*, grouped: bool, noisy: bool) -> RepairProblem:
-        problem = replace(scored, features=features, protected_as_feature=grouped)
+        problem = RepairProblem(fitted, features=features, protected_as_feature=grouped)
         return replace(problem, noise=noise, seen_by_model=seen_by_model) if noisy else problem
 
     planned = fits(contenders, slacks)

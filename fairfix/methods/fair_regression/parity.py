@@ -253,7 +253,7 @@ class PlugIn(Solver):
         rows = plug_in_problem(problem, *recipe)
         fit = rows.fit(slack)
         predictor = PluginScore(base.scorer, group.scorer if fit.rule.groups else base.scorer, fit.rule)
-        notes = tuple(_notes_on_rule(problem, rows, fit, slack))
+        notes = tuple(_notes_on_rule(problem, rows, fit))
         trace = FitTrace(fit.solved, fit.iterations, fit.loss, notes=notes)
         if fit.solved:
             proven = Certificate(
@@ -279,9 +279,7 @@ def plug_in_problem(
     return PluginProblem(score, group, problem.groups.codes, problem.table.rows.weight, loss, alone, label)
 
 
-def _notes_on_rule(
-    problem: RepairProblem, rows: PluginProblem, fit: PluginFit, slack: Floats
-) -> Iterator[Note]:
+def _notes_on_rule(problem: RepairProblem, rows: PluginProblem, fit: PluginFit) -> Iterator[Note]:
     """Yield what the user should know of a plug-in: first what not looking at the group costs."""
     if rows.around is not None and rows.around.off > OFF:
         yield Caution(_off(problem, rows, rows.around.off), "uncalibrated")
@@ -302,17 +300,12 @@ def _notes_on_rule(
         )
         if given < DEAR:
             yield Note(f"the repair {gives}", "cost")
-        elif problem.many_fits:
-            yield Caution(f"this repair does not use {names!r} and {gives}", "cost")
         else:
-            aware = max((rows.seeing_the_group.fit(slack).loss - free) / span, 0.0)
-            remedy = (
-                f"A rule that may use {names!r} when predicting loses {aware:.0%}: add "
-                "`group=used`, or allow more `slack`"
-                if aware <= given / 2
-                else f"One that uses {names!r} would lose {aware:.0%}; allow more `slack`"
+            yield Caution(
+                f"this repair does not use {names!r} and {gives}. A rule that uses it may lose less: add "
+                "`group=used`, or allow more `slack`",
+                "cost",
             )
-            yield Caution(f"this repair does not use {names!r} and {gives}. {remedy}", "cost")
     yield from _notes_on_selection(problem.table, rows, fit)
     if fit.drawn > 0:
         yield Note(
