@@ -20,7 +20,7 @@ from itertools import permutations
 
 import numpy as np
 from fairfix.auditing.history import level_since, starts_of
-from fairfix.stats.estimates import Estimates, Floats, Means, Proportions
+from fairfix.stats.estimates import Floats, Means, Proportions
 from fairfix.stats.gaps import bonferroni, difference_between_groups
 from fairfix.stats.ks import ALWAYS, FIXED
 from fairfix.stats.sequences import ConfidenceSequences
@@ -37,18 +37,13 @@ CHANGED = 0.25
 SIZES = tuple(10**k for k in range(2, 7))
 
 
-def sequence(estimates: Estimates) -> ConfidenceSequences:
-    """Return the estimates with limits for all looks."""
-    return ConfidenceSequences.of(estimates)
-
-
 def alarms(
     successes: Floats, rows: Floats, alpha: float, *, always: bool = False, limit: float = 0.0
 ) -> NDArray[np.bool_]:
     """Return in which streams the largest difference is above a limit, shape (streams,); both are (streams, groups)."""
     groups = successes.shape[1]
     each = [Proportions(*parts) for parts in zip(successes.T, rows.T, strict=True)]
-    made = [sequence(one) for one in each] if always else each
+    made = [ConfidenceSequences.of(one) for one in each] if always else each
     level = bonferroni(alpha, groups * (groups - 1))
     out = np.zeros(len(successes), dtype=bool)
     for i, j in permutations(range(groups), 2):
@@ -126,7 +121,10 @@ def verdicts(
         # half of an interval is wider than 2 / sqrt(n), so nearer ones are not decided
         near = LIMIT - np.abs(rate[:, 1] - rate[:, 0]) > 2 / np.sqrt(look * each[:, 0])
         if (still := np.flatnonzero(near & (holds > looks))).size:
-            made = [sequence(Proportions(sums[look, still, g], look * each[still, g])) for g in (0, 1)]
+            made = [
+                ConfidenceSequences.of(Proportions(sums[look, still, g], look * each[still, g]))
+                for g in (0, 1)
+            ]
             low, high = made[1].minus(made[0], ALPHA)
             holds[still[np.maximum(high, -low) <= LIMIT]] = look
         for since in (1, *sorted(starts_of(look))):
@@ -172,7 +170,7 @@ def widths() -> Iterator[str]:
         rows: dict[str, list[str]] = {f"rate {rate}": [], f"difference of two rates {rate}": []}
         for size in SIZES:
             once = Proportions(np.full(2, rate * size), np.full(2, float(size)))
-            both = sequence(once), once
+            both = ConfidenceSequences.of(once), once
             each = [float(np.subtract(*one.limits(ALPHA)[::-1])[0]) for one in both]
             gaps = [difference_between_groups(one, ALPHA).high for one in both]
             for cells, (always, fixed) in zip(rows.values(), (each, gaps), strict=True):
@@ -184,7 +182,8 @@ def widths() -> Iterator[str]:
         Means(np.array([mean]), np.array([variance]), np.array([float(size)]), (0.0, 1.0)) for size in SIZES
     ]
     both_losses = [
-        [float(np.subtract(*one.limits(ALPHA)[::-1])[0]) for one in (sequence(once), once)] for once in losses
+        [float(np.subtract(*one.limits(ALPHA)[::-1])[0]) for one in (ConfidenceSequences.of(once), once)]
+        for once in losses
     ]
     yield f"| mean loss 0.15 ± 0.08 | {' | '.join(f'{a / b:.2f}' for a, b in both_losses)} |"
     margins = [float(ALWAYS.low(n, n, ALPHA) / FIXED.low(n, n, ALPHA)) for n in SIZES]

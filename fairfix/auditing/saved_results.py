@@ -63,7 +63,8 @@ def _named(node: Any) -> Iterator[str]:
         node = {name: getattr(node, name) for name in node.__struct_fields__}
         yield from (node[name] for name in NAMING if node.get(name))
         for name in BY_METRIC:
-            yield from node.get(name, ()) if isinstance(node.get(name), dict) else ()
+            if isinstance(by_metric := node.get(name), dict):
+                yield from by_metric
     if isinstance(node, dict):
         node = tuple(node.values())
     if isinstance(node, tuple):

@@ -67,6 +67,11 @@ class Survey:
                 return
 
     @property
+    def has_many(self) -> bool:
+        """Whether there are more different values than there are groups or classes."""
+        return self.counts is None or len(self.counts) > MOST_NUMBERS
+
+    @property
     def common(self) -> list[tuple[str, int]]:
         """The values with their numbers of rows, the most frequent first; none where they are many."""
         return sorted((self.counts or {}).items(), key=lambda one: (-one[1], one[0]))
@@ -137,7 +142,8 @@ def explained(
             raw += f", such as {middle}, the middle of its range"
         return f"{text}: set its scale with {words}{other}{raw}", choices
     wanted = data_spec.positive_label if part == "label" else data_spec.positive_prediction
-    if part == "label" and not wanted and is_amount(survey(source, [name])[name]):
+    # where texts are few, so are the numbers that they are
+    if part == "label" and not wanted and seen.has_many and is_amount(survey(source, [name])[name]):
         remedy, choices = _of_amounts(name, real=real)
         return f"{error.place}; {remedy}", choices
     text, choices = ways(seen, part, name, wanted, real=real)
@@ -146,7 +152,7 @@ def explained(
 
 def is_amount(seen: Survey) -> bool:
     """Return whether a column is of numbers, and of more different ones than there are groups or classes."""
-    return math.isfinite(seen.low) and (seen.counts is None or len(seen.counts) > MOST_NUMBERS)
+    return math.isfinite(seen.low) and seen.has_many
 
 
 def _of_amounts(label: str, *, real: bool) -> tuple[str, list[dict[str, str]]]:

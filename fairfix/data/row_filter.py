@@ -411,9 +411,8 @@ def _of_numbers(array: pa.Array, comparison: ColumnTest, seen: Observed | None) 
 def limits_of(comparison: ColumnTest, *, whole: bool) -> list[int | float]:
     """Return the numbers of a comparison; of a column of ``whole`` numbers the exact ones."""
     limits = (_limit(one, whole=whole) for one in comparison.operands)
-    ordered = (
-        comparison.operator not in VALUED
-    )  # infinity is compared as a value alone, as it is where it is a text
+    # infinity is compared as a value alone, as it is where it is a text
+    ordered = comparison.operator not in VALUED
     return [one for one in limits if one is not None and not (ordered and math.isinf(one))]
 
 

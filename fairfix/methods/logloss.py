@@ -554,15 +554,15 @@ class ProxyLogLossFit(LogLossFit):
 def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterator[Caution]:
     """Yield a caution on groups whose rows all get one rounded decision, as they would not from the plain model."""
     for decision in (1, 0):
+        ours, theirs = ((one >= cut) == decision for one in (chance, plain))
         caught = [
             name
             for k, name in enumerate(groups.names)
-            if bool(((chance >= cut) == decision)[groups.codes == k].all())
-            and not bool(((plain >= cut) == decision)[groups.codes == k].all())
+            if ours[groups.codes == k].all() and not theirs[groups.codes == k].all()
         ]
         if caught:
             who = f"every training row in {', '.join(map(repr, caught))} gets"
-            if bool(((chance >= cut) == decision).all()):
+            if ours.all():
                 who = "all rows used for training get"
             yield Caution(
                 f"rounded at {cut:g}, {who} decision {decision}, "

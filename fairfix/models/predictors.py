@@ -248,20 +248,19 @@ def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str
 
     ``where``: the first row of the table; ``base``: the result of such rows with ``unseen=original``.
     """
-    return DataError(
-        f"{unseen_group(table.groups(columns), unseen)} of the {len(table):,} rows from row {where}); repair again "
-        f"with such rows, or use `unseen=original` ({base}) or abstain"
-    )
+    unknown = unseen_group(table.groups(columns), unseen, f"the {len(table):,} rows from row {where}")
+    return DataError(f"{unknown}; repair again with such rows, or use `unseen=original` ({base}) or abstain")
 
 
-def unseen_group(groups: Groups, unseen: Bools) -> str:
-    """Name the first of the groups of rows, (n,), that were not in the training rows, and count the rows of each."""
+def unseen_group(groups: Groups, unseen: Bools, every: str) -> str:
+    """Return which group of the rows ``unseen``, (n,), was not in the training rows, with its number of ``every``."""
     codes = groups.codes[unseen]
     own = int(np.count_nonzero(codes == codes[0]))
     others = f", and {codes.size - own:,} of other such groups," if own < codes.size else ""
     columns = " x ".join(groups.columns)
     return (
-        f"group {groups.names[int(codes[0])]!r} of {columns!r} was not in the training rows ({own:,}{others}"
+        f"group {groups.names[int(codes[0])]!r} of {columns!r} was not in the training rows ({own:,}{others} of "
+        f"{every})"
     )
 
 

@@ -218,15 +218,11 @@ def advised(result: Compare, gap: GapName) -> Iterator[str]:
         shown = value.high is not None and value.high <= one.at_most
         if not shown:
             text += ", so on new data it may exceed that limit"
-        if point.title == ORIGINAL:
-            repair = (
-                "repair within that gap"
-                if refused is None
-                else "repair within that gap that can be recommended"
-            )
-            text += (
-                "; no repair is needed" if shown else f"; no {repair} has a better {title_of} on these rows"
-            )
+        if point.title == ORIGINAL and shown:
+            text += "; no repair is needed"
+        elif point.title == ORIGINAL:
+            which = "" if refused is None else " that can be recommended"
+            text += f"; no repair within that gap{which} has a better {title_of} on these rows"
         elif cost is not None and cost.value is not None:
             written = (
                 with_ends(cost, partial(points, sign=True)) if METRICS[one.quality].percent else signed(cost)

@@ -347,12 +347,11 @@ def _needs(result: Repair, randomized: float) -> str:
     if requires.protected_at_predict:
         text += ". Check whether you may lawfully use the protected attribute to make decisions"
     if randomized > 0:
-        text += (
-            f". {percent(randomized)} of decisions are randomized. Each is drawn once from the row ID, so the same "
-            "person always gets the same decision"
+        text += f". {percent(randomized)} of decisions are randomized. " + (
+            "Each is drawn once from the row ID, so the same person always gets the same decision"
             if result.data.columns.id
-            else f". {percent(randomized)} of decisions are randomized. Rows have no ID: each decision is drawn from "
-            "the columns that the rule reads, and for equal rows also from their order"
+            else "Rows have no ID: each decision is drawn from the columns that the rule reads, and for equal rows "
+            "also from their order"
         )
     return f"{text}."
 

@@ -329,7 +329,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         if self.unseen == "original":
             return np.where(unseen, self._unrepaired(table), given)
         raise InputError(
-            f"{unseen_group(table.groups(), unseen)} of {len(table):,} rows); fit with such rows, or set "
+            f"{unseen_group(table.groups(), unseen, f'{len(table):,} rows')}; fit with such rows, or set "
             "unseen='original' to use the estimator's prediction"
         )
 
