@@ -296,7 +296,7 @@ class _Stop:
                 for number in ours:
                     signal.signal(number, stop)
 
-        ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
+        ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]  # for all that load a library
 
     def __call__(self, number: int, _: object) -> None:
         """End the run, once in a burst."""

@@ -28,7 +28,7 @@ class DaskSource(Source):
 
         self.name, self._frame = "data", frame
         self.workers: Cluster = Cluster(partitions=True)
-        kinds = {name: "string" if kind == object else kind for name, kind in frame.dtypes.items()}  # noqa: E721
+        kinds = {name: "string" if kind == object else kind for name, kind in frame.dtypes.items()}  # noqa: E721  a type of numpy, which has no identity
         empty, self.unreadable = arrow_table(
             pd.DataFrame({name: pd.Series([], dtype=kind) for name, kind in kinds.items()})
         )

@@ -146,7 +146,7 @@ class Table:
             yield self
             return
         for inside in parts:
-            rows = self.rows.mapped(lambda array, inside=inside: array[inside])  # type: ignore[misc]
+            rows = self.rows.mapped(lambda array, inside=inside: array[inside])  # type: ignore[misc]  # mypy knows no types of defaults
             rows = replace(rows, read=len(rows), excluded={}, kept=None)
             yield replace(self, rows=rows, features=self.features.slice(inside.start, len(rows)), draw=None)
 

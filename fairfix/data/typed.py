@@ -122,9 +122,9 @@ def asked_batches(
             asked = types.get(name)
             as_number = asked is not None and pa.types.is_floating(asked)
             if name in labels and not as_number and (asked is not None or name in names):
-                column = labelled(column, labels[name])  # noqa: PLW2901
+                column = labelled(column, labels[name])  # noqa: PLW2901  one step after another
             elif pa.types.is_string(column.type) and as_number:
-                column = parsed(column, name, where, row)  # noqa: PLW2901
+                column = parsed(column, name, where, row)  # noqa: PLW2901  one step after another
             columns.append(column)
         yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
         row += batch.num_rows

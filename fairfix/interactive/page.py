@@ -181,7 +181,7 @@ def page(content: Mapping[str, Any]) -> str:
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
     return template.render(
         # JSON whose markup and commands to CI are escaped
-        content=Markup(harmless(htmlsafe_json_dumps(content, **DENSE), as_escape)),  # noqa: S704
+        content=Markup(harmless(htmlsafe_json_dumps(content, **DENSE), as_escape)),  # noqa: S704  JSON without signs of HTML
         title=title,
         heading=Markup(as_references(str(escape(title)))),  # noqa: S704  escaped
         scripts=[Markup(text) for text in scripts],  # noqa: S704  files of the package

@@ -94,7 +94,7 @@ def _to_repair(request: AuditRequest, result: Audit, check: SavedCheck) -> NextS
     for name in METHODS:
         method = available()[name]
         try:
-            holds = not check.group and task in method.tasks and method(constraint=condition) is not None  # type: ignore[call-arg]
+            holds = not check.group and task in method.tasks and method(constraint=condition) is not None  # type: ignore[call-arg]  # a field of all methods here
         except UsageError:
             continue
         if holds:

@@ -392,7 +392,7 @@ def _converted(
                     signs += f" and {named(shown.thousands)} between thousands" if shown.thousands else ""
                     fault = f"is not a number with {signs}; correct the value"
                     numbers = parsed(batch.column(at), name, file.place.name, row, shown.number, fault)
-                batch = batch.set_column(at, pa.field(name, pa.float64()), numbers)  # noqa: PLW2901
+                batch = batch.set_column(at, pa.field(name, pa.float64()), numbers)  # noqa: PLW2901  one step after another
             row += batch.num_rows
             yield batch
 

@@ -190,7 +190,7 @@ def _of_array(file: pa.NativeFile, head: bytes, place: FileLocation) -> Iterator
             at = _blank(text, at)
             if text[at] == "]":
                 if rest := text[at + 1 :].strip(BLANK):
-                    raise ValueError(f"{rest[:20]!r} follows the end of the array")  # noqa: TRY301
+                    raise ValueError(f"{rest[:20]!r} follows the end of the array")  # noqa: TRY301  caught by the caller
                 break
             if row:
                 at = _blank(text, _after_comma(text, at))

@@ -97,9 +97,9 @@ def _converted(reader: Any) -> Callable[[DataFrame], DataFrame]:
             if column.dtype.kind != "f":
                 out[name] = column.map(decoded)
                 continue
-            column = column.where(column.abs() != ZERO, 0.0)  # noqa: PLW2901
+            column = column.where(column.abs() != ZERO, 0.0)  # noqa: PLW2901  one step after another
             if unit := "D" if formats[name] in DAYS else "s" if formats[name] in SECONDS else "":
-                column = parse(column, unit=unit, origin="1960-01-01", errors="coerce")  # noqa: PLW2901
+                column = parse(column, unit=unit, origin="1960-01-01", errors="coerce")  # noqa: PLW2901  one step after another
             out[name] = column
         return pd.DataFrame(out)
 
