@@ -232,6 +232,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "missing_labels": "rows without a label are left out of every number, so selection rates may be too high",
         "merged_nothing": "`merge` names a group that no row has; check how it is written",
         "unseen_groups": "rows belong to groups that the training rows lack; the repair does not decide them",
+        "unseen_features": "feature values that no training row has: missing where none was, or a new category",
         "unknown_classes": "predicted classes are the label of no row, such as classes with another spelling",
         "guarantee": "the slack used to meet `guarantee`, or too few rows to meet it",
         "rounding": "deterministic decisions exceed the slack or leave the gap; randomized ones meet it",

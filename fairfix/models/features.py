@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +57,17 @@ MOST_COLUMNS = 1 << 16
 
 LONGEST = 1 << 14
 """Numbers of a vector: twice those of the largest embeddings in use."""
+
+
+class NewValues(NamedTuple):
+    """Rows of a feature whose value no training row had."""
+
+    missing: int = 0
+    """Rows without a value, where each training row had one."""
+    others: int = 0
+    """Rows of a category that no training row had."""
+    example: str = ""
+    """Such a category."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,25 @@ class Feature:
             return tuple(f"{self.name}={level}" for level in self.levels)
         entries = tuple(f"{self.name}[{i}]" for i in range(len(self.means))) or (self.name,)
         return (*entries, f"{self.name} is missing") if self.missing else entries
+
+    def new_values(self, table: Table) -> NewValues:
+        """Return how many rows of a table have a value that no training row had.
+
+        Nothing is known to be new where the training rows had more categories than are kept.
+        """
+        if self.kind in ("group", "score") or self.missing or len(self.levels) == MOST_LEVELS:
+            return NewValues()
+        column = column_of(table, self.name)
+        if self.kind != "category":
+            entries = (
+                _lists(column, self.name, len(self.means)) if self.means else _numbers(column, self.name)
+            )
+            return NewValues(int(np.count_nonzero(np.isnan(entries[:, 0] if self.means else entries))))
+        codes, levels, _ = group_codes(column, self.name)
+        rows = dict(zip(levels, np.bincount(codes, minlength=len(levels)).tolist(), strict=True))
+        new = {level: n for level, n in rows.items() if n and level not in {*self.levels, *self.same}}
+        missing = new.pop(MISSING, 0)
+        return NewValues(missing, sum(new.values()), max(new, key=new.__getitem__, default=""))
 
     def write(self, program: Program, *, gaps: bool) -> list[int]:
         """Write its columns of the matrix; with ``gaps``, missing numbers are missing."""

@@ -26,6 +26,7 @@ from fairfix.data.scales import Scale
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.models.array_interpreter import Block, TableInputs, run
+from fairfix.models.features import NewValues
 from fairfix.models.program import Program, Rule, Step
 from fairfix.models.trace import FitTrace
 from fairfix.solvers.monotone import sigmoid_inverse
@@ -148,6 +149,10 @@ class RepairedPredictor(Saved):
     def unseen(self, table: Table) -> Bools:
         """Return which rows are of a group without training rows, shape (n,); only these have no prediction."""
         return np.zeros(len(table), dtype=bool)
+
+    def new_values(self, table: Table) -> dict[str, NewValues]:
+        """Return, by feature, how many rows of a table have a value that no training row had."""
+        return {}
 
     def drawn(self, table: Table) -> Bools:
         """Return which rows have a value that depends on ``table.draws``, shape (n,)."""

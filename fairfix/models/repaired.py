@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -46,6 +45,7 @@ from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor, unseen_error
 from fairfix.models.scored_source import MODEL_SCORE, read_changes, replaced
 from fairfix.models.trace import FitTrace
+from fairfix.models.unlike_rows import UnlikeRows
 from fairfix.schema import converted
 
 SPOILT = (
@@ -243,12 +243,11 @@ class Repaired:
         missing_score: MissingScore = "error",
         duplicates: bool = False,
         tally: SharedDraws | None = None,
-        unseen: Counter[str] | None = None,
+        unlike: UnlikeRows | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the source's batches with the output columns appended; a DataError where a policy forbids it.
 
-        ``tally`` counts the draws of the rows on the way, ``unseen`` the rows of groups that were not in the training
-        rows.
+        ``tally`` counts the draws of the rows on the way, ``unlike`` the rows that are unlike the training rows.
         """
         source.require(self.required)
         self.check_free(source.columns, source.name)
@@ -267,7 +266,7 @@ class Repaired:
             encoder = Encoder(self.data_spec, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
-                predicted = self._predicted(batch, encoder, first, missing_score, draw, unseen)
+                predicted = self._predicted(batch, encoder, first, missing_score, draw, unlike)
                 yield as_first(predicted, schema, part.where)
                 first += batch.num_rows
                 if named and not duplicates:
@@ -305,13 +304,14 @@ class Repaired:
         first: int,
         missing: MissingScore,
         draw: Draw,
-        unseen: Counter[str] | None,
+        unlike: UnlikeRows | None,
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
         if self.predictor.classes:
             table = Table(self.data_spec, rows, features_of(batch, self.predictor))
             where = f"{first + 1:,} of {encoder.where}"
-            _count(table, self.predictor, self.predictor.unseen(table), unseen)
+            if unlike is not None:
+                unlike.add(table, self.predictor, self.predictor.unseen(table))
             return classified(batch, table, self.predictor, self.unseen, where)
         if rows.kept is not None and missing == "error":
             raise DataError(
@@ -328,7 +328,7 @@ class Repaired:
                     table, members, first + 1 + np.flatnonzero(kept), f" of {encoder.where}", NO_POLICY
                 )
             where = f"{first + 1:,} of {encoder.where}"
-            result[kept], drawn[kept] = self._result(chosen, rows, where, draw, unseen)
+            result[kept], drawn[kept] = self._result(chosen, rows, where, draw, unlike)
         undecided = np.isnan(result)
         columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
         if self.predictor.gives == "decision":
@@ -342,7 +342,7 @@ class Repaired:
         )
 
     def _result(
-        self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw, strange: Counter[str] | None
+        self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw, unlike: UnlikeRows | None
     ) -> tuple[Floats, Bools]:
         """Return P(decision = 1) or the value per row, NaN where there is none, and which are drawn."""
         table = Table(self.data_spec, rows, features_of(batch, self.predictor))
@@ -356,7 +356,8 @@ class Repaired:
             drawing = replace(table, draw=lambda rows: draws[rows])
             result = self._checked(table, self.predictor.predict(drawing), where)
         unseen = np.isnan(result)
-        _count(table, self.predictor, unseen, strange)
+        if unlike is not None:
+            unlike.add(table, self.predictor, unseen)
         if not unseen.any() or self.unseen == "abstain":
             return result, drawn & ~unseen
         if self.unseen == "original":
@@ -388,15 +389,6 @@ class Repaired:
         if drawn.any():
             columns = batch.select(list(self.identity)).filter(arrow_array(drawn)).columns
             yield from identities(columns, self.identity)
-
-
-def _count(table: Table, predictor: RepairedPredictor, unseen: Bools, into: Counter[str] | None) -> None:
-    """Count the marked rows of a table by the groups that a predictor looks at."""
-    if into is None or not unseen.any():
-        return
-    groups = table.groups(predictor.inputs)
-    rows = np.bincount(groups.codes[unseen], minlength=len(groups.names))
-    into.update({groups.names[k]: int(rows[k]) for k in np.flatnonzero(rows)})
 
 
 def features_of(batch: pa.RecordBatch, predictor: RepairedPredictor) -> pa.Table:

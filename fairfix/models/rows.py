@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,13 +30,13 @@ import pyarrow as pa
 from fairfix.data.choices import MissingScore, Unseen
 from fairfix.data.files import Source, open_source
 from fairfix.data.frames import columns_of, engine_of
-from fairfix.data.names import group_name
 from fairfix.data.row_hash import SharedDraws
 from fairfix.errors import DataError, FairfixWarning, ModelError, UsageError
 from fairfix.models.in_memory import CONTENT, content_hash, fitted_model
 from fairfix.models.repaired import Repaired
 from fairfix.models.scored_source import Averaged, ScoredSource, read_changes
-from fairfix.models.trace import Caution, Note
+from fairfix.models.trace import Note
+from fairfix.models.unlike_rows import UnlikeRows
 from fairfix.models.user_file import ScoringModel, file_hash, load_model
 
 Back = Callable[[pa.Table], Any]
@@ -76,56 +75,16 @@ def predict_rows(
             return lazy
     source, back = _opened(data, repaired, opening)
     source = scored(source, repaired)
-    strange = Counter[str]()
+    unlike = UnlikeRows()
     asked: dict[str, Any] = {"missing_score": missing, "duplicates": share_ids, "tally": tally}
-    batches = repaired.predict_source(source, **asked, unseen=strange)
+    batches = repaired.predict_source(source, **asked, unlike=unlike)
     whole = pa.Table.from_batches(batches, repaired.output_schema(source))
-    for note in of_unseen(repaired, strange, whole.num_rows):
+    for note in unlike.notes(repaired.predictor, repaired.unseen, whole.num_rows):
         if say is not None:
             say(note)
         elif note.severity == "warning" and whole.num_rows > 1:
             warnings.warn(FairfixWarning(str(note), note.code), stacklevel=3)
     return whole if back is None else back(whole.select(repaired.output.names))
-
-
-MOSTLY = 0.5
-"""Least fraction of rows of unseen groups at which a repair hardly decides anything."""
-
-SHOWN = 6
-"""Groups that are named."""
-
-
-def of_unseen(repaired: Repaired, unseen: Mapping[str, int], rows: int) -> Iterator[Note]:
-    """Yield the number of rows of groups that were not in the training rows; a caution where it is at least half."""
-    if not unseen:
-        return
-    total, predictor = sum(unseen.values()), repaired.predictor
-    most = sorted(unseen.items(), key=lambda one: (-one[1], one[0]))
-    named = ", ".join(f"{name!r} {many:,}" for name, many in most[:SHOWN])
-    named += f" and {len(most) - SHOWN:,} groups more" if len(most) > SHOWN else ""
-    gets = {
-        "abstain": "they get no prediction",
-        "original": "they get the original model's prediction"
-        if not predictor.classes
-        else "they are predicted as rows of no group",
-    }[repaired.unseen]
-    own = [group_name(level) for level in getattr(predictor, "levels", ())]
-    there = (
-        f"; the training rows have {', '.join(map(repr, own[:SHOWN]))}"
-        + (", ..." if len(own) > SHOWN else "")
-        if own
-        else ""
-    )
-    text = (
-        f"the training rows lack the groups of {total:,} of {rows:,} rows ({total / rows:.1%}): {named}; "
-        f"{gets}{there}"
-    )
-    if total >= MOSTLY * rows:
-        yield Caution(
-            f"this repair hardly applies here: {text}; check how groups are written", "unseen_groups"
-        )
-    else:
-        yield Note(text, "unseen_groups")
 
 
 def with_model(repaired: Repaired, given: Any, trust: str | None) -> Repaired:

@@ -37,7 +37,7 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.data_spec import DataSpec, from_ranking
 from fairfix.data.table import Table
 from fairfix.models.array_interpreter import TableInputs, run
-from fairfix.models.features import Feature, FeatureInputs, Features
+from fairfix.models.features import Feature, FeatureInputs, Features, NewValues
 from fairfix.models.members import Member
 from fairfix.models.predictors import CURVES, OfCurves, OfGroups, RepairedPredictor, decided
 from fairfix.models.program import Program, Rule
@@ -182,8 +182,17 @@ class OfScorers(RepairedPredictor):
     @property
     def features(self) -> Mapping[str, str]:
         """Feature columns that prediction looks at, with their kinds."""
-        columns = [one for scorer in self.scorers for one in scorer.features.columns]
-        return {one.name: one.kind for one in columns if one.kind not in ("group", "score")}
+        return {name: one.kind for name, one in self._columns.items()}
+
+    @cached_property
+    def _columns(self) -> dict[str, Feature]:
+        columns = (one for scorer in self.scorers for one in scorer.features.columns)
+        return {one.name: one for one in columns if one.kind not in ("group", "score")}
+
+    def new_values(self, table: Table) -> dict[str, NewValues]:
+        """Return, by feature, how many rows of a table have a value that no training row had."""
+        by_feature = {name: one.new_values(table) for name, one in self._columns.items()}
+        return {name: new for name, new in by_feature.items() if new.missing or new.others}
 
     def of_scores(self, table: Table, *scores: Floats) -> Floats:
         """Return what the rows of a table get where the scorers, in order, give these scores, (n,) or (n, K) each."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,8 +19,9 @@ from fairfix.data.urls import inside, name_of, scheme_of
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
-from fairfix.models.rows import of_unseen, predict_rows, scored, with_model
+from fairfix.models.rows import predict_rows, scored, with_model
 from fairfix.models.trace import Note
+from fairfix.models.unlike_rows import UnlikeRows
 from fairfix.tasks.dataset import log, opened
 from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.request import WRITTEN, PredictRequest, function_of
@@ -48,7 +48,8 @@ class FileOfMany:
 
 def say_note(note: Note, where: str = "") -> None:
     """Log a message about predictions; a repair that hardly applies is a warning."""
-    say = log.warning if note.code == "unseen_groups" and note.severity == "warning" else log.info
+    unlike = note.code in ("unseen_groups", "unseen_features")
+    say = log.warning if unlike and note.severity == "warning" else log.info
     say("%s%s", where, note.line)
 
 
@@ -129,15 +130,16 @@ def _of_source(
 ) -> Predictions:
     """Return the predictions of a source; ``say`` gets what there is to say of them after the last batch."""
     shared = request.duplicates == "share"
-    name, tally, unseen = repaired.data_spec.columns.id, SharedDraws(), Counter[str]()
+    name, tally, unlike = repaired.data_spec.columns.id, SharedDraws(), UnlikeRows()
 
     def batches() -> Iterator[pa.RecordBatch]:
-        ways: Any = {"missing_score": request.missing, "duplicates": shared, "unseen": unseen}
+        ways: Any = {"missing_score": request.missing, "duplicates": shared, "unlike": unlike}
         rows = 0
         for batch in repaired.predict_source(source, **ways, tally=tally if name and shared else None):
             rows += batch.num_rows
             yield batch
-        for note in (*_of_draws(name, tally), *of_unseen(repaired, unseen, rows)):
+        on_rows = unlike.notes(repaired.predictor, repaired.unseen, rows)
+        for note in (*_of_draws(name, tally), *on_rows):
             say(note)
 
     return Predictions(repaired.output_schema(source), batches(), source.rows)

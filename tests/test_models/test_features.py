@@ -11,12 +11,13 @@ from typing import Any
 
 import fairfix
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.errors import ArtifactError, ColumnError, DataError
+from fairfix.errors import ArtifactError, ColumnError, DataError, FairfixWarning
 from fairfix.models.features import MOST_LEVELS, Feature, Features
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -236,6 +237,77 @@ def embedded(many: int = 60, *, turn: np.ndarray | None = None) -> dict[str, Any
         "age": rng.normal(40, 9, many),
         "id": np.arange(many),
     }
+
+
+def test_values_that_no_training_row_had_are_counted() -> None:
+    """Missing ones where none was missing, and categories, unless there were more than are kept."""
+    many = MOST_LEVELS + 1
+    names = ["age", "job", "own", "text", "often", "gaps"]
+    fitted = table_of(
+        {
+            "age": [1.0] * many,
+            "job": ["cook", "nurse"] * (many // 2) + ["cook"],
+            "own": [True] * many,
+            "text": [[1.0, 2.0]] * many,
+            "often": [f"c{i // 2}" for i in range(many)],
+            "gaps": [None, *[2.0] * (many - 1)],
+        }
+    )
+    rare = table_of({"rare": [f"c{i // 2}" for i in range(2 * many)]})
+    rows = table_of(
+        {
+            "age": [None, math.nan, 3.0],
+            "job": ["Cook", None, "Cook"],
+            "own": [None, True, False],
+            "text": [None, [3.0, 4.0], None],
+            "often": ["new", "c0", "other"],
+            "gaps": [None, None, None],
+            "rare": ["new", "new", None],
+        }
+    )
+    columns = (*Features.learn(fitted, names).columns, *Features.learn(rare, ["rare"]).columns)
+    assert [one.new_values(rows)[:2] for one in columns] == [
+        (2, 0),
+        (1, 2),
+        (1, 0),
+        (2, 0),
+        (0, 2),
+        (0, 0),
+        (0, 0),
+    ]
+    assert [one.new_values(rows).example for one in columns if one.name == "job"] == ["Cook"]
+    assert not any(sum(one.new_values(fitted)[:2]) for one in columns[:-1])
+
+
+@pytest.mark.parametrize("method", ["fair-regression", "logloss", "sensei"])
+def test_a_prediction_states_values_that_no_training_row_had(
+    method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is a warning where at least half of the rows have one, from a file as from a frame."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(600),
+            "race": rng.choice(["a", "b"], 600),
+            "x": rng.normal(size=600),
+            "job": rng.choice(["cook", "nurse"], 600),
+            "label": rng.integers(0, 2, 600),
+        }
+    )
+    repaired = fairfix.repair(frame, method=method, protected="race", id="id").repaired
+    for rows, severity in ((0, None), (60, "INFO"), (300, "WARNING")):
+        other = frame.assign(job=["Cook" if i < rows else one for i, one in enumerate(frame["job"])])
+        other.loc[: rows // 2 - 1, "x"] = math.nan
+        other.to_csv(tmp_path / "rows.csv", index=False)
+        for data in (other, str(tmp_path / "rows.csv")):
+            caplog.clear()
+            with caplog.at_level("INFO", "fairfix"):
+                fairfix.predict(repaired, data)
+            said = [one for one in caplog.records if "unseen_features" in one.getMessage()]
+            assert [one.levelname for one in said] == [severity] * bool(rows)
+            assert all(f"{n:,}" in one.getMessage() for one in said for n in (600, rows, rows // 2))
+    with pytest.warns(FairfixWarning):
+        repaired.predict(other)
 
 
 @pytest.mark.parametrize("kind", LISTS.values(), ids=LISTS)
