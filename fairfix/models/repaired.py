@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,9 +43,9 @@ from fairfix.models.manifest import Manifest, PredictColumns
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor, unseen_error
 from fairfix.models.scored_source import MODEL_SCORE, read_changes, replaced
-from fairfix.models.trace import FitTrace
 from fairfix.models.unlike_rows import UnlikeRows
 from fairfix.schema import converted
+from fairfix.schema.repair import Solution
 
 SPOILT = (
     "it was changed or damaged, or comes from another version of fairfix: make it again with 'fairfix repair'"
@@ -433,10 +432,9 @@ def made_of(held: Manifest, artifact: Archive) -> Repaired:
         bands=held.bands,
         merge=held.merge,
     )
-    solution = held.facts.get("solution")
-    trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_saved(solution)
+    if "solution" in held.facts:
+        converted(held.facts["solution"], Solution)
     predictor = RepairedPredictor.kinds[kind].from_state(held.predictor.settings, artifact.arrays)
-    predictor = replace(predictor, trace=trace)
     _check_spec(data_spec, predictor, base)
     key = bytes.fromhex(drawn.key)
     if predictor.randomized and not (drawn.identity and 0 < len(key) <= 64):

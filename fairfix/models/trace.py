@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from fairfix.schema import converted
 from fairfix.schema import repair as schema
 from fairfix.schema.common import number
 
@@ -164,29 +162,7 @@ class FitTrace:
             quantities=tuple(schema.SavedQuantity(**_finite(one, "value")) for one in self.quantities),
         )
 
-    @classmethod
-    def from_saved(cls, solution: Any) -> FitTrace:
-        """Return the trace of a saved solution, as JSON has it; a ValueError where it is malformed."""
-        saved = converted(solution, schema.Solution)
-        return cls(
-            saved.converged,
-            saved.iterations,
-            _or_nan(saved.objective),
-            _or_nan(saved.gap),
-            certificates=tuple(
-                Certificate(one.objective, _or_nan(one.value), _or_nan(one.bound), one.among, one.rows)
-                for one in saved.certificates
-            ),
-            quantities=tuple(
-                Quantity(one.name, _or_nan(one.value), one.meaning, one.group) for one in saved.quantities
-            ),
-        )
-
 
 def _finite(one: Certificate | Quantity, *names: str) -> dict[str, Any]:
     """Return the fields of a thing; of these numbers null where one is not finite."""
     return {**vars(one), **{name: number(getattr(one, name)) for name in names}}
-
-
-def _or_nan(number: float | None) -> float:
-    return math.nan if number is None else number
