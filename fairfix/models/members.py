@@ -31,7 +31,7 @@ from fairfix.data.codec import (
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import ModelError
 from fairfix.models.array_interpreter import run
-from fairfix.models.program import Program, tree_settings
+from fairfix.models.program import Program
 
 Link = Literal["identity", "exp", "sigmoid", "pair", "softmax", "shares"]
 """Links of the sums: none, a mean of counts, a probability, that of both classes, those of several classes. For sums
@@ -225,7 +225,7 @@ class TreesMember(Member):
         """Write the sums, trees added in the order they were fitted in."""
         each = enumerate(self.baseline.tolist())
         roots = [(self.roots[self.classes == k].tolist(), start) for k, start in each]
-        return [program.add("trees", *X, **tree_settings(self.nodes, *one)) for one in roots]
+        return [program.add("trees", *X, start=start, roots=own, **self.nodes) for own, start in roots]
 
     def sums(self, X: Floats) -> Floats:
         """Return the sums of the trees, shape (n, m), before the link."""

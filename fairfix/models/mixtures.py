@@ -21,7 +21,7 @@ from fairfix.data.codec import (
 )
 from fairfix.data.counts import Floats
 from fairfix.data.table import Table
-from fairfix.models.program import Program, tree_settings
+from fairfix.models.program import Program
 from fairfix.models.score_models import OfScorers, Scorer, ScorerPart, ScorersPart
 from fairfix.solvers.group_blind_rates import LEAST, BlindMixture, Chances
 from fairfix.solvers.plugin_rule import LAST_DRAW, PluginRule
@@ -75,7 +75,7 @@ class PluginScore(OfScorers):
             "value": np.where(inner, 0, rule.part).astype(np.float64),
             "missing_left": np.zeros(nodes.size, dtype=bool),
         }
-        return program.add("trees", *inputs, **tree_settings(tree, [0], 0.0))
+        return program.add("trees", *inputs, start=0.0, roots=[0], **tree)
 
     def write(self, program: Program) -> int:
         """Write the value: a draw from the cell's distribution."""

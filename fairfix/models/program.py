@@ -19,7 +19,9 @@ operation          gives
 ``choose``         the second step where the first is true, else the third
 ``search``         how many numbers of the increasing ``grid`` are below the step, or not above it where ``right``
 ``take``           the entry of ``numbers`` at a place
-``trees``          ``start`` plus the value of the leaf that each tree leads to, in order; see :func:`tree_settings`
+``trees``          ``start`` plus the ``value`` of the leaf that each of ``roots`` leads to, in order: to ``left`` where
+                   the step of number ``feature`` is at most ``threshold``, or is missing and ``missing_left``, else to
+                   ``right``; a leaf is its own child
 =================  =================================================================================================
 
 Rules also have steps that exports write as several of these (:mod:`fairfix.models.export.lowering`):
@@ -222,19 +224,6 @@ def _key(value: Any) -> Any:
     if isinstance(value, dict | list | float):
         return repr(value)
     return value if isinstance(value, str | int | tuple | None) else id(value)
-
-
-def tree_settings(
-    nodes: Mapping[str, npt.NDArray[Any]], roots: Sequence[int], start: float
-) -> dict[str, Any]:
-    """Return the settings of a step ``trees``.
-
-    A walk begins at a root. At a node it goes to ``left`` where the feature's number is at most ``threshold``, or is
-    missing and ``missing_left``, else to ``right``; a leaf is its own child, and has a ``value``.
-    """
-    names = ("feature", "threshold", "left", "right", "value", "missing_left")
-    own = {name: np.asarray(nodes[name]) for name in names}
-    return {"start": float(start), "roots": [int(root) for root in roots], **own}
 
 
 # ---------------------------------------------------------------------- what is computed for a row

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,47 +26,39 @@ BEYOND = 2.0**128
 """The number after the largest of 32 bits."""
 
 
-@dataclass(frozen=True, eq=False)
-class GrownTree:
-    """Nodes of a tree, shape (nodes,) each; children are numbers of nodes, and a leaf is its own."""
-
-    feature: Ints
-    threshold: Floats
-    left: Ints
-    right: Ints
-    value: Floats
-    missing_left: Bools
+Nodes = dict[str, npt.NDArray[Any]]
+"""Nodes of a tree by the names of ``NODES``; children are numbers of nodes, and a leaf is its own."""
 
 
 def _grown(
     leaf: Bools, feature: Any, threshold: Floats, left: Any, right: Any, value: Floats, missing_left: Bools
-) -> GrownTree:
+) -> Nodes:
     """Return a tree as a library has it, whose leaves have a value alone."""
     own = np.arange(leaf.size, dtype=np.int64)
-    return GrownTree(
-        np.where(leaf, 0, feature),
-        np.where(leaf, 0.0, threshold),
-        np.where(leaf, own, left),
-        np.where(leaf, own, right),
-        value,
-        missing_left,
-    )
+    return {
+        "feature": np.where(leaf, 0, feature),
+        "threshold": np.where(leaf, 0.0, threshold),
+        "left": np.where(leaf, own, left),
+        "right": np.where(leaf, own, right),
+        "value": value,
+        "missing_left": missing_left,
+    }
 
 
 def joined(
-    trees: Sequence[GrownTree], classes: Sequence[int], baseline: Iterable[float], features: int, link: Link
+    trees: Sequence[Nodes], classes: Sequence[int], baseline: Iterable[float], features: int, link: Link
 ) -> TreesMember:
     """Return the member of trees, which are added to the sums ``classes`` that begin at ``baseline``."""
-    nodes, roots = _end_to_end([vars(tree) for tree in trees])
+    nodes, roots = _end_to_end(trees)
     starts = np.array([*baseline], dtype=np.float64)
     return TreesMember(nodes, roots, np.array(classes, dtype=np.int64), starts, features, link)
 
 
-def _end_to_end(parts: Sequence[Arrays]) -> tuple[dict[str, npt.NDArray[Any]], Ints]:
+def _end_to_end(parts: Sequence[Arrays]) -> tuple[Nodes, Ints]:
     """Return the nodes of several parts, one part after the other, and the number of the first node of each."""
     sizes = np.array([one["value"].size for one in parts], dtype=np.int64)
     first = np.cumsum(sizes) - sizes
-    nodes: dict[str, Any] = {name: np.concatenate([one[name] for one in parts]) for name in NODES}
+    nodes: Nodes = {name: np.concatenate([one[name] for one in parts]) for name in NODES}
     for side in ("left", "right"):
         nodes[side] = nodes[side] + np.repeat(first, sizes)
     return {name: nodes[name].astype(part.dtype) for name, part in NODES.items()}, first
@@ -173,7 +164,7 @@ def of_lightgbm(text: str, links: Sequence[Link]) -> list[TreesMember]:
     return [joined(grown, classes, np.zeros(many), features, link) for link in links]
 
 
-def _lightgbm_tree(block: str, share: float) -> GrownTree | None:
+def _lightgbm_tree(block: str, share: float) -> Nodes | None:
     """Return one tree of the text, its values times a share; None where it has categorical splits or linear leaves."""
     lines = dict(line.partition("=")[::2] for line in block.splitlines())
 
@@ -196,14 +187,14 @@ def _lightgbm_tree(block: str, share: float) -> GrownTree | None:
     least = np.where(threshold < 0.0, np.nextafter(-NEXT_TO_NOTHING, -np.inf), NEXT_TO_NOTHING)
     by_gap = np.append((how & KIND_OF_GAP) == IS_NAN, np.zeros(leaves, dtype=bool))[: inner + leaves]
     default = np.append((how & DEFAULT_LEFT) > 0, np.zeros(leaves, dtype=bool))[: inner + leaves]
-    return GrownTree(
-        np.append(entries("split_feature", np.int64)[:inner], np.zeros(leaves, dtype=np.int64)),
-        np.where(tiny, least, threshold),
-        left,
-        right,
-        np.append(np.zeros(inner), share * entries("leaf_value", np.float64)),
-        np.where(by_gap, default, threshold >= 0.0),
-    )
+    return {
+        "feature": np.append(entries("split_feature", np.int64)[:inner], np.zeros(leaves, dtype=np.int64)),
+        "threshold": np.where(tiny, least, threshold),
+        "left": left,
+        "right": right,
+        "value": np.append(np.zeros(inner), share * entries("leaf_value", np.float64)),
+        "missing_left": np.where(by_gap, default, threshold >= 0.0),
+    }
 
 
 # ---------------------------------------------------------------------- XGBoost
