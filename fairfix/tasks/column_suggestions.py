@@ -54,6 +54,8 @@ OUTCOMES = frozenset(
 OUTPUTS = frozenset(("score", "scores", "prob", "proba", "probability", "risk", "yhat", "pred", "predicted"))
 """Words in the names of protected columns, of labels and of a model's outputs."""
 
+DECISION = re.compile(r"(decisions?|decided)$", re.IGNORECASE)
+
 NEGATIVE = frozenset(("0", "no", "neg", "negative", "false"))
 """Words in the name of a probability that is not of a positive label."""
 
@@ -108,10 +110,11 @@ def _open_commands(
     real = {field.name for field in source.schema if pa.types.is_floating(field.type)}
     scores = [] if {"score", "prediction"} & {*settings} else roles["score"]
     scores = [name for name in scores if usual_name(name) in SCORES or name in real]
-    outputs = [{part_of_output(name, source.schema): name} for name in scores] or [{}]
+    outputs = [{part_of_output(name, source.schema): name} for name in scores]
+    outputs = outputs or [*_valued(source, "prediction", roles.get("prediction", ()))] or [{}]
     labels: list[dict[str, str]] = [] if lost else [{}]
     if "label" not in settings or settings["label"] in source.columns:
-        labels += _valued(source, [settings["label"]] if "label" in settings else roles["label"])
+        labels += _valued(source, "label", [settings["label"]] if "label" in settings else roles["label"])
     shown = 0
     for label in labels:
         if not shown or shown < SHOWN_LINES:
@@ -126,17 +129,15 @@ def _open_commands(
             return  # no label is needed
 
 
-def _valued(source: Source, names: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Yield columns that may be labels, each with its positive value where its two values do not tell."""
+def _valued(source: Source, role: str, names: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield columns that may be the label or decisions, each with its positive value where its two do not tell."""
     for name in names[:SHOWN_LINES]:
         if name not in source.usable:
             continue
         rows = first_rows(source)
         held = [] if rows is None else survey(open_source(rows), [name])[name].common
         plain = all(truth(value) is not None for value, _ in held)
-        yield from (
-            [{"label": name}] if plain else [{"label": with_values(name, [value])} for value, _ in held[:2]]
-        )
+        yield from [{role: name}] if plain else [{role: with_values(name, [value])} for value, _ in held[:2]]
 
 
 def listing(
@@ -191,16 +192,21 @@ def _numbers(source: Source) -> set[str]:
 
 
 def guessed(source: Source, free: Sequence[str], *, made: bool = False) -> dict[str, list[str]]:
-    """Return what the free columns may be by their names; no score where there is one, or one is ``made``."""
+    """Return what the free columns may be by their names; no score where there is one, or one is ``made``.
+
+    There are decisions only where there is no score.
+    """
     numbers = _numbers(source)
     label = [name for name in free if usual_name(name) in LABELS]
     label = label or [name for name in free if _words(name) & OUTCOMES or usual_name(name) in OUTCOME_NAMES]
     score = [name for name in free if usual_name(name) in SCORES]
     score = score or [name for name in free if name in numbers and _words(name) & OUTPUTS]
-    groups = [name for name in free if _words(name) & GROUPS and name not in (*label, *score)]
+    decided = [name for name in free if DECISION.search(name) and name not in label and not score]
+    groups = [name for name in free if _words(name) & GROUPS and name not in (*label, *score, *decided)]
     groups.sort(key=lambda name: name in numbers)  # numbers make many groups, so they come last
     ids = [name for name in free if IDENTITY.search(name.lower()) and name not in (*label, *score, *groups)]
-    return {"protected": groups, "label": label, "score": [] if made else score, "id": ids}
+    outputs = {} if made else {"score": score, "prediction": decided}
+    return {"protected": groups, "label": label, "score": [], **outputs, "id": ids}
 
 
 def decided_by(source: Source, names: Sequence[str]) -> dict[str, str]:
@@ -244,6 +250,8 @@ def _settings(
     scores = () if "score" in given else roles["score"]
     if sum(usual_name(name) in SCORES for name in scores) != 1:
         settings |= decided_by(source, scores)
+    if len(decided := roles.get("prediction", [])) == 1 and "prediction" not in given:
+        settings["prediction"] = decided[0]
     for name, domain in domains.items():
         value = getattr(request, name)
         if name in request.explicit and name not in ROLES and not domain.positional and request.has(name):

@@ -69,6 +69,10 @@ REFUSED: dict[str, tuple[pd.DataFrame, str]] = {
         rows(said=np.where(DECIDED, "it's", "no, never"), label=LABEL),
         "--protected race --prediction said",
     ),
+    "decisions in words by their name": (
+        rows(decision=np.where(DECIDED, "it's", "no, never"), label=LABEL),
+        "--protected race",
+    ),
     "decisions beside labels in words": (
         rows(said=np.where(DECIDED, "yes", "no"), **WORDS),
         "--protected race --label class=good --prediction said",
