@@ -16,26 +16,27 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Any, get_args
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta, to_builtins
+from msgspec.structs import asdict
 
 from fairfix import __version__
-from fairfix.data import codec
 from fairfix.data.canonical import canonical_text
-from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
-from fairfix.data.codec import Array, Arrays, CodecState, Json, need, plain
+from fairfix.data.choices import ROLES, MissingGroup, MissingRows, ScoreScale, Task
+from fairfix.data.codec import LONGEST_FAULT, Array, Arrays, CodecState, converted, need, plain, shortened
 from fairfix.data.container import COUNTS, PROTOCOL, Archive, read, write
 from fairfix.data.counts import Counts, Grid, SavedCounts, check_cells, groups_of_cells
 from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.data_spec import SCORE_RANGE, ColumnRoles, DataSpec
 from fairfix.data.files import open_source
 from fairfix.data.names import kept_threshold
-from fairfix.data.numeric_groups import described, rising
+from fairfix.data.numeric_groups import Edges, described, rising
 from fairfix.data.quantities import LEAST, SUMMED, are_sums, range_of, summed
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.row_hash import Share
@@ -43,6 +44,7 @@ from fairfix.data.scan import BINS, fixed_grid, scan
 from fairfix.data.urls import name_of
 from fairfix.data.workers import added
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
+from fairfix.schema.common import Count, Names, Part
 from fairfix.stats.geometric_noise import budget_of
 
 MAX_ENTRIES = 1 << 26
@@ -54,9 +56,15 @@ MAX_BINS = 4 * BINS
 MAX_ROWS = 1 << 53
 """Rows, so that their number is exact in floating point."""
 
+Rows = Annotated[int, Meta(ge=0, le=MAX_ROWS)]
+Bin = Annotated[int, Meta(ge=-MAX_ROWS, le=MAX_ROWS)]
 
-@dataclass(frozen=True)
-class Batch:
+
+COLUMNS = tuple(role for role in ROLES if role != "id")
+"""Roles of columns that counts know."""
+
+
+class Batch(Part, frozen=True):
     """Rows that were added to a state at once."""
 
     source: str
@@ -66,86 +74,90 @@ class Batch:
     fingerprint: str
     """Hash of the rows, to reject the same rows a second time."""
 
-
-def _condition(value: Any) -> str:
-    """Return a condition as it was saved, or raise a ValueError."""
-    text: str = codec.text(value)
-    need(not text or str(parse_condition(text)) == text, "the condition of its rows is not as it was written")
-    return text
-
-
-def _group_thresholds(value: Any) -> GroupThresholds | None:
-    """Return thresholds by group as they were saved, or raise a ValueError."""
-    text = codec.text(value)
-    try:
-        own = GroupThresholds.parse(text)
-    except UsageError as error:
-        raise ValueError(str(error)) from error
-    need(str(own or "") == text, "its thresholds by group are not as they were written")
-    return own
+    def __post_init__(self) -> None:
+        """Require a time as it is written."""
+        need(
+            datetime.fromisoformat(self.added).isoformat() == self.added, "a time is not in the written form"
+        )
 
 
-def _time(value: Any) -> str:
-    """Return a time as it was saved, or raise a ValueError."""
-    text: str = codec.text(value)
-    need(datetime.fromisoformat(text).isoformat() == text, "a time is not in the written form")
-    return text
+class SavedSpec(Part, frozen=True, kw_only=True):
+    """Roles of columns and the reading of their entries."""
+
+    protected: tuple[str, ...]
+    strata: tuple[str, ...]
+    label: str | None
+    score: str | None
+    prediction: str | None
+    probability: str | None
+    weight: str | None
+    count: str | None = None
+    task: Task
+    score_scale: ScoreScale
+    thresholds: Annotated[tuple[float, ...], Meta(max_length=64)]
+    positive_label: tuple[str, ...]
+    positive_prediction: tuple[str, ...]
+    label_threshold: str
+    missing_group: MissingGroup
+    missing_rows: MissingRows
+    missing_of: dict[str, MissingGroup]
+    bands: dict[str, Edges]
+    merge: dict[str, dict[str, str]]
+    where: str
+    group_thresholds: str
+
+    def __post_init__(self) -> None:
+        """Require texts as they are written, and edges that rise."""
+        kept_threshold(self.label_threshold)
+        rising(self.bands)
+        as_written = not self.where or str(parse_condition(self.where)) == self.where
+        need(as_written, "the condition of its rows is not as it was written")
+        own = GroupThresholds.parse(self.group_thresholds)
+        need(str(own or "") == self.group_thresholds, "its thresholds by group are not as they were written")
+
+    @classmethod
+    def of(cls, data_spec: DataSpec) -> SavedSpec:
+        """Return what is saved of a reading."""
+        held: dict[str, Any] = {name: getattr(data_spec, name, None) for name in cls.__struct_fields__}
+        roles = {name: getattr(data_spec.columns, name) for name in COLUMNS}
+        return cls(**held | roles | {"group_thresholds": str(data_spec.group_thresholds or "")})
+
+    def data_spec(self) -> DataSpec:
+        """Return the reading."""
+        held = asdict(self)
+        columns = ColumnRoles(**{name: held.pop(name) for name in COLUMNS})
+        held["group_thresholds"] = GroupThresholds.parse(self.group_thresholds)
+        return DataSpec(columns, **held)
 
 
-def _batches(value: Any) -> tuple[Batch, ...]:
-    """Return the batches of a manifest, or raise a ValueError."""
-    each = codec.list_of(codec.record(source=codec.text, added=_time, fingerprint=codec.text))(value)
-    need(len({one["fingerprint"] for one in each}) == len(each), "a batch occurs twice")
-    return tuple(Batch(**one) for one in each)
+class SavedPiece(Part, frozen=True):
+    """A piece but for its arrays."""
+
+    read: Rows
+    excluded: tuple[tuple[str, Rows], ...]
+    grid: tuple[Annotated[int, Meta(ge=-1021, le=1021)], Bin, Bin] | None
+    cells: Count
+    entries: Count
 
 
-NAME = codec.or_none(codec.text)
-COLUMN_PARTS: Mapping[str, Json] = {
-    "protected": codec.list_of(codec.text),
-    "strata": codec.list_of(codec.text),
-    **dict.fromkeys(("label", "score", "prediction", "probability", "weight", "count"), NAME),
-}
-SPEC_PARTS: Mapping[str, Json] = {
-    "task": codec.one_of(*get_args(Task)),
-    "score_scale": codec.one_of(*get_args(ScoreScale)),
-    "thresholds": codec.list_of(codec.real(), most=64),
-    "positive_label": codec.list_of(codec.text),
-    "positive_prediction": codec.list_of(codec.text),
-    "label_threshold": lambda value: kept_threshold(codec.text(value)),
-    "missing_group": codec.one_of(*get_args(MissingGroup)),
-    "missing_rows": codec.one_of(*get_args(MissingRows)),
-    "missing_of": codec.map_of(codec.one_of(*get_args(MissingGroup))),
-    "bands": lambda value: rising(codec.map_of(codec.list_of(codec.real()))(value)),
-    "merge": codec.map_of(codec.map_of(codec.text)),
-    "where": _condition,
-    "group_thresholds": _group_thresholds,
-}
-PIECE_PARTS: Mapping[str, Json] = {
-    "read": codec.whole(),
-    "excluded": codec.list_of(codec.tuple_of(codec.text, codec.whole())),
-    "grid": codec.or_none(
-        codec.tuple_of(codec.whole(-1021, 1021), codec.whole(-MAX_ROWS), codec.whole(-MAX_ROWS))
-    ),
-    "cells": codec.whole(),
-    "entries": codec.whole(),
-}
-NO_COUNT: Mapping[str, None] = {"count": None}
-"""Part of a reading that most files lack."""
+class CountManifest(Part, frozen=True, kw_only=True):
+    """A file of counts but for its arrays."""
 
-READING = codec.record(**COLUMN_PARTS, **SPEC_PARTS)
-MANIFEST = codec.record(
-    fairfix=codec.list_of(codec.text),
-    data_spec=lambda value: READING({**NO_COUNT, **value} if isinstance(value, Mapping) else value),
-    sources=codec.list_of(codec.text, least=1),
-    inferred=codec.map_of(codec.text),
-    model=lambda value: codec.record(file=codec.text, sha256=codec.text)(value) if value != {} else {},
-    cells=codec.list_of(codec.list_of(codec.text)),
-    pieces=codec.list_of(codec.record(**PIECE_PARTS)),
-    share=codec.or_none(Share.of_state),
-    private=codec.or_none(lambda value: budget_of(codec.text(value))),
-    batches=_batches,
-)
-"""Manifest of a counts file, and its kind."""
+    fairfix: tuple[str, ...]
+    data_spec: SavedSpec
+    sources: Names
+    inferred: dict[str, str]
+    model: dict[str, str]
+    cells: tuple[tuple[str, ...], ...]
+    pieces: tuple[SavedPiece, ...]
+    share: Share | None = None
+    private: str | None = None
+    batches: tuple[Batch, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Require a whole model, and each batch once."""
+        need(self.model.keys() in (set(), {"file", "sha256"}), "its model has not file and sha256")
+        need(len({one.fingerprint for one in self.batches}) == len(self.batches), "a batch occurs twice")
 
 
 def arrays_of(data_spec: DataSpec, private: Fraction | None = None) -> dict[str, Array]:
@@ -306,7 +318,7 @@ class CountFile(SavedCounts):
             "format": f"{COUNTS}/{PROTOCOL}",
             "sources": list(self.sources),
             "rows": {"read": self.read, "used": self.used, "excluded": dict(excluded)},
-            "data_spec": _spec_state(self.data_spec),
+            "data_spec": plain(to_builtins(SavedSpec.of(self.data_spec))),
             "levels": {
                 key: [one for (one,) in groups_of_cells(keys, cells, (key,), bands=self.data_spec.bands)[0]]
                 for key in keys
@@ -332,7 +344,7 @@ class CountFile(SavedCounts):
         try:
             return _unpacked(content)
         except (*MALFORMED, UsageError) as error:
-            fault = codec.shortened(str(error), codec.LONGEST_FAULT)
+            fault = shortened(str(error), LONGEST_FAULT)
             raise ArtifactError(
                 f"{name_of(os.fspath(path))} is not a valid file of counts: {fault}; it was changed or damaged: count "
                 "the data again"
@@ -413,7 +425,7 @@ def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
 
 def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str]]:
     """Yield (part, value in one, value in the other) of all that keeps counts from being added."""
-    left, right = ({**NO_COUNT, **_spec_state(file.data_spec)} for file in (one, two))
+    left, right = (asdict(SavedSpec.of(file.data_spec)) for file in (one, two))
     for key in left:
         if left[key] != right[key]:
             yield key.replace("_", " "), _shown(left[key]), _shown(right[key])
@@ -434,7 +446,7 @@ def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, list):
+    if isinstance(value, tuple):
         return ",".join(map(_shown, value)) or "none"
     if isinstance(value, dict):
         return described(value)
@@ -449,14 +461,6 @@ def has_range(data_spec: DataSpec) -> bool:
 # ---------------------------------------------------------------------- packing
 
 
-def _spec_state(data_spec: DataSpec) -> dict[str, Any]:
-    columns = {key: getattr(data_spec.columns, key) for key in COLUMN_PARTS}
-    if columns["count"] is None:
-        del columns["count"]
-    by_group = {"group_thresholds": str(data_spec.group_thresholds or "")}
-    return dict(plain(columns | {key: getattr(data_spec, key) for key in SPEC_PARTS} | by_group))
-
-
 def packed(content: CountFile) -> Archive:
     """Return the file of counts."""
     pieces = content.pieces
@@ -467,54 +471,46 @@ def packed(content: CountFile) -> Archive:
         tail = [size for size in part.shape[1:] if isinstance(size, int)]
         nothing = np.zeros((0, *tail), dtype=part.dtype)
         arrays[name] = np.concatenate([nothing, *(p.arrays[name] for p in pieces if name in p.arrays)])
-    manifest = {
-        "fairfix": content.versions,
-        "data_spec": _spec_state(content.data_spec),
-        "sources": content.sources,
-        "inferred": content.inferred,
-        "model": content.model,
-        "cells": cells,
-        "pieces": [
-            {
-                "read": piece.read,
-                "excluded": list(piece.excluded.items()),
-                "grid": piece.grid,
-                "cells": len(piece.cells),
-                "entries": len(piece.arrays["place"]),
-            }
-            for piece in pieces
-        ],
-    }
-    if content.share is not None:
-        manifest["share"] = asdict(content.share)
-    if content.private is not None:
-        manifest["private"] = str(content.private)
-    if content.batches:
-        manifest["batches"] = list(map(asdict, content.batches))
-    return Archive(plain(manifest), arrays)
+    manifest = CountManifest(
+        fairfix=content.versions,
+        data_spec=SavedSpec.of(content.data_spec),
+        sources=content.sources,
+        inferred=dict(content.inferred),
+        model=dict(content.model),
+        cells=tuple(cells),
+        pieces=tuple(map(_saved_piece, pieces)),
+        share=content.share,
+        private=None if content.private is None else str(content.private),
+        batches=content.batches,
+    )
+    return Archive(to_builtins(manifest), arrays)
+
+
+def _saved_piece(piece: Piece) -> SavedPiece:
+    excluded, entries = tuple(piece.excluded.items()), len(piece.arrays["place"])
+    return SavedPiece(piece.read, excluded, piece.grid, len(piece.cells), entries)
 
 
 def _unpacked(content: Archive) -> CountFile:
     """Return what a file holds, all of it checked before counts are built of it; else a ValueError or UsageError."""
-    held = MANIFEST(
-        {"share": None, "private": None, "batches": [], **content.manifest}
-    )  # which most files lack
-    columns = ColumnRoles(**{key: held["data_spec"][key] for key in COLUMN_PARTS})
-    data_spec = DataSpec(columns, **{key: held["data_spec"][key] for key in SPEC_PARTS})
+    held = converted(content.manifest, CountManifest)
+    data_spec = held.data_spec.data_spec()
     data_spec.check()
-    cells, pieces = held["cells"], held["pieces"]
+    columns, cells, pieces = data_spec.columns, held.cells, held.pieces
     need(
         all(len(cell) == len(columns.cell_keys) for cell in cells),
         "a cell does not have one level per column",
     )
-    need(list(cells) == sorted(set(cells)), "the cells are not in order")
-    cells = [tuple(map(canonical_text, cell)) for cell in cells]
+    need([*cells] == sorted(set(cells)), "the cells are not in order")
+    cells = tuple(tuple(map(canonical_text, cell)) for cell in cells)
     need(len(set(cells)) == len(cells), "it holds one group in two spellings, such as 1 and 1.0")
-    need(len(held["batches"]) in (0, len(pieces)), "its batches do not match its counts")
-    need(sum(piece["read"] for piece in pieces) <= MAX_ROWS, "it has more rows than can be counted exactly")
-    ends = {axis: np.cumsum([0, *(piece[axis] for piece in pieces)]) for axis in ("cells", "entries")}
+    need(len(held.batches) in (0, len(pieces)), "its batches do not match its counts")
+    need(sum(piece.read for piece in pieces) <= MAX_ROWS, "it has more rows than can be counted exactly")
+    ends = {
+        axis: np.cumsum([0, *(getattr(piece, axis) for piece in pieces)]) for axis in ("cells", "entries")
+    }
     state = CodecState({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})
-    private = held["private"]
+    private = None if held.private is None else budget_of(held.private)
     need(
         private is None or (columns.prediction and not (columns.score or columns.weight)),
         "private counts have decisions without scores and weights",
@@ -527,14 +523,12 @@ def _unpacked(content: Archive) -> CountFile:
         places = {axis: slice(*sums[i : i + 2]) for axis, sums in ends.items()}
         own = {name: arrays[name][places[str(part.shape[0])]] for name, part in parts.items()}
         made.append(_piece(piece, own, cells, data_spec, private))
-    about = (
-        held[part] for part in ("sources", "inferred", "model", "fairfix", "share", "private", "batches")
-    )
+    about = held.sources, held.inferred, held.model, held.fairfix, held.share, private, held.batches
     return CountFile(data_spec, tuple(made), *about)
 
 
 def _piece(
-    held: Mapping[str, Any],
+    held: SavedPiece,
     arrays: Arrays,
     cells: Sequence[tuple[str, ...]],
     data_spec: DataSpec,
@@ -542,7 +536,7 @@ def _piece(
 ) -> Piece:
     """Return a piece whose entries lie in its table and add up."""
     own, place, rows = arrays["cell"], arrays["place"], arrays["rows"]
-    grid, excluded, many = held["grid"], dict(held["excluded"]), int(own.size)
+    grid, excluded, many = held.grid, dict(held.excluded), int(own.size)
     need(_increasing_below(own, len(cells)), "the cells of a piece are not in order")
     need((grid is not None) == bool(many and data_spec.columns.score), "score bins are missing or unused")
     need(grid is None or 0 <= grid[2] - grid[1] < MAX_BINS, "a piece has too many score bins, or none")
@@ -556,9 +550,9 @@ def _piece(
     need(room <= MAX_ENTRIES, f"a table of {room:,} entries is too large")
     need(_increasing_below(place, room), "the places of a piece are not in order")
     need(private is not None or np.unique(place // (labels * bins)).size == many, "a cell has no rows")
-    need(len(excluded) == len(held["excluded"]), "a reason for rows left out occurs twice")
+    need(len(excluded) == len(held.excluded), "a reason for rows left out occurs twice")
     accounted = sum(rows.tolist()) + sum(excluded.values())
-    need(accounted == held["read"], f"{held['read']:,} rows were read, {accounted:,} are accounted for")
+    need(accounted == held.read, f"{held.read:,} rows were read, {accounted:,} are accounted for")
     if "mass" in arrays:
         with np.errstate(over="ignore", under="ignore"):
             squares, most = arrays["mass"] ** 2, arrays["square_mass"] * rows
@@ -593,7 +587,7 @@ def _piece(
                 )
     per_cell = () if many else ("decisions", *(name for name in arrays if name.startswith("sums.")))
     kept = {name: array for name, array in arrays.items() if name not in ("cell", *per_cell)}
-    return Piece(held["read"], excluded, grid, tuple(cells[i] for i in own), kept)
+    return Piece(held.read, excluded, grid, tuple(cells[i] for i in own), kept)
 
 
 def _increasing_below(places: npt.NDArray[Any], end: int) -> bool:

@@ -17,22 +17,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, NoReturn, Self, get_type_hints
+from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar, get_type_hints
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from fairfix.errors import ArtifactError
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-Json = Callable[[Any], Any]
-"""Takes a JSON value, returns what it stands for; a ValueError says why it stands for nothing."""
-
 LARGEST = float(np.finfo(np.float64).max)
 ABOVE_0 = float(np.nextafter(0.0, 1.0))
-BELOW_1 = float(np.nextafter(1.0, 0.0))
-"""Least positive float, and greatest float below 1: bounds that leave out 0 and 1."""
+"""Least positive float: a bound that leaves out 0."""
 
+Kind = TypeVar("Kind")
 Shape = tuple[int | str | None, ...]
 
 DEEPEST = 64
@@ -116,103 +114,12 @@ def json_of(content: bytes) -> Any:
     return tree
 
 
-def as_is(value: Any) -> Any:
-    """Return any value."""
-    return value
-
-
-def text(value: Any) -> str:
-    """Return a text."""
-    need(isinstance(value, str), f"{shown(value)} is no text")
-    return str(value)
-
-
-def truth(value: Any) -> bool:
-    """Return true or false."""
-    need(isinstance(value, bool), f"{shown(value)} is neither true nor false")
-    return bool(value)
-
-
-def whole(low: int = 0, high: int = 1 << 53) -> Json:
-    """Return what takes whole numbers of a range."""
-    fault = f"no whole number from {low} to {high}"
-    return _checked(lambda value: type(value) is int and low <= value <= high, fault)
-
-
-def real(low: float = -LARGEST, high: float = LARGEST) -> Json:
-    """Return what takes floats of a range."""
-    fault = f"no number from {low} to {high}"
-    return _checked(lambda value: isinstance(value, float) and low <= value <= high, fault)
-
-
-def one_of(*choices: str) -> Json:
-    """Return what takes one of some texts."""
-    fault = f"not one of {', '.join(choices)}"
-    return _checked(lambda value: isinstance(value, str) and value in choices, fault)
-
-
-def _checked(sound: Callable[[Any], bool], fault: str) -> Json:
-    def take(value: Any) -> Any:
-        need(sound(value), f"{shown(value)} is {fault}")
-        return value
-
-    return take
-
-
-def or_none(inner: Json) -> Json:
-    """Return what takes null as well."""
-    return lambda value: None if value is None else inner(value)
-
-
-def list_of(inner: Json, least: int = 0, most: float = math.inf) -> Json:
-    """Return what takes lists, as tuples."""
-
-    def take(value: Any) -> tuple[Any, ...]:
-        fits = isinstance(value, list) and least <= len(value) <= most
-        need(fits, f"{shown(value)} is not a list of the right length")
-        return tuple(_inside(i, inner, part) for i, part in enumerate(value))
-
-    return take
-
-
-def tuple_of(*inner: Json) -> Json:
-    """Return what takes lists of as many entries, each of its own kind, as tuples."""
-
-    def take(value: Any) -> tuple[Any, ...]:
-        fits = isinstance(value, list) and len(value) == len(inner)
-        need(fits, f"{shown(value)} is not a list of {len(inner)}")
-        return tuple(_inside(i, each, part) for i, (each, part) in enumerate(zip(inner, value, strict=True)))
-
-    return take
-
-
-def map_of(inner: Json) -> Json:
-    """Return what takes objects whose values are alike."""
-
-    def take(value: Any) -> dict[str, Any]:
-        need(isinstance(value, Mapping), f"{shown(value)} is no object")
-        return {text(name): _inside(name, inner, part) for name, part in value.items()}
-
-    return take
-
-
-def record(**parts: Json) -> Json:
-    """Return what takes objects of these names and no others."""
-
-    def take(value: Any) -> dict[str, Any]:
-        fits = isinstance(value, Mapping) and set(value) == set(parts)
-        need(fits, f"{shown(value)} has not {', '.join(parts)}")
-        return {name: _inside(name, inner, value[name]) for name, inner in parts.items()}
-
-    return take
-
-
-def _inside(place: Any, inner: Json, value: Any) -> Any:
-    """Return what a part is taken as; where it is not sound, the error says where it stands."""
+def converted(content: Any, kind: type[Kind]) -> Kind:
+    """Return JSON content in a type; a ValueError says what is missing, unknown, of another type or out of range."""
     try:
-        return inner(value)
-    except ValueError as error:
-        raise ValueError(f"{shown(place).strip(chr(39))}: {error}") from error
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error).replace("`", "'")) from error  # in backticks are parameters
 
 
 def plain(value: Any) -> Any:
@@ -267,10 +174,12 @@ class FieldForm(ABC):
 
 @dataclass(frozen=True)
 class Setting(FieldForm):
-    """A JSON value; ``length`` is what shapes call the length of a list."""
+    """A JSON value of a type, which may have limits (:class:`msgspec.Meta`)."""
 
-    json: Json
     length: str = ""
+    """Name that shapes have for the length of a list."""
+    kind: Any = None
+    """The type; None for that of the field."""
 
     def save(self, name: str, value: Any, state: CodecState) -> None:
         """Put the value into the settings."""
@@ -278,7 +187,11 @@ class Setting(FieldForm):
 
     def load(self, name: str, state: CodecState) -> Any:
         """Take the value out of the settings."""
-        value = _inside(name, self.json, state.setting(name))
+        held = state.setting(name)
+        try:
+            value = converted(held, self.kind)
+        except ValueError as error:
+            raise ValueError(f"{name!r}: {shortened(str(error))}") from error
         fits = not self.length or state.fits((len(value),), (self.length,))
         need(fits, f"{name!r} is not as long as the others")
         return value
@@ -338,7 +251,7 @@ class EndToEnd(FieldForm):
 
     def load(self, name: str, state: CodecState) -> Any:
         """Take lengths and parts out, and cut the parts."""
-        sizes = Setting(list_of(whole(1)), self.many).load(self.lengths, state)
+        sizes = Setting(self.many, tuple[Annotated[int, msgspec.Meta(ge=1)], ...]).load(self.lengths, state)
         cuts = np.cumsum(sizes)[:-1]
         columns = [part.load(own, state) for own, part in self.arrays.items()]
         need(all(column.shape == (sum(sizes),) for column in columns), f"{self.lengths!r} do not add up")
@@ -383,9 +296,12 @@ class Saved(ABC):
     @cache
     def parts(cls) -> Mapping[str, FieldForm]:
         """Return the form of every field that has one."""
-        hints = get_type_hints(cls, include_extras=True).items()
-        annotated = ((name, getattr(hint, "__metadata__", ())) for name, hint in hints)
-        return {name: part for name, notes in annotated for part in notes if isinstance(part, FieldForm)}
+        out = dict[str, FieldForm]()
+        for name, hint in get_type_hints(cls, include_extras=True).items():
+            for part in getattr(hint, "__metadata__", ()):
+                if isinstance(part, FieldForm):
+                    out[name] = Setting(part.length, hint) if isinstance(part, Setting) else part
+        return out
 
     @property
     def sound(self) -> bool:

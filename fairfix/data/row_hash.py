@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta, Struct
 
-from fairfix.data import codec
 from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats
 from fairfix.errors import UsageError
@@ -209,16 +208,15 @@ def entry_of(value: Any) -> bytes:
     return canonical(value).encode()
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True, forbid_unknown_fields=True):
     """Rows whose hash lies in [low, high)."""
 
-    low: float
-    high: float
-    columns: tuple[str, ...]
+    low: Annotated[float, Meta(ge=0)]
+    high: Annotated[float, Meta(le=1)]
+    columns: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Columns that are hashed: the id, or all that are neither label nor weight."""
     by_id: bool
-    seed: int
+    seed: Annotated[int, Meta(ge=0)]
 
     @classmethod
     def parse(cls, text: str, columns: tuple[str, ...], *, by_id: bool, seed: int) -> Share:
@@ -231,18 +229,10 @@ class Share:
             raise UsageError(f"`part={text}`: FROM must be below TO, and both between 0 and 1")
         return cls(low, high, columns, by_id, seed)
 
-    @classmethod
-    def of_state(cls, value: Any) -> Share:
-        """Return the share of a saved state, or raise a ValueError."""
-        held = codec.record(
-            low=codec.real(0.0, codec.BELOW_1),
-            high=codec.real(codec.ABOVE_0, 1.0),
-            columns=codec.list_of(codec.text, least=1),
-            by_id=codec.truth,
-            seed=codec.whole(),
-        )(value)
-        codec.need(held["low"] < held["high"], "a `part` is empty")
-        return cls(**held)
+    def __post_init__(self) -> None:
+        """Require rows in it."""
+        if not self.low < self.high:
+            raise ValueError("a `part` is empty")
 
     def __str__(self) -> str:
         """Return the share in words."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace as fields_replaced
 
 from fairfix.data.counts import Bools, Ints
 from fairfix.data.encoder import Rows, arrow_array, group_codes
@@ -146,7 +147,7 @@ def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> 
             f"there are {len(out):,} combinations to average over, and at most {MOST} are supported"
         )
     total = sum(one.share for one in out)
-    return tuple(replace(one, share=one.share / total) for one in out)
+    return tuple(fields_replaced(one, share=one.share / total) for one in out)
 
 
 def concerned(table: Table, name: str, alike: Sequence[str]) -> Bools:

@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Meta
 
 from fairfix.data.choices import Unseen
-from fairfix.data.codec import Setting, list_of, text
+from fairfix.data.codec import Setting
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.encoder import arrow_array
 from fairfix.data.table import Table
@@ -30,7 +31,7 @@ class ClassChances(OfScorers):
     gives: ClassVar[Literal["class"]] = "class"
 
     scorer: Annotated[Scorer, ScorerPart(one_number=False)]
-    names: Annotated[tuple[str, ...], Setting(list_of(text, 2))]
+    names: Annotated[tuple[str, ...], Meta(min_length=2), Setting()]
     """The classes: numbers by size, then texts."""
 
     @property

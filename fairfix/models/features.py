@@ -28,13 +28,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Meta
+from msgspec.structs import asdict, replace
 
-from fairfix.data.codec import ABOVE_0, list_of, need, one_of, plain, real, record, text, truth
+from fairfix.data.codec import converted, need, plain
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import group_codes, numbers
 from fairfix.data.merging import MISSING
@@ -43,6 +45,7 @@ from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
 from fairfix.models.array_interpreter import Block, TableInputs, run, score_as
 from fairfix.models.program import Program, Step
+from fairfix.schema.common import Part
 
 Kind = Literal["number", "boolean", "vector", "category", "group", "score"]
 
@@ -70,24 +73,23 @@ class NewValues(NamedTuple):
     """Such a category."""
 
 
-@dataclass(frozen=True)
-class Feature:
+class Feature(Part, frozen=True):
     """One column and what the fit learned of it."""
 
     name: str
     kind: Kind
     mean: float = 0.0
-    scale: float = 1.0
+    scale: Annotated[float, Meta(gt=0)] = 1.0
     """Mean and scale of a number, boolean or score; of a vector the scale alone."""
     missing: bool = False
     """Whether a number or vector has an indicator for missing ones."""
-    levels: tuple[str, ...] = ()
+    levels: Annotated[tuple[str, ...], Meta(max_length=MOST_LEVELS)] = ()
     """Categories with an indicator, in order."""
-    knots: tuple[float, ...] = ()
+    knots: Annotated[tuple[float, ...], Meta(max_length=KNOTS)] = ()
     """Knots of a score: standardised values from which its slope may differ, increasing."""
     same: tuple[str, ...] = ()
     """Values of a category that are taken for one, which the first of them names."""
-    means: tuple[float, ...] = ()
+    means: Annotated[tuple[float, ...], Meta(max_length=LONGEST)] = ()
     """Means of the entries of a vector."""
 
     @property
@@ -270,9 +272,9 @@ class Features:
     def from_state(cls, state: Any) -> Features:
         """Return the features of a saved state."""
         try:
-            columns = tuple(Feature(**one) for one in list_of(FEATURE, least=1)(state))
-            names = [one.name for one in columns]
-            need(len(set(names)) == len(names), "a column occurs twice")  # as often as memory lasts
+            columns = converted(state, tuple[Feature, ...])
+            # as often as memory lasts
+            need(len({one.name for one in columns}) == len(columns) > 0, "a column occurs twice, or none")
             wide = sum(len(one.titles) for one in columns) <= MOST_COLUMNS
             need(wide, f"they make more than {MOST_COLUMNS:,} columns")
             for one in columns:
@@ -283,20 +285,6 @@ class Features:
         except ValueError as error:
             raise ArtifactError(f"the artifact's features are malformed: {error}") from error
         return cls(columns)
-
-
-FEATURE = record(
-    name=text,
-    kind=one_of(*get_args(Kind)),
-    mean=real(),
-    scale=real(ABOVE_0),
-    missing=truth,
-    levels=list_of(text, most=MOST_LEVELS),
-    knots=list_of(real(), most=KNOTS),
-    same=list_of(text),
-    means=list_of(real(), most=LONGEST),
-)
-"""Saved form of a feature."""
 
 
 def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Feature:

@@ -28,6 +28,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from fairfix.data.choices import MissingScore
+from fairfix.data.codec import converted
 from fairfix.data.container import packed, unpacked
 from fairfix.data.database import is_printed
 from fairfix.data.engines import reader_of
@@ -38,7 +39,6 @@ from fairfix.errors import UsageError
 from fairfix.models.manifest import Manifest
 from fairfix.models.repaired import Repaired, made_of
 from fairfix.models.rows import scored
-from fairfix.schema import converted
 
 
 @dataclass(frozen=True)

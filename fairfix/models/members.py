@@ -11,23 +11,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
-from fairfix.data.codec import (
-    Array,
-    Arrays,
-    Inner,
-    Saved,
-    Setting,
-    one_of,
-    real,
-    shortened,
-    truth,
-    whole,
-)
+from fairfix.data.codec import Array, Arrays, Inner, Saved, Setting, shortened
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import ModelError
 from fairfix.models.array_interpreter import run
@@ -36,8 +26,6 @@ from fairfix.models.program import Program
 Link = Literal["identity", "exp", "sigmoid", "pair", "softmax", "shares"]
 """Links of the sums: none, a mean of counts, a probability, that of both classes, those of several classes. For sums
 that are probabilities already, or nearly: one, or those of several classes."""
-
-LINK = Setting(one_of(*get_args(Link)))
 
 HIGHEST = 700.0
 """Largest exponent that is taken: a bit more is beyond all floats."""
@@ -54,7 +42,8 @@ ROWS_OF_RUN = 256
 INPUT_OF_GRAPH = "features"
 """Name of the input of a graph."""
 
-FLOATS_OF_GRAPH: Mapping[str, Any] = {"double": np.float64, "float": np.float32}
+FloatOfGraph = Literal["double", "float"]
+FLOATS_OF_GRAPH: Mapping[FloatOfGraph, Any] = {"double": np.float64, "float": np.float32}
 """Type of the input of a graph, by its name in ONNX."""
 
 
@@ -140,7 +129,7 @@ class LinearMember(Member):
     coef: Annotated[Floats, Array("<f8", (None, "sums"))]
     intercept: Annotated[Floats, Array("<f8", ("sums",))]
     """Shapes (d, m) and (m,)."""
-    link: Annotated[Link, LINK]
+    link: Annotated[Link, Setting()]
 
     @property
     def sound(self) -> bool:
@@ -195,8 +184,8 @@ class TreesMember(Member):
     """Which sum a tree adds to, shape (T,)."""
     baseline: Annotated[Floats, Array("<f8", (None,))]
     """Start of the sums, shape (m,)."""
-    features: Annotated[int, Setting(whole())]
-    link: Annotated[Link, LINK]
+    features: Annotated[int, Meta(ge=0), Setting()]
+    link: Annotated[Link, Setting()]
 
     @property
     def sound(self) -> bool:
@@ -253,7 +242,7 @@ class NetworkMember(Member):
     out: Annotated[Floats, Array("<f8", ("hidden", "sums"))]
     out_bias: Annotated[Floats, Array("<f8", ("sums",))]
     """Shapes (h, m) and (m,)."""
-    link: Annotated[Link, LINK]
+    link: Annotated[Link, Setting()]
 
     @property
     def sound(self) -> bool:
@@ -289,15 +278,15 @@ class OnnxMember(Member):
     kind: ClassVar[str] = "onnx"
     graph: Annotated[npt.NDArray[np.uint8], Array("|u1", (None,))]
     """The bytes of the file, shape (b,)."""
-    features: Annotated[int, Setting(whole(1))]
-    type: Annotated[str, Setting(one_of(*FLOATS_OF_GRAPH))]
+    features: Annotated[int, Meta(ge=1), Setting()]
+    type: Annotated[FloatOfGraph, Setting()]
     """Type of the input: a name of :data:`FLOATS_OF_GRAPH`."""
-    classes: Annotated[int, Setting(whole())]
+    classes: Annotated[int, Meta(ge=0), Setting()]
     """Number of classes whose probabilities the graph gives; 0 where it gives a number."""
-    chance: Annotated[bool, Setting(truth)]
+    chance: Annotated[bool, Setting()]
     """Whether the chance of the last class alone is asked for."""
-    level: Annotated[float, Setting(real())] = 0.0
-    unit: Annotated[float, Setting(real())] = 1.0
+    level: Annotated[float, Setting()] = 0.0
+    unit: Annotated[float, Setting()] = 1.0
 
     @property
     def sound(self) -> bool:

@@ -8,23 +8,17 @@ from itertools import cycle
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 
-from fairfix.data.codec import (
-    ABOVE_0,
-    BELOW_1,
-    Array,
-    Inner,
-    Setting,
-    list_of,
-    real,
-    truth,
-)
+from fairfix.data.codec import ABOVE_0, Array, Inner, Setting
 from fairfix.data.counts import Floats
 from fairfix.data.table import Table
 from fairfix.models.program import Program
 from fairfix.models.score_models import OfScorers, Scorer, ScorerPart, ScorersPart
 from fairfix.solvers.group_blind_rates import LEAST, BlindMixture, Chances
 from fairfix.solvers.plugin_rule import LAST_DRAW, PluginRule
+
+Inside = Annotated[float, Meta(gt=0, lt=1)]
 
 CERTAIN = 1.0 - 1e-9
 """A sum of shares above this is 1, but for rounding."""
@@ -110,7 +104,7 @@ class ModelMixture(OfScorers):
     models: Annotated[tuple[Scorer, ...], ScorersPart("model", "models")]
     weights: Annotated[Floats, Array("<f8", ("models",), ABOVE_0)]
     """Shape (M,), positive, of sum 1."""
-    averaged: Annotated[bool, Setting(truth)]
+    averaged: Annotated[bool, Setting()]
     """Whether the value is the average; else each row draws its model."""
 
     @property
@@ -150,7 +144,7 @@ class DecisionMixture(OfScorers):
     """Least score that each model accepts, shape (M,)."""
     weights: Annotated[Floats, Array("<f8", ("models",), ABOVE_0)]
     """Shape (M,), positive, with ``always`` of sum 1 at most."""
-    always: Annotated[float, Setting(real(0.0, 1.0))]
+    always: Annotated[float, Meta(ge=0, le=1), Setting()]
     """Acceptance probability that is the same for all rows."""
 
     @property
@@ -186,7 +180,7 @@ class BlindRule(OfScorers):
 
     models: Annotated[tuple[Scorer, ...], ScorersPart("model", "models")]
     """Models of ``P(y = 1 | x)`` and, for each attribute, of ``P(group | x, y)`` for ``y = 1`` and for ``y = 0``."""
-    prior: Annotated[tuple[float, float], Setting(list_of(real(ABOVE_0, BELOW_1), 2, 2))]
+    prior: Annotated[tuple[Inside, Inside], Setting()]
     """``P(y = 0)`` and ``P(y = 1)``."""
     cells: Annotated[Floats, Array("<f8", ("classes",), ABOVE_0)]
     """``P(group, y)`` of the classes of all models but the first, in order, shape (J,)."""
@@ -194,7 +188,7 @@ class BlindRule(OfScorers):
     """Multipliers of the classes for each rule, shape (R, J)."""
     shares: Annotated[Floats, Array("<f8", ("rules",), ABOVE_0)]
     """Shape (R,), with ``always`` of sum 1 at most."""
-    always: Annotated[float, Setting(real(0.0, 1.0))]
+    always: Annotated[float, Meta(ge=0, le=1), Setting()]
     """Acceptance probability that is the same for all rows."""
 
     @classmethod

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
-from fairfix.data.codec import ABOVE_0, Array, Setting, list_of, real, text
+from fairfix.data.codec import Array, Setting
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.memberships import ROUNDED, memberships
 from fairfix.data.scales import Scale, scaled
@@ -28,8 +29,8 @@ class OfMemberships(RepairedPredictor):
     randomized: ClassVar[bool] = True
     needs_protected: ClassVar[bool] = True
 
-    groups: Annotated[tuple[str, ...], Setting(list_of(text), "groups")]
-    columns: Annotated[tuple[str, ...], Setting(list_of(text), "groups")]
+    groups: Annotated[tuple[str, ...], Setting("groups")]
+    columns: Annotated[tuple[str, ...], Setting("groups")]
     """The groups, and the column of the probabilities of each."""
 
     @property
@@ -84,7 +85,7 @@ class SoftRamp(OfMemberships):
 
     offsets: Annotated[Floats, PER_GROUP]
     """``t``, shape (K,)."""
-    gamma: Annotated[float, Setting(real(ABOVE_0))]
+    gamma: Annotated[float, Meta(gt=0), Setting()]
     """Width of the ramp."""
 
     def of_memberships(self, program: Program, z: Sequence[int]) -> int:
@@ -108,7 +109,7 @@ class SoftRates(OfMemberships):
     offsets: Annotated[Floats, PER_GROUP]
     slopes: Annotated[Floats, PER_GROUP]
     """``t`` and ``s``, shape (K,) each."""
-    gamma: Annotated[float, Setting(real(ABOVE_0))]
+    gamma: Annotated[float, Meta(gt=0), Setting()]
     """Width of the ramp."""
 
     def of_memberships(self, program: Program, z: Sequence[int]) -> int:
@@ -138,7 +139,7 @@ class NumberRamp(RepairedPredictor):
     randomized: ClassVar[bool] = True
     needs_protected: ClassVar[bool] = True
 
-    columns: Annotated[tuple[str, ...], Setting(list_of(text, least=1), "numbers")]
+    columns: Annotated[tuple[str, ...], Meta(min_length=1), Setting("numbers")]
     low: Annotated[Floats, PER_NUMBER]
     high: Annotated[Floats, PER_NUMBER]
     mean: Annotated[Floats, PER_NUMBER]
@@ -146,9 +147,9 @@ class NumberRamp(RepairedPredictor):
     """``columns``, ``low``, ``high``, ``mean`` and ``deviation``: of the scales, shape (J,) each."""
     prices: Annotated[Floats, PER_NUMBER]
     """``lambda``, per standard deviation, shape (J,)."""
-    offset: Annotated[float, Setting(real())]
+    offset: Annotated[float, Setting()]
     """``t``."""
-    gamma: Annotated[float, Setting(real(ABOVE_0))]
+    gamma: Annotated[float, Meta(gt=0), Setting()]
     """Width of the ramp."""
 
     @property

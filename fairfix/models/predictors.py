@@ -18,8 +18,9 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 
-from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Saved, Setting, list_of, real, text
+from fairfix.data.codec import Array, EndToEnd, Saved, Setting
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.data_spec import DataSpec, from_ranking
 from fairfix.data.scales import Scale
@@ -198,9 +199,9 @@ def decided(table: Table, score: Floats) -> Floats:
 class OfGroups(RepairedPredictor):
     """A predictor that has a rule for each group."""
 
-    columns: Annotated[tuple[str, ...], Setting(list_of(text))]
+    columns: Annotated[tuple[str, ...], Setting()]
     """Columns whose levels make the group."""
-    levels: Annotated[tuple[tuple[str, ...], ...], LEVELS]
+    levels: Annotated[Levels, Setting("groups")]
     """One tuple of levels per group, sorted."""
 
     @property
@@ -272,7 +273,7 @@ def unseen_group(groups: Groups, unseen: Bools, every: str) -> str:
 MOST_GROUPS = 1 << 16
 """Groups that a saved rule may have: each has steps of its own, some 12 KB of memory."""
 
-LEVELS = Setting(list_of(list_of(text), least=1, most=MOST_GROUPS), "groups")
+Levels = Annotated[tuple[tuple[str, ...], ...], Meta(min_length=1, max_length=MOST_GROUPS)]
 PER_GROUP = Array("<f8", ("groups",))
 
 SHARE = Array("<f8", (None,), 0.0, 1.0)
@@ -300,7 +301,7 @@ class GroupwiseRamp(OfGroups):
     offsets: Annotated[Floats, PER_GROUP]
     remainders: Annotated[Floats, PER_GROUP]
     """``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.solvers.ramp`."""
-    gamma: Annotated[float, Setting(real(ABOVE_0))]
+    gamma: Annotated[float, Meta(gt=0), Setting()]
     """Width of the ramp."""
 
     @property

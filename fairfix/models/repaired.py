@@ -24,7 +24,7 @@ import fairfix.models.numeric_rules  # noqa: F401  their kinds of predictor regi
 from fairfix import __version__
 from fairfix.data.arrow_normalize import as_first
 from fairfix.data.choices import Duplicates, MissingScore, Unseen
-from fairfix.data.codec import LONGEST_FAULT, need, plain, shortened, shown
+from fairfix.data.codec import LONGEST_FAULT, converted, need, plain, shortened, shown
 from fairfix.data.container import Archive, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats
 from fairfix.data.data_spec import ColumnRoles, DataSpec
@@ -44,7 +44,6 @@ from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor, unseen_error
 from fairfix.models.scored_source import MODEL_SCORE, read_changes, replaced
 from fairfix.models.unlike_rows import UnlikeRows
-from fairfix.schema import converted
 from fairfix.schema.repair import Solution
 
 SPOILT = (

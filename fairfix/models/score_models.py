@@ -24,14 +24,9 @@ from fairfix.data.codec import (
     FieldForm,
     Inner,
     Setting,
-    as_is,
-    list_of,
+    converted,
     need,
-    one_of,
-    or_none,
-    real,
-    record,
-    truth,
+    shown,
 )
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.data_spec import DataSpec, from_ranking
@@ -42,11 +37,27 @@ from fairfix.models.members import Member
 from fairfix.models.predictors import CURVES, OfCurves, OfGroups, RepairedPredictor, decided
 from fairfix.models.program import Program, Rule
 from fairfix.models.spline_basis import KINDS
+from fairfix.schema.common import Part
 from fairfix.solvers.piecewise import Piecewise
 from fairfix.solvers.quantile_matching import EDGE, ScoreLevels, Tube
 
 MODEL_SCORE = Features((Feature("score", "score"),))
 """Columns used where the model's score is taken as it is."""
+
+
+class SavedMember(Part, frozen=True):
+    """A fitted model by its kind, which checks the settings."""
+
+    kind: str
+    settings: Any
+
+
+class SavedScorer(Part, frozen=True):
+    """Settings of a scorer: of the model's score as it is, the bounds alone."""
+
+    bounds: tuple[float, float] | None
+    features: Any = None
+    member: SavedMember | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,18 +110,17 @@ class Scorer:
     @classmethod
     def from_state(cls, settings: Any, arrays: Arrays) -> Scorer:
         """Return the scorer of a saved state; an ArtifactError or ValueError where it does not fit together."""
-        bounds = or_none(list_of(real(), 2, 2))
-        if isinstance(settings, Mapping) and "member" not in settings:
-            need(not arrays, "an unchanged score has arrays")
-            return cls(**record(bounds=bounds)(settings))
-        member = record(kind=one_of(*KINDS), settings=as_is)
-        held = record(bounds=bounds, features=Features.from_state, member=member)(settings)
-        features = held["features"]
-        made = KINDS[held["member"]["kind"]].from_state(held["member"]["settings"], arrays)
+        held = converted(settings, SavedScorer)
+        if held.member is None:
+            need(held.features is None and not arrays, "an unchanged score has features or arrays")
+            return cls(bounds=held.bounds)
+        need(held.member.kind in KINDS, f"{shown(held.member.kind)} is no kind of fitted model")
+        features = Features.from_state(held.features)
+        made = KINDS[held.member.kind].from_state(held.member.settings, arrays)
         gaps = sum(one.missing for one in features.columns) if made.sees_gaps else 0
         width = len(features.titles) - gaps  # a matrix with gaps has no indicators of them
         need(made.width in (None, width), "a component has another number of features")
-        return cls(features, made, held["bounds"])
+        return cls(features, made, held.bounds)
 
 
 @dataclass(frozen=True)
@@ -148,7 +158,7 @@ class ScorersPart(FieldForm):
 
     def load(self, name: str, state: CodecState) -> tuple[Scorer, ...]:
         """Take the scorers out of the state."""
-        settings = Setting(list_of(as_is), self.many).load(name, state)
+        settings = Setting(self.many, tuple[Any, ...]).load(name, state)
         return tuple(
             Scorer.from_state(one, state.under(f"{self.stem}{i}.")) for i, one in enumerate(settings)
         )
@@ -438,7 +448,7 @@ class TruncatedLogit(GroupedScore):
 
     prices: Annotated[Floats, Array("<f8", (2, "groups"))]
     """``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part."""
-    rounded: Annotated[bool, Setting(truth)]
+    rounded: Annotated[bool, Setting()]
     """Whether decisions are rounded at the threshold instead of drawn."""
 
     @property

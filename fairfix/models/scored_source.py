@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Meta
+from msgspec.structs import asdict
 
-from fairfix.data.codec import ABOVE_0, list_of, map_of, need, plain, real, record, shown, tuple_of
+from fairfix.data.codec import converted, need, plain
 from fairfix.data.data_spec import to_probability
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import DerivedSource, Source, SourcePart
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import ArtifactError, ColumnError
+from fairfix.schema.common import Part
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,31 +35,19 @@ MODEL_SCORE = "model score"
 """Name of the column that the model fills in."""
 
 
-@dataclass(frozen=True)
-class RowChange:
+Entry = str | bool | int | float | None
+"""Value of a column in a row."""
+
+
+class RowChange(Part, frozen=True):
     """A change of rows, and its share of the mean."""
 
-    share: float
+    share: Annotated[float, Meta(gt=0, le=1)]
     """Weight, of sum 1 over all changes."""
-    everybody: Mapping[str, Any]
+    everybody: dict[str, Entry]
     """Column -> value that every row gets."""
-    among: Mapping[str, tuple[Any, tuple[Any, ...]]]
+    among: dict[str, tuple[Entry, tuple[Entry, ...]]]
     """Column -> (value, others): rows that have one of the others get the value."""
-
-
-def _entry(value: Any) -> Any:
-    """Return what a column of a row can hold."""
-    need(
-        value is None or isinstance(value, (str, bool, int, float)),
-        f"{shown(value)} is not an entry of a row",
-    )
-    return value
-
-
-CHANGE = record(
-    share=real(ABOVE_0, 1.0), everybody=map_of(_entry), among=map_of(tuple_of(_entry, list_of(_entry)))
-)
-"""Saved form of a change."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ class Averaged:
                     changed[name] = Series(value, index=frame.index)
             for name, (value, others) in change.among.items():
                 here = frame[name].isin(others).to_numpy()
-                mixed = np.where(here, value, frame[name].to_numpy(dtype=object))
+                mixed = np.where(here, np.array(value, dtype=object), frame[name].to_numpy(dtype=object))
                 changed[name] = Series(mixed, index=frame.index).astype(frame[name].dtype)
             total += change.share * self.model.score(changed[list(self.feature_names)])
         return total
@@ -110,9 +101,9 @@ class Averaged:
 def read_changes(state: Any) -> tuple[RowChange, ...]:
     """Return the changes of a saved state."""
     try:
-        changes = tuple(RowChange(**one) for one in list_of(CHANGE, least=1)(state))
+        changes = converted(state, tuple[RowChange, ...])
         need(abs(sum(one.share for one in changes) - 1.0) <= 1e-9, "the shares do not sum to 1")
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise ArtifactError(
             f"the artifact does not say what its scores are averaged over: {error}"
         ) from error

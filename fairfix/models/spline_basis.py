@@ -12,8 +12,9 @@ from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
-from fairfix.data.codec import Array, FieldForm, Inner, Setting, whole
+from fairfix.data.codec import Array, FieldForm, Inner, Setting
 from fairfix.data.counts import Floats, Ints
 from fairfix.models.members import LinearMember, Member, TreesMember, on_matrix
 from fairfix.models.program import Program
@@ -163,7 +164,7 @@ class SplinesMember(Member):
     """``link([X, curves of X] coef + intercept)``."""
 
     kind: ClassVar[str] = "splines"
-    features: Annotated[int, Setting(whole(1))]
+    features: Annotated[int, Meta(ge=1), Setting()]
     """Number of columns of the matrix."""
     linear: Annotated[LinearMember, Inner(LinearMember, LinearMember.parts())]
     splines: Annotated[Splines, Inner(Splines, SPLINES)]

@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairfix.schema.common import Part
-
-Kind = TypeVar("Kind", bound="Part")
 
 RESULTS = {
     "audit": "fairfix.schema.audit.Audit",
@@ -44,16 +42,6 @@ def struct_of(name: str) -> type[Part]:
     return struct
 
 
-def converted(content: Any, kind: type[Kind]) -> Kind:
-    """Return JSON content as a struct; a ValueError says what is missing, unknown, of another type or out of range."""
-    import msgspec
-
-    try:
-        return msgspec.convert(content, kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error).replace("`", "'")) from error  # in backticks are parameters
-
-
 def checked(content: Any) -> Part:
     """Return a result that was read from JSON as its struct.
 
@@ -63,6 +51,8 @@ def checked(content: Any) -> Part:
         It is of no known schema, or something in it is missing, unknown, of another type or out of range; the message
         says what and where.
     """
+    from fairfix.data.codec import converted
+
     known_ids = {schema_id(name): name for name in RESULTS}
     if not isinstance(content, dict) or content.get("schema") not in known_ids:
         raise ValueError("it is not a result of fairfix")

@@ -571,8 +571,9 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
-from fairfix.data.codec import Setting, real
+from fairfix.data.codec import Setting
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.data.domain import parameter
 from fairfix.methods.base import Repairer
@@ -584,7 +585,7 @@ class CoinPredictor(RepairedPredictor):
 
     kind: ClassVar[str] = "coin"
     randomized: ClassVar[bool] = True
-    chance: Annotated[float, Setting(real(0.0, 1.0))]
+    chance: Annotated[float, Meta(ge=0, le=1), Setting()]
 
     def write(self, program):
         return program.constant(self.chance)
