@@ -14,9 +14,6 @@ Bools = npt.NDArray[np.bool_]
 CUT = 1e-9
 """Directions whose singular value is below this share of the greatest depend on the others."""
 
-FEW, TINY = 4096, 1e-290
-"""Numbers that are sorted faster as floats, and a span whose inverse may be infinite."""
-
 
 def shares_of(weight: Floats | None, rows: int) -> Floats:
     """Return weights of sum 1, shape (n,), from weights that are not negative; None for 1 each."""
@@ -45,23 +42,6 @@ def finite_scores(scores: npt.ArrayLike, shape: tuple[int, ...]) -> Floats:
     if not np.isfinite(f).all():
         raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
     return f
-
-
-def ascending(numbers: Floats) -> Ints:
-    """Return the order of finite numbers, equal ones as they come, shape (n,).
-
-    A radix sort of 32 bits between the least and the greatest leaves next to nothing to the sort of floats, which
-    takes several times as long.
-    """
-    if numbers.size > FEW:
-        low = float(numbers.min())
-        span = float(numbers.max()) - low
-        if TINY < span < np.inf:
-            key = ((numbers - low) * ((2**32 - 1) / span)).astype(np.uint32)
-            order = np.argsort(key.astype(np.uint16), kind="stable")
-            order = order[np.argsort((key >> 16).astype(np.uint16)[order], kind="stable")]
-            return order[np.argsort(numbers[order], kind="stable")]
-    return np.argsort(numbers, kind="stable")
 
 
 def run_starts(array: npt.NDArray[np.generic]) -> Ints:

@@ -59,7 +59,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.solvers.arrays import Bools, Floats, ascending, locked, positive_weights
+from fairfix.solvers.arrays import Bools, Floats, locked, positive_weights
 from fairfix.solvers.newton import EPS, falling_root
 
 SAME_RATE = 1e-14
@@ -94,8 +94,8 @@ class Cell:
 
     scores: Floats
     """Shape (n,), read-only, increasing."""
-    weights: Floats | None
-    """In the order of the scores; None when every point has 1."""
+    weights: Floats
+    """In the order of the scores."""
     total: float
     """Sum of the weights, which the multiplier is counted by."""
 
@@ -103,22 +103,17 @@ class Cell:
     def of(cls, scores: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Cell:
         """Check and sort the points of a cell.
 
-        ``scores``: finite numbers, shape (n,), n >= 1. ``weights``: positive numbers, shape (n,); None for a weight
-        of 1 each, which sorts several times faster.
+        ``scores``: finite numbers, shape (n,), n >= 1. ``weights``: positive numbers, shape (n,); None for 1 each.
         """
-        f = np.array(scores, dtype=np.float64)
+        f = np.asarray(scores, dtype=np.float64)
         if f.ndim != 1 or not f.size:
             raise ValueError(f"scores of a cell must be a row of at least one number, got shape {f.shape}")
-        w = None if weights is None else positive_weights(weights, f.shape).copy()
-        total = float(f.size if w is None else np.add.reduce(w))
-        if w is None:
-            f.sort()
-        else:
-            order = ascending(f)
-            f, w = f[order], w[order]
+        w = positive_weights(weights, f.shape)
+        total, order = float(np.add.reduce(w)), np.argsort(f, kind="stable")
+        f, w = f[order], w[order]
         if not (math.isfinite(f[0]) and math.isfinite(f[-1])):  # of sorted scores, a NaN stands last
             raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
-        return cls(locked(f), None if w is None else locked(w), total)
+        return cls(locked(f), locked(w), total)
 
     @property
     def largest(self) -> float:
@@ -130,30 +125,30 @@ class Cell:
         return replace(self, scores=locked(self.scores + by))
 
     @cached_property
-    def _upto(self) -> Floats | None:
-        """Weight of sorted points up to each, shape (n,); None where each has 1."""
-        return None if self.weights is None else np.cumsum(self.weights)
+    def _upto(self) -> Floats:
+        """Weight of sorted points up to each, shape (n,)."""
+        return np.cumsum(self.weights)
 
     def _weight_of_first(self, many: int) -> float:
-        if self._upto is None:
-            return float(many)
         return float(self._upto[many - 1]) if many else 0.0
 
     def _place_of(self, weight: float) -> int:
         """Return the first point up to which the points have a weight; the last one if there is none."""
-        i = math.ceil(weight) - 1 if self._upto is None else int(self._upto.searchsorted(weight))
-        return min(max(i, 0), self.scores.size - 1)
+        return min(int(self._upto.searchsorted(weight)), self.scores.size - 1)
 
     def _sum(self, each: Floats | Bools, points: slice = slice(None)) -> float:
         """Return the weighted sum of numbers that belong to a run of points."""
-        return float(np.add.reduce(each if self.weights is None else each * self.weights[points]))
+        return float(np.add.reduce(each * self.weights[points]))
 
     def _ramped(self, t: float, remainder: float, gamma: float) -> tuple[slice, Floats, float]:
         """Return the points on the ramp, and a few next to it, their shares, and the weight of those above."""
         room = 4 * EPS * (abs(t) + gamma)  # rounding of t + gamma and of the quotient
         i, j = int(self.scores.searchsorted(t - room)), int(self.scores.searchsorted(t + gamma + room))
-        above = self.scores.size - j if self.weights is None else float(np.add.reduce(self.weights[j:]))
-        return slice(i, j), ramp(self.scores[i:j], t, gamma, remainder), above
+        return (
+            slice(i, j),
+            ramp(self.scores[i:j], t, gamma, remainder),
+            float(np.add.reduce(self.weights[j:])),
+        )
 
     def reached(self, t: float, remainder: float, gamma: float) -> tuple[float, float]:
         """Return the mean and the share of the weight on the ramp, summed over the points."""

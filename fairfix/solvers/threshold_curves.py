@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.solvers.arrays import Floats, Ints, ascending, run_starts
+from fairfix.solvers.arrays import Floats, Ints, run_starts
 from fairfix.solvers.bands import Bands
 
 TIE = 5e-10
@@ -54,7 +54,7 @@ class ThresholdCurve:
         ``f``: scores, shape (n,). ``columns``: ``z`` by columns. ``points``: numbers of the points, all of the same
         rows.
         """
-        order = points[ascending(-f[points])]
+        order = points[np.argsort(-f[points], kind="stable")]
         falls, w = f[order], bands.weights[order]
         starts = run_starts(falls)
         begin = columns.indptr[order]

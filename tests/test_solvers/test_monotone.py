@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fairfix.solvers import monotone
-from fairfix.solvers.arrays import ascending
 from fairfix.solvers.monotone import isotonic, sigmoid
 from fairfix.solvers.piecewise import Piecewise
 from hypothesis import given, settings
@@ -23,24 +22,6 @@ def sample(seed: int, rows: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarr
     p = rng.beta(2, 3, rows)
     p = np.round(p, 1) if seed % 2 else p
     return 2 * p - 1, (rng.random(rows) < p**1.5).astype(int), rng.integers(1, 4, rows).astype(float)
-
-
-@pytest.mark.parametrize("rows", [1, 100, 20_000])
-def test_ascending_is_the_stable_order(rows: int) -> None:
-    """Of numbers that tie, crowd together, span nothing, next to nothing or more than floats hold."""
-    rng = np.random.default_rng(rows)
-    drawn = rng.normal(size=rows)
-    for numbers in (
-        drawn,
-        np.round(drawn, 1),
-        np.exp(20 * drawn),
-        1.0 + 1e-16 * np.round(drawn * 1e3),
-        np.zeros(rows),
-        5e-324 * np.round(drawn * 10),
-        1.7e308 * np.tanh(4 * drawn),
-        np.append(drawn[1:], 1e300),
-    ):
-        np.testing.assert_array_equal(ascending(numbers), np.argsort(numbers, kind="stable"))
 
 
 @given(st.integers(0, 10**6), st.booleans())
