@@ -16,7 +16,6 @@ import pandas as pd
 from fairfix.auditing.criteria import CRITERIA
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
-from tests.results import texts_of
 
 CONSTRAINTS = {
     "demographic_parity": ("selection_rate", "dp", (0, 1)),
@@ -353,15 +352,14 @@ def nearly_everybody_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     table = {row["name"]: row for row in done.result["proof"]["holdout"]["table"]}
     taken = table["selection_rate"]["after"]["value"]
     gap = table["true_positive_rate.difference.true_groups [race]"]
-    if None in (gap["before"]["high"], gap["after"]["high"]):
+    before, after = gap["before"]["value"], gap["after"]["value"]
+    if None in (before, after):
         return NOT_SAID
-    alike = min(taken, 1 - taken) < 0.01
-    worse = gap["after"]["high"] > gap["before"]["high"] + 0.01
-    if not (alike or worse):
+    alike, larger = min(taken, 1 - taken) < 0.01, after >= before
+    if not (alike or larger):
         return NOT_SAID
-    first = " ".join(texts_of(done.result, "warning")[:3])
+    first = [one["code"] for one in done.result["messages"] if one["severity"] == "warning"][:3]
     return judged(
-        (not alike or "accepts" in first or "same for all rows" in first)
-        and (not worse or "does not reduce" in first or "same for all rows" in first),
-        f"accepts {taken:.4f}, gap up to {gap['before']['high']:.3f} and {gap['after']['high']:.3f} after: {first}",
+        (not alike or "selection" in first) and (not larger or bool({"no_help", "gap_after"} & {*first})),
+        f"accepts {taken:.4f}, gap {before:.3f} and {after:.3f} after: {first}",
     )
