@@ -38,7 +38,7 @@ from fairfix.data.choices import Code
 from fairfix.data.counts import Counts, groups_of_cells
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source, open_source
-from fairfix.data.names import attribute_name, group_name, stratum_name
+from fairfix.data.names import attribute_name, each_and_crossed, group_name, stratum_name
 from fairfix.data.numeric_groups import in_order
 from fairfix.data.scan import SORT_ROWS, Scan, count_table, scan
 from fairfix.data.table import Table
@@ -182,9 +182,7 @@ def judge(
 def views_of(counts: Counts, data_spec: DataSpec, settings: Settings) -> Iterator[GroupView]:
     """Yield every attribute overall, then in each stratum."""
     columns = data_spec.columns
-    chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
-    if settings.intersect and len(columns.protected) > 1:
-        chosen.append(columns.protected)
+    chosen = each_and_crossed(columns.protected, crossed=settings.intersect)
     audited = sorted(map(attribute_name, chosen))
     for name in settings.reference:
         if name not in audited:

@@ -31,7 +31,7 @@ class Settings:
     confidence: float = 0.95
     """Confidence level of every interval, simultaneous over the groups it compares."""
     intersect: bool = False
-    """Also audit the cells of all protected columns together."""
+    """Also audit the cells of all protected columns together, where there are several."""
     reference: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Reference group per attribute name."""
     exact: bool = True

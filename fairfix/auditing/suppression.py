@@ -25,6 +25,7 @@ from fairfix.data.counts import Bools, Ints, groups_of_cells
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import BATCH_ROWS, DerivedSource, Source, SourcePart
+from fairfix.data.names import each_and_crossed
 from fairfix.data.scan import column_types, scan
 from fairfix.data.table import Table
 from fairfix.data.typed import rebatched
@@ -36,9 +37,7 @@ Cell = tuple[str, ...]
 
 def tables_of(columns: ColumnRoles, *, intersect: bool) -> list[tuple[str, ...]]:
     """Return the columns of every table of groups: each attribute, perhaps the intersection, also within strata."""
-    chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
-    if intersect and len(columns.protected) > 1:
-        chosen.append(columns.protected)
+    chosen = each_and_crossed(columns.protected, crossed=intersect)
     within = [(*columns.strata, *names) for names in chosen] if columns.strata else []
     return [*chosen, *within]
 

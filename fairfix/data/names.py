@@ -180,9 +180,9 @@ def group_name(levels: Iterable[str]) -> str:
     return " & ".join(levels)
 
 
-def each_and_crossed(columns: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return columns one by one, and all of them crossed where there are several."""
-    return [*((name,) for name in columns), *([columns] if len(columns) > 1 else [])]
+def each_and_crossed(columns: tuple[str, ...], *, crossed: bool = True) -> list[tuple[str, ...]]:
+    """Return columns one by one, and all of them ``crossed`` where there are several."""
+    return [*((name,) for name in columns), *([columns] if crossed and len(columns) > 1 else [])]
 
 
 def stratum_name(columns: Iterable[str], levels: Iterable[str]) -> str:

@@ -327,7 +327,7 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
     crossed = bool(request.similar) or str(request.profile).startswith("ll144")
     return Settings(
         confidence=request.confidence,
-        intersect=request.intersect or (crossed and len(protected) > 1),
+        intersect=request.intersect or crossed,
         reference=references_of(request.reference, protected),
         exact=exact,
         checks=read_checks(request.check)[0],

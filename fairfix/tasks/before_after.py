@@ -27,7 +27,7 @@ from fairfix.auditing.results import Settings
 from fairfix.auditing.row_differences import ANY, DECIDED, SHARE, RowSums, between_limits, change_of
 from fairfix.data.choices import Code
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.names import attribute_name
+from fairfix.data.names import attribute_name, each_and_crossed
 from fairfix.data.numeric_groups import Edges
 from fairfix.data.once import once_per_object
 from fairfix.data.row_hash import is_random
@@ -359,9 +359,8 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
         again = replace(table.take(own), draw=now.__getitem__)
         parts.append(redrawn(again, own))
     every, weight = np.concatenate(parts), (table.weight / shifts[cells])[rows]
-    asked = table.data_spec.columns.protected
     out = {}
-    for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
+    for columns in each_and_crossed(table.data_spec.columns.protected):
         groups = table.groups(columns)
         far = ks_to_overall(every, groups.codes[rows], weight, len(groups.levels))
         out[f"ks.to_overall [{attribute_name(columns)}]"] = float(far.max())

@@ -172,7 +172,7 @@ def compare_table(
         problem, held = (soft, judge.held.ungrouped) if repairer.membership else (scored, judge.held)
         if "features" in repairer.uses:
             problem = learning(grouped=repairer.protected_as_feature, noisy="noise" in repairer.uses)
-        settings = Settings(confidence=confidence, intersect=len(held.data_spec.columns.protected) > 1)
+        settings = Settings(confidence=confidence, intersect=True)
         try:
             with recorded() as caught:
                 predictor = repairer.fit(problem, rng=copy.deepcopy(fit_rng))  # as in `repair`, every time
@@ -248,11 +248,8 @@ class _HoldoutEvaluator:
 
     def audited(self, table: Table, flips: More | None = None, *, sure: bool = False) -> Audit:
         """Return the audit of held-out rows with some results; of gaps alone if ``sure``, with the surest intervals."""
-        crossed, confidence = (
-            len(table.data_spec.columns.protected) > 1,
-            self.surest if sure else self.confidence,
-        )
-        settings = Settings(confidence, crossed, only=GAPS, metrics=() if sure else READ)
+        confidence = self.surest if sure else self.confidence
+        settings = Settings(confidence, intersect=True, only=GAPS, metrics=() if sure else READ)
         return audit(table, table.data_spec, settings, flips)
 
     def gaps(self, report: Audit, names: Sequence[str] = GAPS) -> Gaps:

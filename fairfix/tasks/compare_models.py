@@ -72,7 +72,7 @@ def compare_models(request: CompareRequest, base: EarlierModel) -> ModelsResult:
         excluded["not with both models"] = apart
     rows = rows_struct(new.rows.read, len(matched.new), excluded, data.source.left_out)
     old, new = matched.old, matched.new
-    settings = Settings(confidence=request.confidence, intersect=len(columns.protected) > 1)
+    settings = Settings(confidence=request.confidence, intersect=True)
     (then, now), limits = audited_pair(matched, settings)
     section, _ = changes_between(then, now, [], list(HEADLINES), "interval", limits)
     wrong = [

@@ -243,7 +243,7 @@ def repair_table(
         The data or the shares do not allow the repair.
     """
     table = table() if callable(table) else table
-    settings = replace(settings or Settings(), intersect=len(table.data_spec.columns.protected) > 1)
+    settings = replace(settings or Settings(), intersect=True)
     copies, seen = learned.get("copies"), learned.get("seen_by_model", ())
     if classes := bool(table.data_spec.columns.classes):
         check_measured(repairer, settings, copies)
@@ -423,7 +423,7 @@ def repair_stream(
         raise UsageError(
             "learning from a stream cannot be combined with `strata`; use a solver that reads all rows"
         )
-    settings = replace(settings or Settings(), intersect=len(data_spec.columns.protected) > 1)
+    settings = replace(settings or Settings(), intersect=True)
     counted = scan(source, data_spec, exact=False, losses=False)
     data_spec, used = counted.data_spec, counted.counts.used
     kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)

@@ -15,7 +15,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.encoder import arrow_array, group_codes
-from fairfix.data.names import attribute_name
+from fairfix.data.names import attribute_name, each_and_crossed
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, FairfixError, UsageError
@@ -87,8 +87,7 @@ def with_gap_parts(result: Audit, request: AuditRequest, data: Dataset, *, inter
     if not names:
         why = f"no column without a role can explain a gap ({_reasons(left_out)}); name some with `features`"
         raise ColumnError(f"`explain_gap`: {why}", "")
-    roles = table.data_spec.columns.protected
-    attributes = [*((name,) for name in roles), *([roles] if intersect and len(roles) > 1 else [])]
+    attributes = each_and_crossed(table.data_spec.columns.protected, crossed=intersect)
     blocks = {block.attribute: block for block in result.attributes}
     gaps, missing = list[ExplainedGap](), list[NotComputed]()
     for place, columns in enumerate(attributes):

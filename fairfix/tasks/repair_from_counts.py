@@ -109,7 +109,7 @@ def repair_counts(
         require_alike(fit_file, proof_file, "cannot be used to fit and to evaluate one repair")
         notes += _held_out(fit_file, proof_file)
     fit, held = _parts(fit_file, proof_file, data_spec)
-    settings = replace(settings, intersect=len(data_spec.columns.protected) > 1, exact=False)
+    settings = replace(settings, intersect=True, exact=False)
     table, grid = fit.table(data_spec), fit.counts.bins
     problem = RepairProblem(table, noise=noise, protected_as_feature=repairer.protected_as_feature)
     with recorded() as caught:
