@@ -145,7 +145,7 @@ def block_of(result: CheckedResult, attribute: str, stratum: str = "") -> Block 
 def compared(check: SavedCheck, result: CheckedResult) -> SavedComparison | None:
     """Return the comparison that a check is about, which says in which stratum and at which score; None of a group."""
     block = block_of(result, check.attribute)
-    return None if block is None else next((c for c in block.comparisons if c.id == check.comparison), None)
+    return None if block is None else block.by_id.get(check.comparison)
 
 
 @dataclass(frozen=True)
@@ -545,7 +545,7 @@ def _unchecked(result: Audit) -> Iterator[str]:
 
 def headline(block: Block) -> SavedComparison | None:
     """Return the comparison that stands for an attribute; None where it has none."""
-    by_id = {one.id: one for one in block.comparisons}
+    by_id = block.by_id
     return next((by_id[name] for name in HEADLINE if name in by_id), None)
 
 

@@ -319,7 +319,7 @@ def worst_first(block: Block, result: Audit) -> tuple[list[Group], str]:
     """
     metrics = [name for name, _ in group_metrics(result)]
     metric = next((name for name in ("selection_rate", *metrics) if name in metrics), None)
-    by_id = {one.id: one for one in block.comparisons}
+    by_id = block.by_id
     reached = (name for one in HEADLINES if one in by_id for name in by_id[one].groups)
     place = {name: i for i, name in enumerate(dict.fromkeys(reached))}
 
@@ -396,8 +396,8 @@ BY_SCORES = (
 
 
 def _comparisons(block: Block, result: Audit, where: str, *, detail: bool) -> TextTable:
-    by_id = {one.id: one for one in block.comparisons}
-    shown = list(by_id.values()) if detail else [by_id[name] for name in HEADLINES if name in by_id]
+    by_id = block.by_id
+    shown = block.comparisons if detail else [by_id[name] for name in HEADLINES if name in by_id]
     columns: Columns = {
         "comparison": "id" if detail else lambda one: HEADLINES[one.id],
         "value [interval]": interval,

@@ -70,7 +70,7 @@ def gap_id(metric: str) -> str:
 def gap_of(one: OneClass, attribute: str, metric: str) -> SavedComparison:
     """Return the gap of a class by an attribute."""
     block = next(block for block in one.attributes if block.attribute == attribute)
-    return next(own for own in block.comparisons if own.id == gap_id(metric))
+    return block.by_id[gap_id(metric)]
 
 
 def by_gap(result: Audit, attribute: str, metric: str) -> Sequence[OneClass]:
@@ -162,9 +162,8 @@ def _unjudged(result: Audit) -> Iterator[str]:
                 f"By {attribute}, this rate differs between groups in at least {apart} of {many} classes "
                 f"({sure} confidence)."
             )
-        mean = Comparison(name, "difference", CLASS_SCOPES[0]).id
-        means = (one for one in block.comparisons if one.id == mean)
-        yield from (statement(Stated.from_comparison(one, attribute), result) for one in means)
+        mean = block.by_id[Comparison(name, "difference", CLASS_SCOPES[0]).id]
+        yield statement(Stated.from_comparison(mean, attribute), result)
 
 
 def _largest(name: str, value: float | None, gaps: Sequence[SavedComparison]) -> str:

@@ -209,8 +209,7 @@ def _decisions(block: Block) -> TextTable:
     """Return the table of decisions: how many of each group are selected, against the highest rate and all."""
     groups = [group for group in block.groups if "selection_rate" in group.metrics]
     highest = max((group.metrics["selection_rate"].value or 0.0 for group in groups), default=0.0)
-    by_id = {comparison.id: comparison for comparison in block.comparisons}
-    to_overall = by_id.get("selection_rate.difference.to_overall")
+    to_overall = block.by_id.get("selection_rate.difference.to_overall")
     apart = to_overall.per_group if to_overall is not None else {}
     weighted = " (weighted)" if any(abs(group.weight - group.rows) > 1e-9 for group in groups) else ""
 
@@ -263,7 +262,7 @@ def _distribution(
     text, mark = f"{text}.", None
     if gap:
         a, b = gap.shares
-        largest = next((one for one in block.comparisons if one.id == "ks.between_groups"), None)
+        largest = block.by_id.get("ks.between_groups")
         about = f" ±{largest.bound:.1g}" if largest is not None and largest.bound else ""
         where = "below" if about else "at or below"
         text += (
