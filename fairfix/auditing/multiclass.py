@@ -31,6 +31,7 @@ from fairfix.data.choices import GateOn
 from fairfix.data.classes import ClassCounts, of_classes
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
+from fairfix.data.names import few
 from fairfix.data.scan import scan
 from fairfix.errors import UsageError
 from fairfix.schema import common
@@ -185,7 +186,7 @@ def _gap(of: Comparison, each: Mapping[str, Compared]) -> Compared:
     defined = {k: one.value for k, one in each.items() if one.value is not None}
     partial = tuple(k for k, one in each.items() if one.undefined or k not in defined)
     rest = "over the rest; " if defined else ""
-    reason = f"{rest}undefined for some group in {_listed(partial)}" if partial else ""
+    reason = f"{rest}undefined for some group in {few(partial, LISTED, str)}" if partial else ""
     return Compared(
         id=of.id,
         **numbers(mean(list(defined.values())), low, high, reason),
@@ -197,12 +198,6 @@ def _gap(of: Comparison, each: Mapping[str, Compared]) -> Compared:
 
 LISTED = 5
 """Classes that a reason names, at most."""
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return some names, and how many more there are."""
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(names[:LISTED]) + more
 
 
 def _balanced_accuracy(table: ClassCounts, classes: Mapping[str, Audit]) -> Estimate:

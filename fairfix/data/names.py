@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fairfix.data.canonical import canonical_text
@@ -193,6 +193,12 @@ def stratum_name(columns: Iterable[str], levels: Iterable[str]) -> str:
 def written_attribute(text: str) -> str | None:
     """Return the name of an attribute as a user writes it: ``race*sex`` and ``race x sex`` are one."""
     return re.sub(r"\s+x\s+|\s*\*\s*", " x ", text) or None
+
+
+def few(names: Sequence[Any], most: int = 3, write: Callable[[Any], str] = repr) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(write, names[:most])) + more
 
 
 def did_you_mean(name: Any, names: Iterable[str], most: int = 1) -> str:

@@ -26,7 +26,7 @@ from fairfix.data.data_spec import ColumnRoles
 from fairfix.data.encoder import Rows, arrow_array, group_codes
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import MISSING
-from fairfix.data.names import INDEX_NAME, did_you_mean
+from fairfix.data.names import INDEX_NAME, did_you_mean, few
 from fairfix.data.table import Table, assemble
 from fairfix.errors import ColumnError, DataError, FairfixError, UsageError
 from fairfix.models.features import Features, kind_of
@@ -309,7 +309,7 @@ def _check_people(people: Sequence[str | None], table: Table, where: str, own: s
     unknown = tuple(str(one) for one in many if not rows[str(one)])
     if len(unknown) == len(many):
         raise DataError(
-            f"{where} has only copies of {listed(unknown)}, and none of these is the {own!r} of a row that is used"
+            f"{where} has only copies of {few(unknown, NAMED)}, and none of these is the {own!r} of a row that is used"
         )
     one, most = many.most_common(1)[0]
     if most > MOST:
@@ -323,18 +323,12 @@ def left_out(copies: Counterfactuals) -> Iterator[Note]:
     """Yield what is left out of a file, and why."""
     if copies.unknown:
         yield Caution(
-            f"{copies.source} has copies of people who are in no row that is used: {listed(copies.unknown)}; they are "
-            "left out",
+            f"{copies.source} has copies of people who are in no row that is used: {few(copies.unknown, NAMED)}; they "
+            "are left out",
             "unknown_copies",
         )
     if copies.aside:
         yield Note(f"{copies.source}: unused columns: {', '.join(copies.aside)}", "copies")
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as a message has them: the first few, and how many more."""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(map(repr, names[:NAMED])) + more
 
 
 def _names(table: Table, own: str) -> list[str]:

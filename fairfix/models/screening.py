@@ -40,7 +40,7 @@ from fairfix.data.choices import LeftOutReason
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.data_spec import SCORES, of_predict
 from fairfix.data.encoder import group_codes, numbers
-from fairfix.data.names import INDEX_NAME
+from fairfix.data.names import INDEX_NAME, few
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError
 from fairfix.models.features import column_of, kind_of, number_as_text
@@ -181,10 +181,9 @@ def of_left_out(left_out: Sequence[LeftOut], candidates: int) -> Iterator[Note]:
     """Yield how many of some candidates are left out, and warn of those that give away the label."""
     leaks = [one.column for one in left_out if one.reason in LEAKS]
     if leaks:
-        shown = ", ".join(map(repr, leaks[:6])) + (f" and {len(leaks) - 6} more" if len(leaks) > 6 else "")
         yield Caution(
-            f"columns that reveal the label are left out: {shown}. If one of them is known before the outcome, name "
-            "the columns to use with `features`",
+            f"columns that reveal the label are left out: {few(leaks, 6)}. If one of them is known before the outcome, "
+            "name the columns to use with `features`",
             "leak",
         )
     if left_out:

@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 from fairfix.data.canonical import canonical, canonical_text
 from fairfix.data.container import digest
 from fairfix.data.files import require
+from fairfix.data.names import few
 from fairfix.errors import FairfixWarning, ModelError
 from fairfix.models.boosters import restored
 from fairfix.models.native_files import library_of, read_native
@@ -538,9 +539,7 @@ def _is_one_against_one(estimator: Any) -> bool:
 
 
 def _listing(names: Iterable[Any]) -> str:
-    names = list(names)
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return (", ".join(repr(name) for name in names[:LISTED]) or "none") + more
+    return few(list(names), LISTED) or "none"
 
 
 def one_line(error: Exception) -> str:

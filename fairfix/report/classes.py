@@ -11,6 +11,7 @@ from msgspec.structs import replace as replace_fields
 from fairfix.auditing.comparisons import CLASS_GAPS, CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import in_percent
+from fairfix.data.names import few
 from fairfix.report.answer import (
     NOT_CHECKED,
     ORDER,
@@ -225,8 +226,7 @@ def _others(asked: Sequence[Sequence[SavedCheck]]) -> Iterator[str]:
         for verdict in ("fail", "undecided", "waived"):
             names = [check.of_class for check in these[1:] if check.verdict == verdict]
             if names:
-                more = f" and {len(names) - MOST_ROWS} more" if len(names) > MOST_ROWS else ""
-                listed = f"{', '.join(names[:MOST_ROWS])}{more}"
+                listed = few(names, MOST_ROWS, str)
                 yield f"{these[0].check} by {these[0].attribute}, also {WORDS[verdict]}: {listed}"
 
 

@@ -20,7 +20,7 @@ from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
 from fairfix.data.merging import MISSING, look_alikes, marks_in
-from fairfix.data.names import quoted_name, threshold_sign, with_values
+from fairfix.data.names import few, quoted_name, threshold_sign, with_values
 from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.schema.audit import Audit
@@ -110,11 +110,6 @@ def of_decisions(metrics: Mapping[str, Estimate], data_spec: DataSpec) -> Iterat
         f"{_positive_value(data_spec)} get a positive decision less often than the others; {remedy}",
         "decision_direction",
     )
-
-
-def few(names: Sequence[str]) -> str:
-    """Return the first three names, and how many more there are."""
-    return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def of_class_decisions(classes: Mapping[str, Mapping[str, Estimate]]) -> Iterator[Caution]:

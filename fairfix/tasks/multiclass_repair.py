@@ -23,6 +23,7 @@ from fairfix.data.classes import classes_of_rows
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.data_spec import ColumnRoles
 from fairfix.data.files import open_source
+from fairfix.data.names import few
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
 from fairfix.individual.counterfactual_consistency import of_predicted_classes
@@ -38,7 +39,6 @@ from fairfix.schema.audit import Audit
 from fairfix.schema.common import estimate
 from fairfix.schema.repair import ClassGap, Evaluation
 from fairfix.tasks.before_after import Assessment, RepairEffects, changed, comparison_rows
-from fairfix.tasks.messages import few
 from fairfix.tasks.repaired_rows import RepairedRows
 from fairfix.tasks.warnings import ConstraintTarget, of_gaps, of_slack
 
