@@ -6,7 +6,7 @@ from typing import Any, Literal
 from unittest import SkipTest
 
 from fairfix.errors import UsageError
-from fairfix.report.verdicts import judged, limit, sentence
+from fairfix.report.verdicts import gated, limit, sentence, summary
 from fairfix.report.words import readable
 from fairfix.tasks.audit import AuditResult, audit
 
@@ -43,19 +43,14 @@ def assert_fair(
         raise UsageError(f"`undecided={undecided}`: use fail, skip or pass")
     run: Any = audit  # takes its parameters from a request, which a type checker does not see
     result: AuditResult = run(data, **parameters)
-    of = judged(readable(result.content), "assert_fair")
-    if not of.checks:
+    shown = gated(readable(result.content), "assert_fair")
+    if not shown.checks:
         raise UsageError("nothing is asserted: give a `check`, such as 'dp.difference<=0.1'")
-    count = {verdict: of.count(verdict) for verdict in ("fail", "undecided")}
-    if not count["fail"] and (undecided == "pass" or not count["undecided"]):
+    failed, open_ = ([one for one in shown.checks if one.verdict == code] for code in ("fail", "undecided"))
+    if not failed and (undecided == "pass" or not open_):
         return result
-    lines = [
-        f"{sentence(one)}. It {limit(one)}."
-        for verdict in count
-        for one in of.checks
-        if one.verdict == verdict
-    ]
-    message = "\n".join([of.summary, *lines])
-    if undecided == "skip" and not count["fail"]:
+    lines = [f"{sentence(one)}. It {limit(one)}." for one in (*failed, *open_)]
+    message = "\n".join([summary(shown), *lines])
+    if undecided == "skip" and not failed:
         raise SkipTest(message)
     raise AssertionError(message)

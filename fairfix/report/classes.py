@@ -39,7 +39,7 @@ from fairfix.report.layout import (
     show,
     titled,
 )
-from fairfix.report.verdicts import WORDS
+from fairfix.report.verdicts import WORDS, in_numbers
 from fairfix.schema.audit import Audit, OneClass
 from fairfix.schema.common import Block, CheckedResult, SavedCheck
 from fairfix.schema.common import SavedComparison as SavedComparison
@@ -136,13 +136,7 @@ def _answer(result: Audit) -> Iterator[str]:
 
 def _counted(these: Sequence[SavedCheck]) -> str:
     """Return a sentence of how many classes have each verdict, where there are some."""
-    return f" Of the classes, {_verdicts(these)}." if these[0].of_class else ""
-
-
-def _verdicts(these: Sequence[SavedCheck]) -> str:
-    """Return how many classes have each verdict; nothing of a check of all together."""
-    verdicts = [check.verdict for check in these if check.of_class]
-    return ", ".join(f"{verdicts.count(one)} {WORDS[one]}" for one in ORDER if one in verdicts)
+    return f" Of the classes, {in_numbers(these)}." if these[0].of_class else ""
 
 
 def _unjudged(result: Audit) -> Iterator[str]:
@@ -185,7 +179,7 @@ CHECKS: Columns = {
     "worst class": lambda these: class_of(these[0]),
     "value": lambda these: interval(these[0]),
     "groups": lambda these: ", ".join(these[0].groups),
-    "of the classes": lambda these: _verdicts(these),  # noqa: PLW0108  it is defined below
+    "of the classes": lambda these: in_numbers(check for check in these if check.of_class),
     "why": lambda these: these[0].reason,
 }
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairfix.report import headline, markdown_
-from fairfix.report.layout import MARKS, Columns, TextTable, class_of, interval
-from fairfix.report.verdicts import cautions, judged, waivers
+from fairfix.report.layout import CHECKS, MARKS, TextTable, class_of
+from fairfix.report.verdicts import cautions, command_of, gated, summary, waivers
 from fairfix.report.words import plain, readable
 from fairfix.schema.common import SavedCheck, SavedResult
 from fairfix.schema.unrun import Unrun
@@ -20,24 +20,14 @@ ENDING = ".md"
 LONGEST = 60_000
 """Characters of a comment with the whole report in it; GitHub takes some 65,000."""
 
-COLUMNS: Columns = {
-    "verdict": lambda one: MARKS[one.verdict],
-    "check": "check",
-    "attribute": "attribute",
-    "value": interval,
-    "groups": lambda one: ", ".join(one.groups),
-    "why": "reason",
-}
-
 
 def render(result: SavedResult) -> str:
     """Return the checks as a comment."""
-    shown = readable(result)
-    of = judged(shown, "comment")
-    verdict = f": {MARKS[of.verdict]}" if of.verdict else ""
-    passed = [check for check in of.checks if check.verdict == "pass"]
-    others = [check for check in of.checks if check.verdict != "pass"]
-    parts = [_mark(of.command), f"### fairfix {of.command}{verdict}", markdown_.safe(of.summary)]
+    shown = gated(readable(result), "comment")
+    command, verdict = command_of(shown), f": {MARKS[shown.verdict]}" if shown.verdict else ""
+    passed = [check for check in shown.checks if check.verdict == "pass"]
+    others = [check for check in shown.checks if check.verdict != "pass"]
+    parts = [_mark(command), f"### fairfix {command}{verdict}", markdown_.safe(summary(shown))]
     pressing = [f"warning: {text} [{code}]" for code, text in cautions(shown)]
     pressing += [text for _, urgent, text in waivers(shown) if urgent]
     parts += ["\n".join(f"- {markdown_.safe(text)}" for text in pressing)] if pressing else []
@@ -62,9 +52,9 @@ def _mark(command: str) -> str:
 
 
 def _checks(checks: Sequence[SavedCheck]) -> str:
-    columns = dict(COLUMNS)
+    columns = CHECKS
     if any(one.of_class for one in checks):
-        columns = {"verdict": COLUMNS["verdict"], "class": class_of, **COLUMNS}
+        columns = {"verdict": CHECKS["verdict"], "class": class_of, **CHECKS}
     return markdown_.table(TextTable.of(columns, checks, len(columns), ""))
 
 

@@ -8,7 +8,17 @@ report there.
 from __future__ import annotations
 
 from fairfix.report import headline
-from fairfix.report.verdicts import baseline, cautions, judged, limit, sentence, title, waivers
+from fairfix.report.verdicts import (
+    baseline,
+    cautions,
+    command_of,
+    gated,
+    limit,
+    sentence,
+    summary,
+    title,
+    waivers,
+)
 from fairfix.report.words import harmless, plain, shortened
 from fairfix.schema.common import SavedResult, Written
 from fairfix.schema.unrun import Unrun
@@ -22,12 +32,12 @@ LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 
 def render(result: SavedResult) -> str:
     """Return the checks as workflow commands, one line each."""
-    of = judged(result, "github")
+    result = gated(result, "github")
     lines = [_command("warning", code, text) for code, text in cautions(result)]
     lines += [
         _command(level, title(check), f"{sentence(check)}. It {limit(check)}.", check.written)
         for severity, level in LEVELS.items()
-        for check in of.checks
+        for check in result.checks
         if check.severity == severity
     ]
     lines += [
@@ -39,7 +49,8 @@ def render(result: SavedResult) -> str:
         _command("notice", "baseline", f"{one.id} is not comparable: {one.reason}")
         for one in (() if since is None else since.not_comparable)
     ]
-    lines.append(_command("notice", f"fairfix {of.command}: {', '.join(of.columns)}", of.summary))
+    heading = f"fairfix {command_of(result)}: {', '.join(result.data.columns.protected)}"
+    lines.append(_command("notice", heading, summary(result)))
     return "\n".join(lines) + "\n"
 
 

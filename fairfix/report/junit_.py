@@ -7,14 +7,15 @@ the same result gives the same bytes.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from fairfix.report import headline
 from fairfix.report.verdicts import (
-    Judged,
     baseline,
     cautions,
-    judged,
+    command_of,
+    gated,
     limit,
     measured,
     rule,
@@ -23,7 +24,7 @@ from fairfix.report.verdicts import (
     waivers,
 )
 from fairfix.report.words import UNSEEN_IN_LINES, as_references, plain
-from fairfix.schema.common import SavedResult
+from fairfix.schema.common import CheckedResult, SavedResult
 from fairfix.schema.unrun import Unrun
 
 GATED = True
@@ -38,16 +39,17 @@ ATTACHMENT = re.compile(r"\[(?=\[ATTACHMENT\|)", re.IGNORECASE)
 
 def render(result: SavedResult) -> str:
     """Return the checks as JUnit XML."""
-    of = judged(result, "junit")
-    numbers = {"tests": str(len(of.checks)), "failures": str(of.count("fail")), "errors": "0", "time": "0"}
-    skipped = str(of.count("undecided") + of.count("waived"))
+    result = gated(result, "junit")
+    command, many = command_of(result), Counter(check.verdict for check in result.checks)
+    numbers = {"tests": str(len(result.checks)), "failures": str(many["fail"]), "errors": "0", "time": "0"}
+    skipped = str(many["undecided"] + many["waived"])
     root = Element("testsuites", {"name": "fairfix", **numbers})
-    suite = _add(root, "testsuite", name=f"fairfix {of.command}", **numbers, skipped=skipped)
+    suite = _add(root, "testsuite", name=f"fairfix {command}", **numbers, skipped=skipped)
     properties = _add(suite, "properties")
-    for name, value in _properties(result, of).items():
+    for name, value in _properties(result).items():
         _add(properties, "property", name=name, value=value)
-    for check in of.checks:
-        classname = f"fairfix.{of.command}.{check.attribute}"
+    for check in result.checks:
+        classname = f"fairfix.{command}.{check.attribute}"
         case = _add(suite, "testcase", classname=classname, name=title(check), time="0")
         # a line's end inside a name is none of the text
         text = "\n".join(map(plain, (sentence(check), limit(check), measured(check, result))))
@@ -71,15 +73,15 @@ def _clean(text: str) -> str:
     return ATTACHMENT.sub(r"\\x5b", FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
-def _properties(result: SavedResult, of: Judged) -> dict[str, str]:
+def _properties(result: CheckedResult) -> dict[str, str]:
     rows = result.data.rows
     properties = {
         "fairfix": result.fairfix,
-        "source": of.source,
-        "protected": ", ".join(of.columns),
+        "source": result.data.source,
+        "protected": ", ".join(result.data.columns.protected),
         "rows read": str(rows.read),
         "rows used": str(rows.used),
-        "verdict": of.verdict or "no checks gated",
+        "verdict": result.verdict or "no checks gated",
         **{f"warning {code}": text for code, text in cautions(result)},
         **{f"waiver {i}": text for i, (_, _, text) in enumerate(waivers(result), 1)},
     }

@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from fairfix.report import headline
-from fairfix.report.verdicts import baseline, cautions, judged, limit, measured, rule, sentence
+from fairfix.report.verdicts import baseline, cautions, command_of, gated, limit, measured, rule, sentence
 from fairfix.report.words import as_json
-from fairfix.schema.common import CheckedResult, SavedCheck, SavedResult
+from fairfix.schema.common import SavedCheck, SavedResult
 from fairfix.schema.unrun import Unrun
 
 GATED = True
@@ -30,12 +30,13 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def render(result: SavedResult) -> str:
     """Return the checks as a SARIF log."""
-    of = judged(result, "sarif")
-    waived = result.waivers if isinstance(result, CheckedResult) else None
-    about = {rule(check): measured(check, result) for check in of.checks}
+    result = gated(result, "sarif")
+    about = {rule(check): measured(check, result) for check in result.checks}
     rules = list(about)
-    uri = _uri(of.source) or "data"
-    written = sorted({_uri(check.written.file) for check in of.checks if check.written is not None} - {uri})
+    uri = _uri(result.data.source) or "data"
+    written = sorted(
+        {_uri(check.written.file) for check in result.checks if check.written is not None} - {uri}
+    )
     run = {
         "tool": {
             "driver": {
@@ -44,7 +45,7 @@ def render(result: SavedResult) -> str:
                 "rules": [_rule(*one) for one in about.items()],
             }
         },
-        "automationDetails": {"id": f"fairfix/{of.command}/"},
+        "automationDetails": {"id": f"fairfix/{command_of(result)}/"},
         "invocations": [{"executionSuccessful": True, **_notifications(result)}],
         "artifacts": [
             {"location": {"uri": uri}, "roles": ["analysisTarget"]},
@@ -52,17 +53,17 @@ def render(result: SavedResult) -> str:
         ],
         "results": [
             _result(check, rules.index(rule(check)), [uri, *written])
-            for check in of.checks
+            for check in result.checks
             if check.severity != "none"
         ],
         "columnKind": "unicodeCodePoints",
         "properties": {
-            "verdict": of.verdict,
-            "protected": of.columns,
+            "verdict": result.verdict,
+            "protected": result.data.columns.protected,
             "rows": result.data.rows,
-            "passed": of.count("pass"),
+            "passed": sum(check.verdict == "pass" for check in result.checks),
             **({"baseline": since} if (since := baseline(result)) is not None else {}),
-            **({"waivers": waived} if waived is not None else {}),
+            **({"waivers": result.waivers} if result.waivers is not None else {}),
         },
     }
     return _log(run)

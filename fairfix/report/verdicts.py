@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
 from fairfix.report.layout import MARKS, interval, kind_of, waiver_state
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Baseline, CheckedResult, SavedCheck, SavedResult, Verdict
+from fairfix.schema.common import Baseline, CheckedResult, SavedCheck, SavedResult
 
 NOTHING_GATED = "no checks were set, so there is no pass or fail"
 OPERATORS = {"<=": "above", "<": "at or above", ">=": "below", ">": "at or below"}
@@ -18,39 +18,32 @@ OPERATORS = {"<=": "above", "<": "at or above", ">=": "below", ">": "at or below
 WORDS = {"fail": "failed", "undecided": "undecided", "waived": "waived", "pass": "passed"}
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The checks of a result and what it is the result of."""
-
-    command: str
-    source: str
-    columns: tuple[str, ...]
-    checks: Sequence[SavedCheck]
-    verdict: Verdict | None
-
-    def count(self, verdict: str) -> int:
-        """Return how many checks have this verdict."""
-        return sum(check.verdict == verdict for check in self.checks)
-
-    @property
-    def summary(self) -> str:
-        """Numbers of checks with each verdict, in words."""
-        counts = [f"{self.count(v)} {word}" for v, word in WORDS.items() if self.count(v)]
-        return f"checks of {self.source}: {', '.join(counts) or NOTHING_GATED}"
-
-
-def judged(result: SavedResult, name: str) -> Judged:
-    """Return the checks of an audit or a repair; a comparison has none, which is a usage error."""
+def gated(result: SavedResult, name: str) -> CheckedResult:
+    """Return a result of an audit or a repair; a comparison has no checks, which is a usage error."""
     if not isinstance(result, CheckedResult):
         raise UsageError(NO_CHECKS.format(name=name))
-    command = kind_of(result).replace("slices", "audit")
-    columns = result.data.columns.protected  # none where groups are known by probabilities
-    return Judged(command, result.data.source, columns, result.checks, result.verdict)
+    return result
 
 
-def waivers(result: SavedResult) -> list[tuple[str, bool, str]]:
+def command_of(result: CheckedResult) -> str:
+    """Return the command that makes such a result."""
+    return kind_of(result).replace("slices", "audit")
+
+
+def in_numbers(checks: Iterable[SavedCheck]) -> str:
+    """Return how many checks have each verdict; empty without any."""
+    many = Counter[str](check.verdict for check in checks)
+    return ", ".join(f"{many[verdict]} {word}" for verdict, word in WORDS.items() if many[verdict])
+
+
+def summary(result: CheckedResult) -> str:
+    """Return how many checks have each verdict, and the name of the data."""
+    return f"checks of {result.data.source}: {in_numbers(result.checks) or NOTHING_GATED}"
+
+
+def waivers(result: CheckedResult) -> list[tuple[str, bool, str]]:
     """Return every waiver as (its check, whether it needs somebody's attention, a sentence)."""
-    own = result.waivers if isinstance(result, CheckedResult) else None
+    own = result.waivers
     return [
         (
             one.check,
