@@ -249,7 +249,7 @@ def evaluate(
     if was or uncertain:
         before = audit(base, base.data_spec, unchecked, was, uncertain=uncertain)
     else:
-        before = _audit_of_original(base, unchecked)
+        before = audit_of_original(base, unchecked)
     after = audit(repaired, repaired.data_spec, settings, now, each, uncertain)
     share = float(np.average(random, weights=base.rows.weight))
     if brief and of_fit:
@@ -298,7 +298,7 @@ def _has_flips(comparisons: Sequence[str]) -> bool:
 
 
 @once_per_object
-def _audit_of_original(base: Table, settings: Settings) -> Audit:
+def audit_of_original(base: Table, settings: Settings) -> Audit:
     """Return an audit of original results, which is the same for every rule."""
     return audit(base, base.data_spec, settings)
 

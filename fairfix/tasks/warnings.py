@@ -35,19 +35,17 @@ import numpy as np
 
 from fairfix.auditing.comparisons import ENDS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
-from fairfix.auditing.metrics import EQUALIZED_ODDS, RATES
-from fairfix.auditing.results import first_of
-from fairfix.auditing.sufficient_statistics import entry_sums, proportions, table_of
+from fairfix.auditing.metrics import EQUALIZED_ODDS
+from fairfix.auditing.results import Settings
 from fairfix.data.counts import Bools, Floats
-from fairfix.data.once import once_per_object
-from fairfix.data.scan import count_table
 from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
 from fairfix.schema.common import Estimate, estimate
 from fairfix.schema.repair import EvaluationRow
-from fairfix.stats.estimates import Areas, Means, powers, simultaneous_limits
+from fairfix.stats.estimates import Means, powers
+from fairfix.tasks.before_after import audit_of_original
 from fairfix.tasks.messages import of_decisions, of_direction
 from fairfix.tasks.repaired_rows import RepairedRows
 
@@ -374,28 +372,14 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
 def of_directions(table: Table, confidence: float, *, scored: bool = True) -> Iterator[Caution]:
     """Yield a message where the scores of a table, if they are used, or its decisions point the wrong way overall."""
     data_spec = table.data_spec
-    if scored:
-        yield from of_direction(area_of(table, confidence), data_spec)
-    if table.rows.decision is None or not data_spec.binary:
+    if not data_spec.binary:
         return
-    counts = count_table(table).counts
-    every = table_of(counts, None)
-    rates = {}
-    for name in EQUALIZED_ODDS:
-        one = proportions(entry_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)
-        rates[name] = first_of(one.value, simultaneous_limits(one, 1.0 - confidence))
-    yield from of_decisions(rates, data_spec)
-
-
-@once_per_object
-def area_of(table: Table, confidence: float) -> Estimate | None:
-    """Return the overall AUC of the rows' scores, from bins; None where there are no scores or 0/1 labels."""
-    if table.rows.score is None or not table.data_spec.binary:
-        return None
-    counts = count_table(table).counts
-    weights, squares = (part.sum(axis=0)[:, None] for part in (counts.weights, counts.square_weights))
-    areas = Areas.from_histograms(weights[1], weights[0], (squares[1], squares[0]))
-    return first_of(areas.area, simultaneous_limits(areas, 1.0 - confidence))
+    asked = Settings(confidence, exact=False, only=(), metrics=("auc", *EQUALIZED_ODDS))
+    overall = audit_of_original(table, asked).overall.metrics
+    if scored:
+        yield from of_direction(overall.get("auc"), data_spec)
+    if table.rows.decision is not None:
+        yield from of_decisions(overall, data_spec)
 
 
 # ---------------------------------------------------------------------- small groups
