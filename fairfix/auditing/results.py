@@ -19,7 +19,6 @@ from fairfix.data.choices import GateOn
 from fairfix.data.counts import Floats
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.row_filter import LEFT_OUT
-from fairfix.errors import UsageError
 from fairfix.schema import common
 from fairfix.schema.audit import Audit
 
@@ -47,10 +46,6 @@ class Settings:
     """Comparisons to make, by their names, and nothing to draw; None makes all. Most of an audit's time is theirs."""
     metrics: Collection[str] | None = None
     """Metrics to compute with ``only``, besides those of its comparisons; None computes all."""
-
-    def __post_init__(self) -> None:
-        if not 0.5 <= self.confidence < 1:
-            raise UsageError(f"the confidence {self.confidence} is not in [0.5, 1); 0.95 is usual")
 
     @cached_property
     def needed(self) -> Set[str] | None:

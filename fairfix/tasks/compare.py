@@ -485,8 +485,6 @@ def plan_of(request: CompareRequest) -> ComparePlan:
     said_of_unused(request)
     data = open_data(request, score_needed=False, label_needed=True)
     request = data.settled(request)
-    if data.data_spec.columns.label is None:
-        raise UsageError("a comparison needs labels; name the column with `label`")
     if data.data_spec.columns.prediction:
         raise UsageError("a comparison needs scores or features, not decisions; leave out `prediction`")
     if request.chosen_quality is not None:

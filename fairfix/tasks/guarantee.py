@@ -476,11 +476,3 @@ def check_bands(bands: Iterable[str]) -> None:
                 f"`guarantee`: `bands={name}={rule}` sets the edges of {name!r} from the {rule} of these rows, so "
                 "the groups depend on the data; give the edges as numbers"
             )
-
-
-def check_guarantee(confidence: float) -> None:
-    """Raise where the confidence is none."""
-    if not 0.5 <= confidence < 1:
-        raise UsageError(
-            f"`guarantee={confidence:g}`: the confidence is at least 0.5 and below 1; 0.95 is usual"
-        )

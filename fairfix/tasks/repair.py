@@ -78,7 +78,7 @@ from fairfix.tasks.fit_and_evaluate import (
     repair_table,
     variants_of,
 )
-from fairfix.tasks.guarantee import check_bands, check_guarantee
+from fairfix.tasks.guarantee import check_bands
 from fairfix.tasks.messages import message, of_missing_labels, of_source
 from fairfix.tasks.multiclass_repair import check_knows_classes
 from fairfix.tasks.next_step import after_repair
@@ -120,7 +120,6 @@ def run_repair(request: RepairRequest) -> RepairResult:
     """
     waivers = waivers_of(request)
     if request.guarantee is not None:
-        check_guarantee(request.guarantee)
         check_bands(request.bands)
     counts = counts_of(request.data)
     request = request if counts is None else of_counts(request)
@@ -171,8 +170,6 @@ def run_repair(request: RepairRequest) -> RepairResult:
     choice = _learned_from(request, data, repairer, noise)
     features = choice.names
     if many:
-        if data.data_spec.columns.label is None:
-            raise UsageError("a repair of classes learns from labels; name their column with `label`")
         data = replace(data, data_spec=of_classes(data.data_spec))
     files = files_of(similar, data.source.columns, request.id)
     if request.guarantee is not None and (source := files.copies or files.pairs):

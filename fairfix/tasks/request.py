@@ -561,6 +561,8 @@ class RepairRequest(GateRequest):
         "Keep the gap in the whole population within the allowed gap, with this confidence; 0.95 is usual.",
         "CONFIDENCE",
         kind=float,
+        at_least=0.5,
+        below=1,
         common=True,
     )
     unseen: Unseen = parameter(

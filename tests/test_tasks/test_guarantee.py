@@ -559,8 +559,8 @@ def test_a_slack_that_few_rows_cannot_show_ends_with_3(
     [
         ({"slack": 0}, "cannot be shown by any number of rows; set the largest allowed gap"),
         ({"slack": "inf"}, "limits nothing"),
-        ({"guarantee": 1.0}, "`guarantee=1`: the confidence is at least 0.5 and below 1"),
-        ({"guarantee": 0.05}, "0.95 is usual"),
+        ({"guarantee": 1.0}, "`guarantee` must be below 1, got 1"),
+        ({"guarantee": 0.05}, "`guarantee` must be at least 0.5, got 0.05"),
         ({"weight": "weight"}, r"rows have weights \('weight'\)"),
         (
             {"slack": None, "constraint": "dp.ratio>=1.0"},
