@@ -146,7 +146,7 @@ def judge(
         verdict=worst(one.verdict for one in checks),
         data=AuditData(
             source=name,
-            rows=rows_struct(counts.read, counts.used, counts.excluded),
+            rows=rows_struct(counts.read, counts.used, counts.excluded, source.left_out if source else 0),
             columns=columns_struct(data_spec),
             inferred={},
             weight=float(counts.held_weights.sum()),

@@ -16,14 +16,12 @@ from fairfix.auditing.custom_metrics import added, own_metrics, own_struct
 from fairfix.auditing.results import Settings, with_data
 from fairfix.data.canonical import canonical_group
 from fairfix.data.names import keyed, quoted_name, unquoted
-from fairfix.data.row_filter import LEFT_OUT
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Caution, Note
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Excluded, RowNumbers
 from fairfix.tasks.changes import (
     EarlierModel,
     baseline_of,
@@ -67,7 +65,6 @@ if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.waivers import Waiver
     from fairfix.data.data_spec import DataSpec
-    from fairfix.data.files import Source
     from fairfix.noise.description import Noise
     from fairfix.tasks.changes import BothModels
 
@@ -310,7 +307,7 @@ def _of_classes(
     if copies is not None:
         require_known(copies, metrics)
     require_two_groups(content)
-    content = with_data(_accounted(content, data.source), inferred=dict(data.inferred))
+    content = with_data(content, inferred=dict(data.inferred))
     names, wrong = of_names(names_of(content), data.data_spec), of_class_decisions(metrics)
     content = with_messages(content, (*names, *wrong, *of_unknown_classes(metrics), *notes))
     if base is not None:
@@ -396,18 +393,7 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
     else:
         result = audit_data(source, data_spec, settings, more)
     require_two_groups(result)
-    return with_data(_accounted(result, source), inferred=dict(data.inferred), model=dict(model_of(data)))
-
-
-def _accounted(result: Audit, source: Source) -> Audit:
-    """Return an audit that accounts for the rows that the row filter left out, which nothing has read."""
-    if not source.left_out:
-        return result
-    rows = result.data.rows
-    excluded = (Excluded(reason=LEFT_OUT, rows=source.left_out), *rows.excluded)
-    return with_data(
-        result, rows=RowNumbers(read=rows.read + source.left_out, used=rows.used, excluded=excluded)
-    )
+    return with_data(result, inferred=dict(data.inferred), model=dict(model_of(data)))
 
 
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
