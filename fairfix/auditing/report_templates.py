@@ -160,11 +160,6 @@ def _estimate_of(group: Group, metric: str) -> Estimate | None:
     return value and replace(value, bound=None, given_scores=None)
 
 
-def _rate(group: Group, metric: str) -> float | None:
-    value = group.metrics.get(metric)
-    return None if value is None else value.value
-
-
 def _unknown(group: Group) -> bool:
     """Return whether rows of a group miss the value that would tell their group."""
     return MISSING in group.levels
@@ -177,7 +172,7 @@ def _counted(result: Audit) -> bool:
 
 def _many(group: Group, metric: str, result: Audit) -> float | None:
     """Return how many people a rate stands for; a sum of weights where rows have weights."""
-    rate = _rate(group, metric)
+    rate = group.value(metric)
     if rate is None:
         return None
     many = rate * float(group.weight)
@@ -186,8 +181,8 @@ def _many(group: Group, metric: str, result: Audit) -> float | None:
 
 def _highest(groups: Sequence[Group], metric: str) -> Group | None:
     """Return the group with the highest rate, the first of several."""
-    rated = [group for group in groups if _rate(group, metric) is not None]
-    return max(rated, key=lambda group: _rate(group, metric) or 0.0, default=None)
+    rated = [group for group in groups if group.value(metric) is not None]
+    return max(rated, key=lambda group: group.value(metric) or 0.0, default=None)
 
 
 def _quotient(above: float, below: float | None) -> float | None:
@@ -216,7 +211,7 @@ def _against(
             "note": note(group),
         }
         rows.append(row)
-        rate, base = _rate(group, metric), None if reference is None else _rate(reference, metric)
+        rate, base = group.value(metric), None if reference is None else reference.value(metric)
         if reference is None or rate is None or base is None or group not in compared:
             continue
         row |= {"ratio": _quotient(rate, base), "denial_ratio": _quotient(1 - rate, 1 - base)}
@@ -224,7 +219,7 @@ def _against(
             "difference": rate - base,
             "shortfall": shortfall(rate * group.weight, group.weight, base),
         }
-        score, usual = (_rate(one, "mean_score") for one in (group, reference))
+        score, usual = (one.value("mean_score") for one in (group, reference))
         if score is not None and usual is not None:
             row["mean_score_difference"] = score - usual
             row["standardised_difference"] = _quotient(score - usual, spread)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fairfix.auditing.comparisons import NOISE_SCOPES, TRUE_GROUPS, WITH_NUMBER, Comparison
@@ -18,7 +18,7 @@ from fairfix.auditing.metrics import EQUALIZED_ODDS, FLIP_SCOPES
 from fairfix.auditing.results import in_percent
 from fairfix.report.layout import MARKS
 from fairfix.schema.audit import Audit
-from fairfix.schema.common import Block, CheckedResult, Estimate, Number, SavedCheck
+from fairfix.schema.common import Block, CheckedResult, Number, SavedCheck
 from fairfix.schema.common import SavedComparison as SavedComparison
 
 HEADLINE = (
@@ -197,10 +197,6 @@ class Sides:
     high: tuple[str, float]
 
 
-def _value(metrics: Mapping[str, Estimate], metric: str) -> float | None:
-    return metrics[metric].value if metric in metrics else None
-
-
 def sides(one: Stated, result: CheckedResult) -> Sides | None:
     """Return the values that a difference or a ratio compares; None where the result does not have both."""
     of, value = one.of, one.number.value
@@ -209,10 +205,10 @@ def sides(one: Stated, result: CheckedResult) -> Sides | None:
         return None
     metrics = EQUALIZED_ODDS if of.metric == "equalized_odds" else (of.metric,)
     for metric in metrics:
-        each = {group.group: _value(group.metrics, metric) for group in block.groups}
+        each = {group.group: group.value(metric) for group in block.groups}
         by_group = {name: number for name, number in each.items() if number is not None}
         pair = [(name, by_group[name]) for name in one.groups if name in by_group]
-        everybody = _value(result.overall.metrics, metric)
+        everybody = result.overall.value(metric)
         reference = result.settings.reference.get(of.attribute or "")
         if of.scope == "to_overall" and everybody is not None:
             pair = [*pair[:1], ("all rows", everybody)]

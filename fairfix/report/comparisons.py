@@ -40,7 +40,7 @@ LEADING = (
 """Gaps that the report opens with, the first that there is of an attribute."""
 
 MAIN = ("accuracy", "square_loss")
-"""The quality next to a gap; others are folded."""
+"""The quality by which a candidate is chosen: the first that there is. It stands next to a gap; others are folded."""
 
 
 def sections(result: Compare, *, detail: bool) -> Iterator[Section]:

@@ -89,10 +89,6 @@ def _dot(name: str, value: Number, text: str = "") -> Dot:
     return Dot(name, value.value, value.low, value.high, text or interval(value))
 
 
-def _value(metrics: Mapping[str, Estimate], metric: str) -> float | None:
-    return metrics[metric].value if metric in metrics else None
-
-
 def _ends(drawn: Iterable[Dot]) -> list[float | None]:
     return [end for dot in drawn for end in (dot.value, dot.low, dot.high)]
 
@@ -116,7 +112,7 @@ def attribute(block: Block, result: Audit, drawn: Sequence[TextTable] = ()) -> I
     drawable = [
         (metric, _rate(block, shown, result, metric, title))
         for metric, title in group_metrics(result)
-        if any(_value(group.metrics, metric) is not None for group in shown)
+        if any(group.value(metric) is not None for group in shown)
     ]
     rates = tuple(figure for metric, figure in drawable if METRICS[metric].percent and len(groups) > 1)
     few = f"Charts show {len(shown)} of {len(groups)} groups: {which}. The tables have all."
@@ -217,7 +213,7 @@ def _decisions(block: Block) -> TextTable:
         """Return the cell of the number of rows a rate stands for, which is a weight where rows have weights."""
 
         def cell(group: Group) -> str:
-            value = _value(group.metrics, metric)
+            value = group.value(metric)
             return "" if value is None else f"{value * group.weight:,.0f}"
 
         return cell

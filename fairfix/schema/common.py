@@ -298,6 +298,10 @@ class Group(Part, frozen=True, kw_only=True):
     score_deviation: NotNegative | None = None
     """Weighted standard deviation of the score."""
 
+    def value(self, metric: str) -> float | None:
+        """Return the value of a metric; None where it is undefined or not there."""
+        return self.metrics[metric].value if metric in self.metrics else None
+
 
 class PairGap(Part, frozen=True, kw_only=True):
     """The comparison of two groups."""

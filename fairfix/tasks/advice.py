@@ -14,16 +14,11 @@ from itertools import product
 from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.metrics import METRICS
+from fairfix.report.comparisons import MAIN
 from fairfix.schema.compare import Advice, Axes, Point
-
-ORIGINAL = "original model"
-"""Title of the candidate that leaves the model as it is."""
 
 TRIVIAL = "constant"
 """Title of the candidate that gives all rows one score: it has no gap, and no use."""
-
-MAIN = ("accuracy", "square_loss")
-"""The quality by which a point is chosen: the first that all points have."""
 
 
 REFUSED = frozenset(
@@ -43,7 +38,8 @@ def is_refused(point: Point) -> bool:
 def advice_of(points: Sequence[Point], limits: Sequence[float], asked: str | None = None) -> Iterator[Advice]:
     """Yield for every gap and limit, in order, the point of the best quality; the first of equals.
 
-    ``asked`` is the quality; points without it are not compared. By default it is the first of :data:`MAIN`.
+    ``asked`` is the quality; points without it are not compared. By default it is the first of :data:`MAIN` that
+    all have.
     """
     gaps = [point.by_gap for point in points]
     for gap in dict.fromkeys(one.gap for point in points for one in point.surer):

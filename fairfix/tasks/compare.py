@@ -36,6 +36,7 @@ from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import messages
 from fairfix.noise.description import Noise
 from fairfix.noise.repair_evaluation import RobustnessClaim, true_groups_of, worst_of
+from fairfix.report.comparisons import ORIGINAL
 from fairfix.schema import compare as of_compare
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import BeforeAfter, Data, Estimate, GroupChanges
@@ -49,7 +50,7 @@ from fairfix.schema.compare import (
     Point,
     SavedGap,
 )
-from fairfix.tasks.advice import ORIGINAL, TRIVIAL, advice_of, with_fronts
+from fairfix.tasks.advice import TRIVIAL, advice_of, with_fronts
 from fairfix.tasks.before_after import READ, Assessment
 from fairfix.tasks.changes import EarlierModel, baseline_of
 from fairfix.tasks.command import repair_command

@@ -38,7 +38,6 @@ from fairfix.tasks.dataset import (
     READ_AS,
     Dataset,
     explaining,
-    file_name,
     log,
     missing_as,
     open_data,
@@ -146,7 +145,7 @@ def _shared(request: CountRequest, data: Dataset, text: str) -> tuple[Dataset, S
 
 def model_of(data: Dataset) -> dict[str, str]:
     """Return which file scored the rows; empty where they came with scores."""
-    return {"file": file_name(data.model.path), "sha256": data.model.identity} if data.model else {}
+    return {"file": name_of(str(data.model.path)), "sha256": data.model.identity} if data.model else {}
 
 
 # ---------------------------------------------------------------------- counts as data

@@ -28,7 +28,7 @@ from fairfix.data.numeric_groups import EACH, PARTS, NumbersAsGroupsError, band_
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.row_filter import absent_values, filtered, parse_condition
 from fairfix.data.scan import settled_bands
-from fairfix.data.urls import is_dry, name_of
+from fairfix.data.urls import is_dry
 from fairfix.errors import (
     AmbiguousError,
     ColumnError,
@@ -584,8 +584,3 @@ def with_waivers(result: Gated, waivers: list[Waiver], request: GateRequest) -> 
 
 
 Gated = TypeVar("Gated", bound=CheckedResult)
-
-
-def file_name(path: Any) -> str:
-    """Return the name of a file without its folder."""
-    return name_of(str(path))

@@ -21,7 +21,7 @@ from fairfix.data.names import did_you_mean, nearest
 from fairfix.data.noise_spec import membership_text
 from fairfix.data.scan import read_table
 from fairfix.data.table import PLAIN_SCORE, Table
-from fairfix.data.urls import is_dry
+from fairfix.data.urls import is_dry, name_of
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.by_model import readable_table
 from fairfix.individual.flips import changes_of, check_comparable, described
@@ -57,7 +57,6 @@ from fairfix.tasks.count import counts_of
 from fairfix.tasks.dataset import (
     Dataset,
     explaining,
-    file_name,
     log,
     membership_columns,
     noise_of,
@@ -271,7 +270,7 @@ def _result(
         # in quotes those that would be read as parameters
         names = (repr(name) if "`" in name else name for name in repaired.required)
         log.info("needed for predictions: %s", ", ".join(names))
-        artifact = Artifact(file=file_name(request.output), sha256=digest)
+        artifact = Artifact(file=name_of(str(request.output)), sha256=digest)
         content = fields_replaced(content, artifact=artifact)
     if made.read is not None:
         content = fields_replaced(content, next_step=after_repair(request, content))
@@ -539,7 +538,7 @@ def _base(
         return {"kind": "column", "name": data.data_spec.columns.score}
     return {
         "kind": "file",
-        "name": file_name(data.model.path),
+        "name": name_of(str(data.model.path)),
         "sha256": data.model.identity,
         "features": list(data.model.feature_names),
         **({"positive_label": list(data.data_spec.positive_label)} if data.data_spec.positive_label else {}),

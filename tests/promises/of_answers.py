@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairfix.auditing.criteria import CRITERIA
-from fairfix.tasks.advice import ORIGINAL, REFUSED
+from fairfix.report.comparisons import ORIGINAL
+from fairfix.tasks.advice import REFUSED
 from scipy import stats
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, parts_of, promise
