@@ -44,10 +44,8 @@ from fairfix.tasks.dataset import (
     said_of_unused,
 )
 from fairfix.tasks.request import (
-    AuditRequest,
     CountRequest,
     DataRequest,
-    ExploreRequest,
     function_of,
     of_counts,
 )
@@ -114,17 +112,24 @@ def counted(
         )
 
 
-def check_bands(request: AuditRequest | CountRequest | ExploreRequest) -> None:
-    """Raise a UsageError where rows are to be hidden and edges of bands would be values of single rows."""
-    private = isinstance(request, CountRequest) and request.private is not None
+REVEALED = "are values of single rows, including hidden ones, and the names of the bands would reveal them"
+FIXED_BANDS = {
+    "private": REVEALED,
+    "suppress_below": REVEALED,
+    "guarantee": "depend on these rows, so the groups would too, and the guarantee is for all people",
+}
+"""Parameters with which quantiles of the rows cut no groups, and why."""
+
+
+def check_bands(request: DataRequest) -> None:
+    """Raise a UsageError where groups may not depend on the rows and the edges of bands do."""
     for name, rule in parse_bands(request.bands).items():
-        if (request.suppress_below or private) and rule in PARTS:
-            hiding = "private" if private else "suppress_below"
-            raise UsageError(
-                f"`bands={name}={rule}`: with `{hiding}` give the edges as numbers, such as "
-                f"`bands={name}=25,40,60`: {rule} are values of single rows, including hidden ones, and "
-                "the names of the bands would reveal them"
-            )
+        for other, why in FIXED_BANDS.items():
+            if rule in PARTS and request.has(other):
+                raise UsageError(
+                    f"`bands={name}={rule}`: with `{other}` give the edges as numbers, such as "
+                    f"`bands={name}=25,40,60`: {rule} {why}"
+                )
 
 
 def _shared(request: CountRequest, data: Dataset, text: str) -> tuple[Dataset, Share]:
@@ -242,6 +247,17 @@ def _remote(url: str) -> list[str]:
 def _of_counts(place: FileLocation, path: str | None = None) -> bool:
     """Tell whether a file is one of counts, be it damaged."""
     return holds_manifest(place) and kind_of(path or place.path) != NAME
+
+
+def protected_among(request: DataRequest, counts: CountFile) -> tuple[str, ...]:
+    """Return the protected columns that are asked for, by default all of the counts; an error where some is not one."""
+    own = counts.data_spec.columns.protected
+    if absent := [name for name in request.protected if name not in own]:
+        raise UsageError(
+            f"`protected={absent[0]}`: the counts were made with {','.join(own)}; name some of these, or count the "
+            "data again"
+        )
+    return tuple(request.protected) or own
 
 
 def check_agreement(request: DataRequest, data_spec: DataSpec) -> None:

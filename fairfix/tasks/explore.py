@@ -18,7 +18,7 @@ from fairfix.data.scan import check_whole
 from fairfix.errors import UsageError
 from fairfix.report.words import plain
 from fairfix.tasks.command import command_of, settings_for
-from fairfix.tasks.count import check_agreement, check_bands, counted, counts_of
+from fairfix.tasks.count import check_agreement, check_bands, counted, counts_of, protected_among
 from fairfix.tasks.dataset import cut_counts, open_data, said_of_unused
 from fairfix.tasks.request import (
     MULTICLASS,
@@ -150,16 +150,11 @@ def _shown(request: ExploreRequest, counts: CountFile) -> tuple[CountFile, Explo
 
     counts.require_exact()
     counts, request, _ = cut_counts(counts, request)
-    own = counts.data_spec.columns.protected
-    if absent := [name for name in request.protected if name not in own]:
-        raise UsageError(
-            f"`protected={absent[0]}`: the counts have the columns {','.join(own)}; name some of these, or count the "
-            "data again"
-        )
-    check_agreement(replace(request, protected=own), counts.data_spec)
+    asked = protected_among(request, counts)
+    check_agreement(replace(request, protected=counts.data_spec.columns.protected), counts.data_spec)
     _checked(counts.data_spec)
     if request.suppress_below:
-        counts = suppressed(counts, [tuple(request.protected) or own], request.suppress_below)
+        counts = suppressed(counts, [asked], request.suppress_below)
     return counts, request
 
 

@@ -19,7 +19,7 @@ overall rates count, without looking at groups. Derivations are in docs/guarante
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +31,6 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
-from fairfix.data.numeric_groups import EACH, parse_bands
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
@@ -465,14 +464,4 @@ def require_plain(table: Table) -> None:
             raise UsageError(
                 f"`guarantee`: {again:,} rows repeat an ID in {columns.id!r}: rows of one person are not independent; "
                 "keep one row per ID"
-            )
-
-
-def check_bands(bands: Iterable[str]) -> None:
-    """Raise where groups are cut at quantiles of the very rows; entries are ``COLUMN=EDGES``."""
-    for name, rule in parse_bands(bands).items():
-        if isinstance(rule, str) and rule != EACH:
-            raise UsageError(
-                f"`guarantee`: `bands={name}={rule}` sets the edges of {name!r} from the {rule} of these rows, so "
-                "the groups depend on the data; give the edges as numbers"
             )

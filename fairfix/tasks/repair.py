@@ -53,7 +53,7 @@ from fairfix.schema.repair import (
     SplitSizes,
 )
 from fairfix.tasks.changes import not_checked
-from fairfix.tasks.count import counts_of
+from fairfix.tasks.count import check_bands, counts_of
 from fairfix.tasks.dataset import (
     Dataset,
     explaining,
@@ -77,7 +77,6 @@ from fairfix.tasks.fit_and_evaluate import (
     repair_table,
     variants_of,
 )
-from fairfix.tasks.guarantee import check_bands
 from fairfix.tasks.messages import message, of_missing_labels, of_source
 from fairfix.tasks.multiclass_repair import check_knows_classes
 from fairfix.tasks.next_step import after_repair
@@ -118,8 +117,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         Parameters do not go together, or the data does not allow the repair.
     """
     waivers = waivers_of(request)
-    if request.guarantee is not None:
-        check_bands(request.bands)
+    check_bands(request)
     counts = counts_of(request.data)
     request = request if counts is None else of_counts(request)
     similar = Similar.parse(request.similar)

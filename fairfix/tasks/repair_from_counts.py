@@ -43,7 +43,7 @@ from fairfix.noise.description import Noise
 from fairfix.schema.repair import CountedRows, Ends, FromCounts, Optimum, RepairData
 from fairfix.tasks.before_after import RepairEffects, evaluate
 from fairfix.tasks.bin_bounds import certified, certified_values
-from fairfix.tasks.count import check_agreement, counts_of
+from fairfix.tasks.count import check_agreement, counts_of, protected_among
 from fairfix.tasks.dataset import cut_counts
 from fairfix.tasks.fit_and_evaluate import Made, Outcome, assess, recorded, warned
 from fairfix.tasks.group_changes import acceptance_curves
@@ -220,13 +220,7 @@ def _data_spec(request: RepairRequest, repairer: Repairer, content: CountFile) -
             f"the scores in the counts are those of the model file {content.model['file']}, which a rule of counts "
             "cannot use at predict time; write its scores to a column and count that column with `score`"
         )
-    own = data_spec.columns.protected
-    asked = tuple(request.protected) or own
-    if absent := [name for name in asked if name not in own]:
-        raise UsageError(
-            f"`protected={absent[0]}`: the counts were made with {','.join(own)}; name some of these, or count the "
-            "data again"
-        )
+    asked = protected_among(request, content)
     by_id = share.columns[0] if share is not None and share.by_id else None
     columns = replace(data_spec.columns, protected=asked, id=request.id or by_id)
     bands = {name: edges for name, edges in data_spec.bands.items() if name in columns.cell_keys}
