@@ -20,7 +20,6 @@ from fairfix.report.history import title_of
 from fairfix.report.layout import (
     GROUP_METRICS,
     Columns,
-    Section,
     TextTable,
     between,
     interval,
@@ -31,7 +30,7 @@ from fairfix.report.svg import CURVES, Curve, Dot, Drawing, GapMark
 from fairfix.report.trends import heading_of, named_moments
 from fairfix.report.true_groups import TITLES
 from fairfix.schema.audit import Audit, ExplainedGap, NoiseFigure, NoiseResults, StateBatches
-from fairfix.schema.common import Block, Distribution, Estimate, Group, Number, SavedResult
+from fairfix.schema.common import Block, Distribution, Estimate, Group, Number
 from fairfix.schema.repair import Evaluation, EvaluationRow
 from fairfix.schema.slices import SliceSearch
 from fairfix.schema.trend import Line, Trend
@@ -491,29 +490,3 @@ def _over_time(
     return FigurePart(
         figures=(Figure(heading, svg.dots(rows, span, None, mark), description, grid, captioned=True),)
     )
-
-
-def _drawn(section: Section, result: SavedResult) -> Iterator[FigurePart]:
-    """Yield the pictures of a section of an audit, or of an evaluation."""
-    about = section.about
-    if isinstance(about, Block) and isinstance(result, Audit):
-        yield from class_gaps(about, result) if result.classes else attribute(about, result, section.grids)
-    elif isinstance(about, Evaluation):
-        yield from before_after(about, section.title)
-    elif isinstance(about, SliceSearch):
-        yield from slices(about)
-    elif isinstance(about, ExplainedGap):
-        yield from gap_parts(about)
-    elif isinstance(about, NoiseResults):
-        yield from true_gaps(about)
-    elif isinstance(about, StateBatches):
-        yield from history(about)
-    elif isinstance(about, Line) and isinstance(result, Trend):
-        yield trend(about, result)
-
-
-PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[FigurePart]]] = dict.fromkeys(
-    ("attribute", "proof", "true groups", "classes", "fitted", "slices", "gap parts", "history", "trend"),
-    _drawn,
-)
-"""Pictures of a section of a result, by the kind of the section; others have none."""

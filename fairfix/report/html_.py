@@ -17,7 +17,6 @@ from markupsafe import Markup, escape
 
 from fairfix.auditing.metrics import metrics_for
 from fairfix.auditing.results import in_percent
-from fairfix.report import figures, repair_figures
 from fairfix.report import headline as headline_of_unrun
 from fairfix.report.answer import ORDER, Stated, between_whom, brief, compared, headline
 from fairfix.report.audits import group_metrics
@@ -37,6 +36,7 @@ from fairfix.report.layout import (
     read_and_used,
     titled,
 )
+from fairfix.report.picture import drawn
 from fairfix.report.trends import shown_lines
 from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
 from fairfix.report.words import as_references, plain, readable
@@ -296,15 +296,14 @@ def _rows(result: SavedResult) -> TextTable:
 
 def _section(section: Section, ident: str, result: SavedResult) -> Shown:
     """Return a section with its tables and what can be drawn of it."""
-    draw = {**figures.PICTURES, **repair_figures.PICTURES}.get(section.kind)
-    drawn = tuple(draw(section, result)) if draw else ()
+    figures = tuple(drawn(section, result))
     limits = tuple(
         (check.check, check.attribute, f"{limit(check)}: {measured(check, result)}.")
         for check in (section.about if isinstance(section.about, tuple) else ())
         if isinstance(check, SavedCheck)
     )
     if section.kind == "facts":
-        drawn = (FigurePart(grids=(_rows(result),)),)
+        figures = (FigurePart(grids=(_rows(result),)),)
     first = 1 if section.kind == "attribute" else 0  # the table of groups has intervals here
     tables = FigurePart(grids=section.grids[first:], folded=section.kind in WITH_PICTURES)
     folded = section.kind in FOLDED
@@ -318,7 +317,7 @@ def _section(section: Section, ident: str, result: SavedResult) -> Shown:
         elif (one := headline(about)) is not None:
             stated = Stated.from_comparison(one, about.attribute, about.stratum)
             gap = titled(one.id), interval(one), between_whom(stated, result)
-    return Shown(section.title, (tables, *drawn), section.lines, ident, limits, folded, verdict, gap)
+    return Shown(section.title, (tables, *figures), section.lines, ident, limits, folded, verdict, gap)
 
 
 def _definitions(result: SavedResult, *, detail: bool) -> Shown:

@@ -10,10 +10,14 @@ from fairfix.errors import UsageError
 from fairfix.report import figures, repair_figures
 from fairfix.report.figures import Figure, FigurePart
 from fairfix.report.frontier import frontier
-from fairfix.report.layout import layout
+from fairfix.report.layout import Section, layout
 from fairfix.report.words import readable
-from fairfix.schema.common import SavedResult
+from fairfix.schema.audit import Audit, ExplainedGap, NoiseResults, StateBatches
+from fairfix.schema.common import Block, GroupChanges, SavedResult
 from fairfix.schema.compare import Compare
+from fairfix.schema.repair import Evaluation, GroupRule
+from fairfix.schema.slices import SliceSearch
+from fairfix.schema.trend import Line, Trend
 
 WIDTH, MARGIN, HEADING = 480, 12, 28
 STYLE = (
@@ -76,7 +80,30 @@ def _parts(result: SavedResult) -> Iterator[FigurePart]:
     if isinstance(result, Compare):
         yield frontier(result)
         return
-    drawing = {**figures.PICTURES, **repair_figures.PICTURES}
     for section in layout(result, detail=False):
-        if section.kind in drawing:
-            yield from drawing[section.kind](section, result)
+        yield from drawn(section, result)
+
+
+def drawn(section: Section, result: SavedResult) -> Iterator[FigurePart]:
+    """Yield the pictures of a section of a result, by what it is about."""
+    match section.about:
+        case Block() as block if section.kind == "classes" and isinstance(result, Audit):
+            yield from figures.class_gaps(block, result)
+        case Block() as block if section.kind == "attribute" and isinstance(result, Audit):
+            yield from figures.attribute(block, result, section.grids)
+        case Evaluation() as proof:
+            yield from figures.before_after(proof, section.title)
+        case SliceSearch() as search:
+            yield from figures.slices(search)
+        case ExplainedGap() as gap:
+            yield from figures.gap_parts(gap)
+        case NoiseResults() as noise:
+            yield from figures.true_gaps(noise)
+        case StateBatches() as state:
+            yield from figures.history(state)
+        case Line() as line if isinstance(result, Trend):
+            yield figures.trend(line, result)
+        case GroupChanges() as changes:
+            yield from repair_figures.people(changes)
+        case tuple() as each if rules := [one for one in each if isinstance(one, GroupRule)]:
+            yield from repair_figures.rule(rules)

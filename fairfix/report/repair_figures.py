@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.report import svg
 from fairfix.report.figures import MOST_ROWS, Figure, FigurePart, pairs_of
-from fairfix.report.layout import CERTAIN, Section, TextTable, interval, show
+from fairfix.report.layout import CERTAIN, TextTable, interval, show
 from fairfix.report.repairs import in_words
 from fairfix.report.svg import CURVES, Curve
-from fairfix.schema.common import GroupChanges, SavedResult
+from fairfix.schema.common import GroupChanges
 from fairfix.schema.repair import GroupRule
 
 
-def people(section: Section) -> Iterator[FigurePart]:
+def people(changes: GroupChanges) -> Iterator[FigurePart]:
     """Yield the rates of every group before and after a repair, on one axis."""
-    if not isinstance(section.about, GroupChanges):
-        return
-    groups, attribute = section.about.groups[:MOST_ROWS], section.about.attribute
+    groups, attribute = changes.groups[:MOST_ROWS], changes.attribute
     for metric in ("selection_rate", "mean_score"):
         shown = [group for group in groups if metric in group.metrics]
         if not shown:
@@ -33,13 +31,8 @@ def people(section: Section) -> Iterator[FigurePart]:
         return
 
 
-def rule(section: Section) -> Iterator[FigurePart]:
+def rule(rules: Sequence[GroupRule]) -> Iterator[FigurePart]:
     """Yield the probability of yes against the score, a line per group."""
-    rules = (
-        [one for one in about if isinstance(one, GroupRule)]
-        if isinstance(about := section.about, tuple)
-        else []
-    )
     drawn = rules[:CURVES]
     curves = [Curve(one.group, tuple(zip(one.scores, one.probabilities, strict=True))) for one in drawn]
     every = [x for one in drawn for x in one.scores]
@@ -70,10 +63,3 @@ def _moving(one: GroupRule) -> list[float]:
     points = list(zip(one.scores, one.probabilities, strict=True))
     moves = [(a, b) for (a, p), (b, q) in pairwise(points) if abs(p - q) > CERTAIN]
     return [x for ends in moves for x in ends]
-
-
-PICTURES: Mapping[str, Callable[[Section, SavedResult], Iterator[FigurePart]]] = {
-    "people": lambda section, _: people(section),
-    "rule": lambda section, _: rule(section),
-}
-"""Pictures of a section of a repair, by the kind of the section."""
