@@ -112,7 +112,7 @@ def judge(
     scanned: Scan,
     settings: Settings,
     name: str,
-    source: Source | None,
+    source: Source | None = None,
     more: More | None = None,
     true_groups: OfTrueGroups | None = None,
     uncertain: Mapping[str, tuple[str, ...]] | None = None,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.auditing.audit import More, judge
+from fairfix.auditing.audit import judge
 from fairfix.auditing.countfile import CountFile, Piece, count, has_range
 from fairfix.auditing.results import Settings, with_data
 from fairfix.auditing.sufficient_statistics import confusion
@@ -119,7 +119,7 @@ def with_noise(content: CountFile, epsilon: Fraction, below: Below | None = None
     return replace(content, data_spec=data_spec, pieces=(Piece.of(private),), private=epsilon, batches=())
 
 
-def audit_counts(content: CountFile, settings: Settings | None = None, more: More | None = None) -> Audit:
+def audit_counts(content: CountFile, settings: Settings | None = None) -> Audit:
     """Return the result for counts, equal to that of an audit of the data in one pass."""
     settings = replace(settings or Settings(), exact=False)
     if settings.suppress_below:
@@ -128,5 +128,5 @@ def audit_counts(content: CountFile, settings: Settings | None = None, more: Mor
     counts = content.counts(noisy=True)
     if content.private is None:
         check_whole(counts, content.data_spec, content.name)
-    result = judge(Scan(counts, None, content.data_spec), settings, content.name, None, more)
+    result = judge(Scan(counts, None, content.data_spec), settings, content.name)
     return with_data(result, inferred=content.inferred, model=content.model)

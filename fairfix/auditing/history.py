@@ -204,7 +204,7 @@ def beyond_since(content: CountFile, settings: Settings) -> Iterator[SavedCheck]
         if since not in starts or not rest.used:
             continue
         own = replace(asked, confidence=1.0 - level_since(since, 1.0 - settings.confidence))
-        for one in judge(Scan(rest, None, content.data_spec), own, content.name, None).checks:
+        for one in judge(Scan(rest, None, content.data_spec), own, content.name).checks:
             if one.verdict == "fail":
                 yield msgspec.structs.replace(one, since=since)
 

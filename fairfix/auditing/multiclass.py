@@ -105,7 +105,7 @@ def audit_classes(source: Source, data_spec: DataSpec, settings: Settings, more:
         confidence=1.0 - (1.0 - settings.confidence) / len(table.names),
         checks=tuple(check for check in settings.checks if check not in together),
     )
-    classes = {name: judge(table.against_rest(name), single, source.name, None) for name in table.names}
+    classes = {name: judge(table.against_rest(name), single, source.name) for name in table.names}
     everybody = judge(table.right(), replace(settings, checks=()), source.name, source, more)
     attributes = tuple(
         _accuracy_alone(block, _gaps(block.attribute, classes)) for block in everybody.attributes
