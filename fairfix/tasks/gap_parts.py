@@ -227,7 +227,7 @@ def _encoded(
                 continue
             if pooled := sum(rows > 0 for rows in many.values()) - len(kept):
                 notes.append(f"{pooled:,} rare values of {name!r} share one coefficient")
-            feature = replace(feature, levels=kept)
+            feature = fields_replaced(feature, levels=kept)
         columns.append(feature)
     return Features(tuple(columns)) if columns else None, tuple(left_out), tuple(notes)
 
