@@ -309,8 +309,8 @@ def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> f
         raise DataError("choosing among parameter values needs labels; name the column with `label`")
     right = mass = 0.0
     for piece, own in table.pieces_with(chance):
-        weight = piece.rows.weight
+        weight = piece.weight
         each = np.where(piece.rows.label == 1, 2.0 * (1.0 - threshold) * own, 2.0 * threshold * (1.0 - own))
-        right += float(each.sum() if weight is None else (each * weight).sum())
-        mass += len(piece) if weight is None else float(weight.sum())
+        right += float((each * weight).sum())
+        mass += float(weight.sum())
     return right / mass

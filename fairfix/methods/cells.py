@@ -24,29 +24,9 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.solvers.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.solvers.piecewise import Piecewise
 
-FEW = 8
-"""Number of cells up to which the labels of each are found by a mask. For more cells, one sort finds all of them."""
-
-
-class Weighted:
-    """Scores that may have weights."""
-
-    score: Floats
-    weight: Floats | None
-
-    @cached_property
-    def weights(self) -> Floats:
-        """Weights, ones where there are none."""
-        return np.ones(self.score.size) if self.weight is None else self.weight
-
-    @cached_property
-    def mass(self) -> float:
-        """Sum of the weights."""
-        return float(self.score.size if self.weight is None else self.weight.sum())
-
 
 @dataclass(frozen=True, eq=False)
-class CellScores(Weighted):
+class CellScores:
     """The rows of one group in one stratum.
 
     Attributes
@@ -56,7 +36,7 @@ class CellScores(Weighted):
     score
         ``2 p - 1``, shape (n,); rows with labels first.
     weight
-        Shape (n,); None for 1 each.
+        Shape (n,).
     labels
         Gathers the labels; None where there are none.
     square_weight
@@ -65,7 +45,7 @@ class CellScores(Weighted):
 
     name: str
     score: Floats
-    weight: Floats | None
+    weight: Floats
     labels: Callable[[], npt.NDArray[np.generic]]
     square_weight: Floats | None = None
 
@@ -74,16 +54,11 @@ class CellScores(Weighted):
         """Labels, gathered when they are first asked for; empty where there are none."""
         return self.labels()
 
-    @cached_property
-    def sum_of_scores(self) -> float:
-        """Weighted sum of the scores."""
-        return float(self.score.sum() if self.weight is None else self.score @ self.weight)
-
     @property
-    def labelled(self) -> tuple[Floats, npt.NDArray[np.generic], Floats | None]:
+    def labelled(self) -> tuple[Floats, npt.NDArray[np.generic], Floats]:
         """Scores, labels and weights of the rows that have labels."""
         many = self.label.size
-        return self.score[:many], self.label, None if self.weight is None else self.weight[:many]
+        return self.score[:many], self.label, self.weight[:many]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +83,8 @@ def cells_of(problem: RepairProblem) -> GroupScores:
     parts = [(table, groups.codes)]
     if (more := problem.unlabelled) is not None:
         parts.append((more, _codes_of_more(more, columns, levels)))
-    weighted = any(part.rows.weight is not None for part, _ in parts)
     scores = _by_cell(parts, lambda rows: rows.ranking, len(levels))
-    weights = _by_cell(parts, lambda rows: rows.weight, len(levels)) if weighted else None
+    weights = _by_cell(parts, lambda rows: rows.weight, len(levels))
     squares = None
     if table.rows.entries is not None:
         squares = _by_cell(parts[:1], lambda rows: rows.square_weight, len(levels))
@@ -120,14 +94,13 @@ def cells_of(problem: RepairProblem) -> GroupScores:
         return rows_of_each(groups.codes, len(levels))
 
     def labels_of(k: int) -> npt.NDArray[np.generic]:
-        inside = groups.codes == k if len(levels) <= FEW else rows()[k]
-        return np.zeros(0) if table.rows.label is None else np.asarray(table.labels[inside])
+        return np.zeros(0) if table.rows.label is None else np.asarray(table.labels[rows()[k]])
 
     cells = tuple(
         CellScores(
             group_name(level),
             scores[k],
-            None if weights is None else weights[k],
+            weights[k],
             partial(labels_of, k),
             None if squares is None else squares[k],
         )
@@ -189,7 +162,7 @@ def _codes_of_more(table: Table, columns: Sequence[str], levels: Sequence[tuple[
 
 
 @dataclass(frozen=True, eq=False)
-class Points(Weighted):
+class Points:
     """Scores of a cell for the solver: its rows, or the blocks of its isotonic regression.
 
     Attributes
@@ -197,7 +170,7 @@ class Points(Weighted):
     score
         ``2 eta - 1``, shape (m,).
     weight
-        None for 1 each.
+        Shape (m,).
     raw
         Scores as they come: of the rows, or the least of each block.
     blocks, map
@@ -205,7 +178,7 @@ class Points(Weighted):
     """
 
     score: Floats
-    weight: Floats | None
+    weight: Floats
     raw: Floats
     blocks: Isotonic | None = None
     map: Sigmoid | None = None
@@ -214,11 +187,6 @@ class Points(Weighted):
     def eta(self) -> Floats:
         """Probability of label 1."""
         return (1.0 + self.score) / 2.0 if self.blocks is None else self.blocks.shares
-
-    @cached_property
-    def base_rate(self) -> float:
-        """Mean of ``eta``."""
-        return float(self.eta @ self.weights / self.weights.sum())
 
     def curve(self, share: Floats) -> Piecewise:
         """Return the rule on the raw score that gives the points their shares."""
@@ -265,7 +233,7 @@ def miscalibration(cells: Sequence[CellScores]) -> tuple[float, float]:
         mass, p, y, squares = np.zeros((4, 10))
         for inside in spans(score.size):
             own = score[inside]
-            w = np.ones(own.size) if weight is None else weight[inside]
+            w = weight[inside]
             square = w * w if cell.square_weight is None else cell.square_weight[inside]
             bin_ = np.searchsorted(cuts, own, side="right")
             mass += np.bincount(bin_, w, 10)

@@ -171,7 +171,7 @@ def design_of(problem: RepairProblem, learner: Learner) -> Design:
     groups = problem.groups.columns if problem.protected_as_feature else ()
     features = Features.learn(problem.table, problem.features, groups)
     matrix = features.matrix(problem.table, gaps=sees_gaps(learner))
-    return Design(features, matrix, folds_of(matrix, FOLDS, problem.table.rows.weight))
+    return Design(features, matrix, folds_of(matrix, FOLDS, problem.weight))
 
 
 @once_per_object
@@ -184,17 +184,17 @@ def mean_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed
     return OutOfFoldScores(Scorer(), Scorer()(problem.table))
 
 
-def fitting(X: Floats, y: Floats, weight: Floats | None, **settings: Any) -> Fitting:
+def fitting(X: Floats, y: Floats, weight: Floats, **settings: Any) -> Fitting:
     """Return the fit of a member for ``y`` to some rows, from a start; ``settings`` are those of ``fit_mean``."""
 
     def fit(rows: Ints, start: Member | None = None) -> Member:
-        return fit_mean(X[rows], y[rows], rows_of(weight, rows), start=start, **settings)
+        return fit_mean(X[rows], y[rows], weight[rows], start=start, **settings)
 
     return fit
 
 
 def fitting_classes(
-    X: Floats, codes: Ints, many: int, weight: Floats | None, **settings: Any
+    X: Floats, codes: Ints, many: int, weight: Floats, **settings: Any
 ) -> tuple[Fitting, Callable[[Ints], bool]]:
     """Return the fit of P(class | row) to some rows, from a start, and whether rows have all classes.
 
@@ -202,7 +202,7 @@ def fitting_classes(
     """
 
     def fit(rows: Ints, start: Member | None = None) -> Member:
-        return fit_classes(X[rows], codes[rows], many, rows_of(weight, rows), start=start, **settings)
+        return fit_classes(X[rows], codes[rows], many, weight[rows], start=start, **settings)
 
     def usable(rows: Ints) -> bool:
         return bool(np.bincount(codes[rows], minlength=many).all())
@@ -214,14 +214,14 @@ def fitting_classes(
 def learned_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> OutOfFoldScores:
     """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
     X, y = design_of(problem, learner).matrix, label_of(problem)
-    fit = fitting(X, y, problem.table.rows.weight, learner=learner, loss=loss, l2=l2, seed=seed)
+    fit = fitting(X, y, problem.weight, learner=learner, loss=loss, l2=l2, seed=seed)
     return _scored(problem, learner, fit, score_range(problem, loss))
 
 
 @once_per_object
 def model_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scorer:
     """Return the model of the label over features (or over the score, as a feature), fitted to all rows at once."""
-    design, weight = design_of(problem, learner), problem.table.rows.weight
+    design, weight = design_of(problem, learner), problem.weight
     member = fit_mean(design.matrix, label_of(problem), weight, learner=learner, loss=loss, l2=l2, seed=seed)
     return Scorer(design.features, member, score_range(problem, loss))
 
@@ -229,7 +229,7 @@ def model_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, see
 @once_per_object
 def classes_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> Scorer:
     """Return the model of the chances of the label's classes over features, fitted to all rows at once."""
-    design, weight, (names, codes) = design_of(problem, learner), problem.table.rows.weight, problem.classes
+    design, weight, (names, codes) = design_of(problem, learner), problem.weight, problem.classes
     member = fit_classes(design.matrix, codes, len(names), weight, learner=learner, l2=l2, seed=seed)
     return Scorer(design.features, member)
 
@@ -242,7 +242,7 @@ def score_range(problem: RepairProblem, loss: str) -> tuple[float, float] | None
 @once_per_object
 def groups_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> OutOfFoldScores:
     """Return the model of the group: P(group | features), shape (n, K) on the training rows."""
-    groups, weight, X = problem.groups, problem.table.rows.weight, design_of(problem, learner).matrix
+    groups, weight, X = problem.groups, problem.weight, design_of(problem, learner).matrix
     settings = {"learner": learner, "l2": l2, "seed": seed}
     fit, usable = fitting_classes(X, groups.codes, len(groups.levels), weight, **settings)
     return _scored(problem, learner, fit, None, usable)
@@ -271,8 +271,3 @@ def label_of(problem: RepairProblem) -> Floats:
     if problem.table.rows.label is None:
         raise DataError("learning from features needs labels; name the column with `label`")
     return problem.table.rows.label.astype(np.float64)
-
-
-def rows_of(weight: Floats | None, rows: Ints) -> Floats | None:
-    """Return the weights of some rows; None where all weigh alike."""
-    return None if weight is None else weight[rows]

@@ -193,7 +193,7 @@ class LogLoss(Learning):
 
     def validation_score(self, table: Table, predicted: Floats) -> float:
         """Return what selection makes large: minus the log loss."""
-        return -_log_loss(predicted, table.rows.label, table.rows.weight)
+        return -_log_loss(predicted, table.rows.label, table.weight)
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Find the saddle point."""
@@ -338,11 +338,10 @@ class LogLossFit:
         """Return the chances of the cells by what is seen of all rows, (n, m); None where the rule sees the cells."""
         return None
 
-    def _rows(self, rows: Ints | slice) -> tuple[Floats, Floats, ConstraintGroups, Floats | None]:
+    def _rows(self, rows: Ints | slice) -> tuple[Floats, Floats, ConstraintGroups, Floats]:
         """Return features, labels, cells and weights of some rows."""
-        weight = self.problem.table.rows.weight
         cells = ConstraintGroups(self.cells.codes[rows], self.cells.events)
-        return self.design.matrix[rows], self.y[rows], cells, None if weight is None else weight[rows]
+        return self.design.matrix[rows], self.y[rows], cells, self.problem.weight[rows]
 
     def score(self, best: SaddlePoint, rows: Ints | slice = slice(None)) -> Floats:
         """Return the logistic score of some rows."""
@@ -469,8 +468,7 @@ def _class_model(problem: RepairProblem, about_labels: bool, basis: str, numbers
     """Return the model of the classes fitted to some rows, their numbers as bytes, or to all: that of every slack."""
     rows = slice(None) if numbers is None else np.frombuffer(numbers, dtype=np.intp)
     code, there = _classes(problem, about_labels)
-    X, weight = expanded(problem, basis).matrix[rows], problem.table.rows.weight
-    weight = None if weight is None else weight[rows]
+    X, weight = expanded(problem, basis).matrix[rows], problem.weight[rows]
     return fit_classes(X, code[rows], there.size, weight, learner="linear", l2=L2 / 2.0, seed=0)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fairfix.data.choices import Asked
 from fairfix.data.classes import classes_of_rows
-from fairfix.data.counts import Floats, Ints, tallied
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.once import once_per_object
 from fairfix.data.table import Groups, Table
@@ -113,9 +113,7 @@ class RepairProblem:
 def group_masses(problem: RepairProblem) -> Floats:
     """Return the weight of each group, shape (K,)."""
     groups = problem.groups
-    if (weight := problem.table.rows.weight) is None:
-        return tallied(groups.codes, len(groups.levels)).astype(np.float64)
-    return np.bincount(groups.codes, weight, len(groups.levels)).astype(np.float64)
+    return np.bincount(groups.codes, problem.weight, len(groups.levels)).astype(np.float64)
 
 
 def require_rows(problem: RepairProblem) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.once import once_per_object
 from fairfix.errors import UsageError
-from fairfix.methods.learned import REPEATED, Design, design_of, label_of, rows_of
+from fairfix.methods.learned import REPEATED, Design, design_of, label_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.learners import fit_mean, hashed, out_of_fold
 from fairfix.models.members import LinearMember, Member, TreesMember
@@ -86,11 +86,10 @@ def _sums_of_trees(problem: RepairProblem, plain: Design) -> tuple[TreesMember, 
     Where there are only a few different rows, many times each, all have the sums of the trees that are fitted to all,
     as scores do in :mod:`fairfix.methods.learned`.
     """
-    X, y, weight = plain.matrix, label_of(problem), problem.table.rows.weight
+    X, y, weight = plain.matrix, label_of(problem), problem.weight
 
     def fit(rows: Ints) -> TreesMember:
-        own = rows_of(weight, rows)
-        made = fit_mean(X[rows], y[rows], own, learner="trees", loss="logistic", l2=0.0, seed=0)
+        made = fit_mean(X[rows], y[rows], weight[rows], learner="trees", loss="logistic", l2=0.0, seed=0)
         assert isinstance(made, TreesMember)
         return replace(made, link="identity")
 

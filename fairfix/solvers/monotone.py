@@ -63,16 +63,14 @@ def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLik
     Between two blocks the edge stands midway between the largest score below and the least score above.
     """
     f, one = np.asarray(scores, dtype=np.float64), np.asarray(labels) == 1
-    w = None if weights is None else np.asarray(weights, dtype=np.float64)
+    w = np.ones(f.shape) if weights is None else np.asarray(weights, dtype=np.float64)
     parts = list[_Blocks]()
     for low, high in pairwise([-np.inf, *_cuts(f), np.inf]):  # neighbours may be pooled in any order
         rows = np.flatnonzero((low <= f) & (f < high))
         if not rows.size:
             continue
-        # the order of equal scores matters only to the rounding of sums of weights
-        rows = rows[np.argsort(f[rows], kind="quicksort" if w is None else "stable")]
-        mass = np.ones(rows.size) if w is None else w[rows]
-        ordered = f[rows]
+        rows = rows[np.argsort(f[rows], kind="stable")]
+        mass, ordered = w[rows], f[rows]
         first = run_starts(ordered)
         level = ordered[first]
         sums = (np.add.reduceat(part, first) for part in (mass, mass * one[rows]))

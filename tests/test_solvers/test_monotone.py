@@ -37,16 +37,6 @@ def test_isotonic_is_that_of_scikit_learn(seed: int, weighted: bool) -> None:
     assert (np.diff(found.edges) > 0).all()
 
 
-@pytest.mark.parametrize("shift", [0.0, 3.7, -1e-9])
-def test_isotonic_of_any_scores_is_that_by_argsort(shift: float) -> None:
-    """Counting by sorted values and by an argsort agree, to the bit."""
-    f, y, _ = sample(2)
-    one, other = isotonic(f + shift, y), isotonic(f + shift, y, np.ones(f.size))
-
-    np.testing.assert_array_equal(one.edges, other.edges)
-    np.testing.assert_array_equal(one.shares, other.shares)
-
-
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([1, 256, 1024]))
 @settings(max_examples=examples(30))
 def test_isotonic_pools_in_any_stretches(seed: int, weighted: bool, stretch: int) -> None:

@@ -316,7 +316,7 @@ class FairRegression(Learning):
         if label is None:
             raise UsageError("choosing among parameter values needs labels; name the column with `label`")
         loss = row_loss(self.loss_on(table)).value(label.astype(np.float64), predicted)
-        return -float(np.average(loss, weights=table.rows.weight))
+        return -float(np.average(loss, weights=table.weight))
 
     def slacks(self, groups: Groups) -> Floats:
         """Return the slack of each group, shape (K,)."""

@@ -71,7 +71,7 @@ class GroupLoss(Solver):
         self, problem: RepairProblem, limits: Floats, learner: Learner, loss: str, l2: float, seed: int
     ) -> RepairedPredictor:
         groups, design = problem.groups, design_of(problem, learner)
-        y, weight, bounds = label_of(problem), problem.table.rows.weight, score_range(problem, loss)
+        y, weight, bounds = label_of(problem), problem.weight, score_range(problem, loss)
         one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=l2, into=bounds)
         if isinstance(one, Infeasible):
             raise _refused(
@@ -113,7 +113,7 @@ class GroupLoss(Solver):
         self, problem: RepairProblem, limits: Floats, learner: Learner, loss: str, l2: float, seed: int
     ) -> RepairedPredictor:
         groups, design = problem.groups, design_of(problem, learner)
-        weight, bounds = problem.table.rows.weight, score_range(problem, loss)
+        weight, bounds = problem.weight, score_range(problem, loss)
         y, level, unit = standardised(label_of(problem), weight, loss)
         low, high = ((end - level) / unit for end in bounds or (-math.inf, math.inf))
         crossed = self.method.cross_fitted

@@ -149,9 +149,9 @@ def _scores_of(
 ) -> Scores:
     groups = problem.groups
     score = mean_of(problem, learner, loss, l2, seed).scores
-    rows = problem.table.rows
-    times = None if rows.entries is None else rows.entries.rows
-    return Scores(score, groups.codes, rows.weight, len(groups.levels), least, times)
+    entries = problem.table.rows.entries
+    times = None if entries is None else entries.rows
+    return Scores(score, groups.codes, problem.weight, len(groups.levels), least, times)
 
 
 def beside_base(
@@ -276,7 +276,7 @@ def plug_in_problem(
     score = mean_of(problem, learner, loss, l2, seed).scores
     group = groups_of(problem, learner, l2, seed).scores
     label = None if name_of(loss) in OF_MEAN else label_of(problem)
-    return PluginProblem(score, group, problem.groups.codes, problem.table.rows.weight, loss, alone, label)
+    return PluginProblem(score, group, problem.groups.codes, problem.weight, loss, alone, label)
 
 
 def _notes_on_rule(problem: RepairProblem, rows: PluginProblem, fit: PluginFit) -> Iterator[Note]:
@@ -357,7 +357,7 @@ class Reduction(Solver):
         method, groups, y = self.method, problem.groups, label_of(problem)
         recipe = method.recipe(problem, rng)
         learner, loss, l2, seed = recipe
-        design, weight, logistic = design_of(problem, learner), problem.table.rows.weight, loss == "logistic"
+        design, weight, logistic = design_of(problem, learner), problem.weight, loss == "logistic"
         low, high = (0.0, 1.0) if logistic else (float(y.min()), float(y.max()))
         if loss == "poisson":
             low = 0.0

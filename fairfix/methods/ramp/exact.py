@@ -128,7 +128,7 @@ class Exact(Solver):
         if self.method.parsed_constraint.least:
             ratios = [one.min() / one.max() for one in alike if one.max() > 0]
             worst = f"the smallest ratio of the constrained rates is {min(ratios, default=math.nan):.2g}"
-        cost = shift / sum(float(cell.weights.sum()) for cell in cells.cells)
+        cost = shift / sum(float(cell.weight.sum()) for cell in cells.cells)
         note = (
             f"deterministic thresholds: on the training rows, {worst}, and the "
             f"accuracy expected from the scores changes by {cost:+.2g}"
@@ -161,9 +161,8 @@ class Exact(Solver):
         """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""
         if self.method.about_labels and self.method.calibration != "none":
             score, label, weight = cell.labelled
-            ones = (label == 1).astype(np.float64)
-            return score, ones, np.ones(score.size) if weight is None else weight
-        return cell.score, points.of_rows(cell.score), cell.weights
+            return score, (label == 1).astype(np.float64), weight
+        return cell.score, points.of_rows(cell.score), cell.weight
 
     def _warnings(self, cells: GroupScores) -> Iterator[Note]:
         """Yield a caution where the scores are badly calibrated and the result depends on that."""

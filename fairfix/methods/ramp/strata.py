@@ -115,7 +115,7 @@ def _parity_ramps(
     best = solve(lifted, method.gamma, method.slack, rate, ratio)
     down = [_shifted(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
     rules = tuple(CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down)
-    mass = sum(cell.mass for cell in cells)
+    mass = sum(float(cell.weight.sum()) for cell in cells)
     return StratumFit(rules, mass, best.converged, best.iterations, best.objective, best.gap, best.rho)
 
 
@@ -149,7 +149,7 @@ class _Rates:
     ) -> _Rates:
         """Return the rates of groups among the rows of every event."""
         sizes = [p.score.size for p in points]
-        eta, weight = (np.concatenate([getattr(p, name) for p in points]) for name in ("eta", "weights"))
+        eta, weight = (np.concatenate([getattr(p, name) for p in points]) for name in ("eta", "weight"))
         code, codes, slopes, bases = np.repeat(groups, sizes, axis=0), [], [], []
         for event in method.events:
             counted = {None: np.ones(eta.size), 1: eta}.get(event, 1.0 - eta)
@@ -172,7 +172,7 @@ class _Rates:
     @property
     def mass(self) -> float:
         """Sum of the weights of all points."""
-        return sum(p.mass for p in self.points)
+        return sum(float(p.weight.sum()) for p in self.points)
 
     def rho(self, centres: Floats) -> float:
         """Return the centre of the band of rates, where there is one band."""
@@ -250,11 +250,12 @@ def _rate(method: Ramp, cells: Sequence[CellScores], lift: float) -> float | Non
     if method.rho == "joint":
         return None
     if method.rho == "mean":
-        return (1 + sum(cell.sum_of_scores for cell in cells) / sum(cell.mass for cell in cells)) / 2
+        total = sum(float((cell.score * cell.weight).sum()) for cell in cells)
+        return (1 + total / sum(float(cell.weight.sum()) for cell in cells)) / 2
     if method.rho == "labels":
         hulls = [calibrated(cell, "isotonic") for cell in cells]
         threshold = lift - (method.gamma / 2 if method.shape == "centred" else 0.0)
-        weight = np.concatenate([p.weights for p in hulls])
+        weight = np.concatenate([p.weight for p in hulls])
         cell = np.repeat(np.arange(len(hulls)), [p.score.size for p in hulls])
         scores = np.concatenate([p.score for p in hulls]) + threshold
         best = solve_thresholds(scores, Bands.of_groups(cell, method.slack, weight), cell)
@@ -270,7 +271,8 @@ def _require_labels(
     levels: Sequence[tuple[str, ...]],
 ) -> None:
     """Raise where a rate that is made alike is undefined, of one of the ``groups`` of the cells, (C, J)."""
-    mass, base = (np.array([float(getattr(p, name)) for p in points]) for name in ("mass", "base_rate"))
+    mass = np.array([p.weight.sum() for p in points])
+    base = np.array([p.eta @ p.weight for p in points]) / mass
     for j, own in enumerate(groups.T):
         for label in method.events:
             ones = mass * (base if label else 1.0 - base)

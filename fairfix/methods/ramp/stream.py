@@ -49,7 +49,7 @@ class Stream(StreamSolver):
         if len(set(cells.stratum)) > 1:
             raise UsageError("ramp: `solver=stream` cannot be combined with `strata`; use `solver=exact`")
         batches = [
-            StreamBatch(c.score, np.full(c.score.size, k), c.weights) for k, c in enumerate(cells.cells)
+            StreamBatch(c.score, np.full(c.score.size, k), c.weight) for k, c in enumerate(cells.cells)
         ]
         solution = self._solution(lambda: batches, problem.table.data_spec)
         return self._ramps(cells.columns, cells.levels, solution.offsets, solution)

@@ -61,7 +61,7 @@ class TrainedRule(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""
-        method, codes, weight = self.method, problem.groups.codes, problem.table.rows.weight
+        method, codes, weight = self.method, problem.groups.codes, problem.weight
         assumed = assumption_of(method, problem)
         require_trainable(problem, f"{method.name}: {self.option}")
         scored = mean_of(problem, method.model, "logistic", method.l2, int(rng.integers(2**31)))

@@ -22,7 +22,7 @@ from fairfix.errors import DataError
 from fairfix.individual.flips import Flip, flipped
 from fairfix.individual.similar import Comparable
 from fairfix.methods.base import Solver
-from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, other_than, rows_of
+from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, other_than
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.exact import merged_features, proposed, undeclared, values_alone
 from fairfix.models.estimators import Learner
@@ -65,7 +65,7 @@ class EqualRates(Solver):
         models = _models_of(problem, method.comparable_values, method.model, method.l2, seed)
         plain, scorers, unseen = models.label, models.groups, models.unseen
         slack = min(method.slack, 1.0)
-        free = PricedRule.of(*unseen, table.rows.weight)
+        free = PricedRule.of(*unseen, table.weight)
         codes = tuple(table.groups([name]).codes for name in models.columns)
         rows = WeightedSample(y, codes, problem.weight / problem.weight.sum())
         mixture, rounds = self._held_rates(free, probabilities_of(table, plain, scorers), unseen, rows, slack)
@@ -155,9 +155,9 @@ def _models_of(
     """Return the models of label and groups over the features."""
     table, y = problem.table, label_of(problem)
     features, matrix = merged_features(problem, comparable, learner)
-    folds = folds_of(matrix, FOLDS, table.rows.weight)
+    folds = folds_of(matrix, FOLDS, table.weight)
     settings: dict[str, Any] = {"learner": learner, "l2": l2, "seed": seed}
-    of_label = fitting(matrix, y, table.rows.weight, loss="logistic", **settings)
+    of_label = fitting(matrix, y, table.weight, loss="logistic", **settings)
     whole = of_label(np.arange(len(table)))
     chance = out_of_fold(of_label, matrix, folds, whole)
     scorers, given = [], []
@@ -174,7 +174,7 @@ def _groups_given(
 ) -> tuple[Member, Floats]:
     """Return the model of P(group | features, label) and its predictions, for rows of the label out of fold."""
     groups, rows = table.groups([name]), np.flatnonzero(inside)
-    weight, own = rows_of(table.rows.weight, rows), X[rows]
+    weight, own = table.weight[rows], X[rows]
     fit, usable = fitting_classes(own, groups.codes[rows], len(groups.levels), weight, **settings)
     member = fit(np.arange(rows.size))
     predicted = member.predict(X)

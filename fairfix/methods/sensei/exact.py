@@ -52,19 +52,17 @@ class Merge(Solver):
         y = label_of(problem)
         loss = "square" if table.data_spec.task == "regression" else "logistic"
         features, matrix = merged_features(problem, method.comparable_values, method.model)
-        member = fit_mean(
-            matrix, y, table.rows.weight, learner=method.model, loss=loss, l2=method.l2, seed=seed
-        )
+        member = fit_mean(matrix, y, table.weight, learner=method.model, loss=loss, l2=method.l2, seed=seed)
         scorer = Scorer(features, member, score_range(problem, loss))
         each = expected_loss(loss, y, scorer.bounded(member.predict(matrix)))
-        value = float(np.average(each, weights=table.rows.weight))
-        done = is_fitted(member, matrix, y, table.rows.weight, method.l2)
+        value = float(np.average(each, weights=table.weight))
+        done = is_fitted(member, matrix, y, table.weight, method.l2)
         trace = FitTrace(done, 1, value, notes=tuple(proposed(problem, method)))
         return beside_plain(method, problem, scorer, seed, trace)
 
     def _of_classes(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
         """Fit the model of many classes."""
-        method, weight, (names, codes) = self.method, problem.table.rows.weight, problem.classes
+        method, weight, (names, codes) = self.method, problem.weight, problem.classes
         features, matrix = merged_features(problem, method.comparable_values, method.model)
         member = fit_classes(matrix, codes, len(names), weight, learner=method.model, l2=method.l2, seed=seed)
         chance = member.predict(matrix)[np.arange(codes.size), codes]
