@@ -100,7 +100,7 @@ def read(
 ) -> pa.Table:
     """Return rows of whatever fairfix opens: of all columns, or of some, and in the types that are asked for."""
     source = open_source(data)
-    parts = source.parts(list(source.columns) if columns is None else columns, types)
+    parts = source.parts(list(source.columns) if columns is None else columns, types or {})
     return pa.Table.from_batches([batch for part in parts for batch in part.batches()]).combine_chunks()
 
 

@@ -11,9 +11,8 @@ at the end of their bin, where the distribution functions are known exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from fairfix.data.counts import BinSlice, Bools, Counts, Grid, groups_of_cells
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
 from fairfix.data.scan import KEEP_ROWS, SORT_ROWS, KeptRows
-from fairfix.data.second_pass import MOST_SCORES, collect
+from fairfix.data.second_pass import MOST_SCORES
 
 A_QUESTION = 1 / 50
 """A question looks at every row, which costs about what it costs to bring this share of them, in any database."""
@@ -65,13 +64,12 @@ def candidates(
     if isinstance(source, KeptRows):
         return KsCandidates(source.take(source.in_bins(counts.bins, whole)).by_score())
     if not source.answers and (last := slice_of(counts, whole)).rows <= MOST_SCORES:
-        return KsCandidates(collect(source, data_spec, counts, [last]).by_score())
-    ask = source.collected if source.answers else partial(collect, source)
+        return KsCandidates(source.collected(data_spec, counts, [last]).by_score())
     merged, narrowed = dict[tuple[str, ...], KeptRows](), list[tuple[tuple[str, ...], BinSlice]]()
     for columns, chosen in every.items():
         room = KEEP_ROWS // len(views)
         rows, last = _narrowed(
-            ask, data_spec, counts, columns, views[columns], slice_of(counts, chosen), room
+            source, data_spec, counts, columns, views[columns], slice_of(counts, chosen), room
         )
         if rows is None:
             bins = bins | chosen
@@ -79,7 +77,7 @@ def candidates(
             merged[columns] = rows
             narrowed.append((columns, last))
     slices = [slice_of(counts, bins), *(last for _, last in narrowed)]
-    kept = ask(data_spec, counts, [one for one in slices if one.bins.size]).by_score()
+    kept = source.collected(data_spec, counts, [one for one in slices if one.bins.size]).by_score()
     for columns, last in narrowed:
         own = kept.take(last.holds(kept.score))
         merged[columns] = KeptRows.joined([merged[columns], own]).by_score()
@@ -87,7 +85,7 @@ def candidates(
 
 
 def _narrowed(
-    ask: Callable[..., KeptRows],
+    source: Source,
     data_spec: DataSpec,
     counts: Counts,
     columns: tuple[str, ...],
@@ -106,7 +104,7 @@ def _narrowed(
         finer = _finer(last, groups)
         if finer == last.grid:
             break
-        answer = ask(data_spec, counts, [last], columns, finer)
+        answer = source.collected(data_spec, counts, [last], columns, finer)
         rows = (answer if rows is None else KeptRows.joined([rows, answer])).by_score()
         del answer
         assert rows.rows is not None

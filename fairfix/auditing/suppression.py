@@ -12,7 +12,7 @@ disclosure control, records are suppressed by a threshold, in place of primary a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ import pyarrow as pa
 from fairfix.data.counts import Bools, Ints, groups_of_cells
 from fairfix.data.data_spec import ColumnRoles, DataSpec
 from fairfix.data.encoder import Encoder, arrow_array
-from fairfix.data.files import BATCH_ROWS, DerivedSource, Source, SourcePart
+from fairfix.data.files import BATCH_ROWS, NO_TYPES, DerivedSource, Source, SourcePart, Types
 from fairfix.data.names import each_and_crossed
 from fairfix.data.scan import column_types, scan
 from fairfix.data.table import Table
@@ -82,9 +82,7 @@ class ShownRows(DerivedSource):
         self._data_spec, self._cells, self.most_hidden = data_spec, tuple(cells), most_hidden
         self.rows = self.about_rows = rows
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the rows to be shown as one part, in batches of one size.
 
         The batches of the source end where rows that are left out make them end. A sum over them would differ in its
@@ -93,7 +91,7 @@ class ShownRows(DerivedSource):
         own = self._data_spec.columns.counted
         names = list(dict.fromkeys((*columns, *own)))
         of_own = column_types(self._data_spec, self.source)
-        parts = self.source.parts(names, {**of_own, **(types or {})})
+        parts = self.source.parts(names, {**of_own, **types})
         return [SourcePart(self.name, partial(self._batches, parts, list(columns)))]
 
     def _batches(self, parts: Sequence[SourcePart], columns: list[str]) -> Iterator[pa.RecordBatch]:

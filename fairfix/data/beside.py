@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.choices import ROLES, SEVERAL, VALUED
-from fairfix.data.files import DerivedSource, Source, SourcePart, open_source
+from fairfix.data.files import NO_TYPES, DerivedSource, Source, SourcePart, Types, open_source
 from fairfix.data.frames import fetched
 from fairfix.data.names import ValuedColumn
 from fairfix.data.urls import is_database
@@ -45,13 +45,11 @@ class BesideSource(DerivedSource):
         if source.rows is not None and source.rows != self.rows:
             raise self._unequal(f"{source.rows:,}")
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the rows as one part."""
         own = [name for name in columns if name in self.source.schema.names]
         names = [name for name in columns if name in self._added.schema.names]
-        asked = {name: kind for name, kind in (types or {}).items() if name in own}
+        asked = {name: kind for name, kind in types.items() if name in own}
 
         def batches() -> Iterator[pa.RecordBatch]:
             parts = self._added.parts(names)

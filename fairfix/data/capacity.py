@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from fairfix.data.cutoffs import Capacity
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source
 from fairfix.data.scan import scan
-from fairfix.data.second_pass import collect
 from fairfix.errors import DataError
 
 CLOSE = 1e-9
@@ -62,8 +60,8 @@ def capacity_cut(source: Source, data_spec: DataSpec, capacity: Capacity) -> Cap
         last = max(int(np.count_nonzero(ends > most)) - 1, 0)
         above = float(sizes[last + 2 :].sum())
         rows = int(counts.rows[..., bins[last : last + 2]].sum())
-        ask = source.collected if source.answers else partial(collect, source)
-        kept = ask(scanned.data_spec, counts, [BinSlice(counts.bins, bins[last : last + 2], rows)])
+        edge = BinSlice(counts.bins, bins[last : last + 2], rows)
+        kept = source.collected(scanned.data_spec, counts, [edge])
     cut = _cut(kept.score, kept.mass, above, counts, capacity)
     if math.isinf(cut.threshold):
         raise DataError(

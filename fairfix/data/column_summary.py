@@ -14,7 +14,7 @@ from fairfix.data.arrow_normalize import entries_of, widened
 from fairfix.data.canonical import canonical
 from fairfix.data.data_spec import SCORE_RANGE, DataSpec
 from fairfix.data.encoder import shown
-from fairfix.data.files import Source
+from fairfix.data.files import NO_TYPES, Source, Types
 from fairfix.data.names import nearest, quoted_name, with_values
 from fairfix.data.numeric_groups import MOST_NUMBERS
 from fairfix.errors import EntryError, ThresholdError
@@ -88,12 +88,10 @@ class Survey:
         return text + (f", {self.missing:,} missing" if self.missing else "")
 
 
-def survey(
-    source: Source, names: Iterable[str], types: dict[str, pa.DataType] | None = None
-) -> dict[str, Survey]:
+def survey(source: Source, names: Iterable[str], types: Types = NO_TYPES) -> dict[str, Survey]:
     """Return what is seen of columns; ``types`` are those that text files are read as."""
     seen = {name: Survey() for name in names}
-    for part in source.parts(list(seen), types):
+    for part in source.parts(list(seen), types if source.text else NO_TYPES):
         for batch in part.batches():
             for name in seen:
                 seen[name].add(batch.column(batch.schema.get_field_index(name)))
@@ -115,7 +113,7 @@ def explained(
     """
     part, name = error.part, error.column
     kind = pa.float64() if part == "score" else pa.string()
-    seen = survey(source, [name], {name: kind} if source.text else None)[name]
+    seen = survey(source, [name], {name: kind})[name]
     if part == "score":
         if not math.isfinite(seen.low):
             return str(error), []

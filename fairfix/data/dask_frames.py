@@ -6,7 +6,7 @@ the parts of files are. A group-by of Dask would shuffle what narwhals expressio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -14,7 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from fairfix.data.arrow_normalize import plain_batch, plain_schema
-from fairfix.data.files import BATCH_ROWS, Source, SourcePart
+from fairfix.data.files import BATCH_ROWS, NO_TYPES, Source, SourcePart, Types
 from fairfix.data.frame_columns import arrow_table
 from fairfix.data.frames import fetched
 from fairfix.data.workers import LOADED, Cluster
@@ -48,9 +48,7 @@ class DaskSource(Source):
         """Number of rows."""
         return self.rows
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return one part per partition."""
         wanted = list(columns) or self.schema.names[:1]
         with fetched("Dask frame"):

@@ -7,7 +7,7 @@ are rows that are needed one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from typing import Any, Self
@@ -19,7 +19,7 @@ from fairfix.data.arrow_normalize import plain_batch, plain_schema
 from fairfix.data.count_queries import CountQueries, Frame, as_level, framed
 from fairfix.data.counts import BinSlice, Counts, Grid
 from fairfix.data.data_spec import DataSpec
-from fairfix.data.files import BATCH_ROWS, FrameSource, Source, SourcePart
+from fairfix.data.files import BATCH_ROWS, NO_TYPES, FrameSource, Source, SourcePart, Types
 from fairfix.data.frames import fetched
 from fairfix.data.query_results import counts_of, rows_of_bins, summarised
 from fairfix.data.scan import SORT_ROWS, KeptRows
@@ -72,15 +72,13 @@ class EngineSource(Source):
             )
         return super().read_by(workers)
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the table as one part."""
         return [SourcePart(self.name, lambda: self.ask(self.selected(columns, types)))]
 
-    def selected(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> Frame:
+    def selected(self, columns: Sequence[str], types: Types = NO_TYPES) -> Frame:
         """Return the statement for all rows, with these columns."""
-        coded = {name for name, kind in (types or {}).items() if pa.types.is_dictionary(kind)}
+        coded = {name for name, kind in types.items() if pa.types.is_dictionary(kind)}
         columns_of = {
             name: as_level(name, self.texts)
             if name in coded or name not in self.texts
@@ -153,9 +151,7 @@ class LazySource(EngineSource):
         super().__init__(frame, plain_schema(schema), "data")
         self._kind = kind
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the rows as one part; a DataError where their number has changed since they were read last."""
         kept, names = self._kept, list(columns) or self.schema.names[:1]
         if kept is None or not set(names) <= set(kept.column_names):

@@ -47,6 +47,12 @@ BATCH_ROWS = 65_536
 PART_ROWS = 1_000_000
 """Row groups are joined up to about this many rows, so that a part is worth a thread."""
 
+Types = Mapping[str, pa.DataType]
+"""Column -> the type that is asked for, where the format leaves a choice."""
+
+NO_TYPES: Types = {}
+"""Nothing is asked for."""
+
 Write = Callable[[pa.RecordBatch], None]
 """Appends a batch to a file."""
 
@@ -105,9 +111,7 @@ class Source(ABC):
         return tuple(name for name in self.columns if times[name] == 1)
 
     @abstractmethod
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return parts that yield these columns.
 
         ``types`` asks for types where the format leaves a choice (CSV text, Parquet dictionaries).
@@ -149,12 +153,15 @@ class Source(ABC):
         columns: tuple[str, ...] | None = None,
         finer: Grid | None = None,
     ) -> KeptRows:
-        """Return the rows in slices of the scores, of data that answers.
+        """Return the rows in slices of the scores, read again where the data does not answer.
 
-        Those of equal score, cell and label are one. With ``columns``, cells are as coarse as these: the first one of
-        the counts stands for all that are equal in them. With a finer grid, the rows of a bin are one, at its top.
+        Those of equal score, cell and label are one there, and where they are many. With ``columns``, cells are as
+        coarse as these: the first one of the counts stands for all that are equal in them. With a finer grid, the rows
+        of a bin are one, at its top.
         """
-        raise NotImplementedError(f"{self.name} is read")
+        from fairfix.data.second_pass import collect
+
+        return collect(self, data_spec, counts, slices, columns, finer)
 
     def spells(self, name: str) -> bool:
         """Tell whether numbers of a column have signs whose meaning only the source knows."""
@@ -267,13 +274,11 @@ class PiecedFile(FileSource):
     ) -> Iterator[pa.RecordBatch]:
         """Yield the columns of a run of pieces; of ``coded`` ones, texts may come as dictionaries."""
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return runs of pieces."""
         coded = [
             name
-            for name, kind in (types or {}).items()
+            for name, kind in types.items()
             if pa.types.is_dictionary(kind) and not pa.types.is_nested(self.schema.field(name).type)
         ]
         out = []
@@ -304,9 +309,7 @@ class FrameSource(Source):
         self.schema = table.schema
         self.rows = self.about_rows = int(table.num_rows)
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the table as one part."""
         chosen = self._table if tuple(columns) == self.columns else self._table.select(list(columns))
         if any(column.num_chunks > 1 for column in chosen.columns):  # sums depend on where batches end
@@ -336,12 +339,10 @@ class PlainSource(DerivedSource):
         self.rows, self.about_rows = source.rows, source.about_rows
         self.schema = plain_schema(source.schema)
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the parts of the source, with plain columns; types are asked for where a column is plain already."""
         odd = {one.name for one in self.source.schema if plain_field(one).type != one.type}
-        asked = {name: kind for name, kind in (types or {}).items() if name not in odd}
+        asked = {name: kind for name, kind in types.items() if name not in odd}
         inner = self.source.parts(columns, asked)
         return [replace(part, batches=partial(_plain_batches, part)) for part in inner]
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.files import BATCH_ROWS, FrameSource, Source, SourcePart
+from fairfix.data.files import BATCH_ROWS, NO_TYPES, FrameSource, Source, SourcePart, Types
 from fairfix.data.frame_columns import arrow_table
 from fairfix.data.typed import rebatched
 from fairfix.data.urls import hidden
@@ -46,9 +46,7 @@ class DatasetSource(Source):
             self.rows = self.about_rows = int(dataset.count_rows())
         self._dataset = dataset
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the rows as one part."""
 
         def batches() -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from fairfix.data.files import DerivedSource, FileSource, Source, SourcePart
+from fairfix.data.files import NO_TYPES, DerivedSource, FileSource, Source, SourcePart, Types
 from fairfix.data.storage import FileLocation
 
 MISSING = "__HIVE_DEFAULT_PARTITION__"
@@ -58,13 +58,11 @@ class PartitionedSource(DerivedSource):
         self._added = {field.name: field.type for field in fields}
         self.schema = pa.schema([*source.schema, *fields])
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the parts of each file, with the columns of its folders."""
         inner = [name for name in columns if name not in self._added]
-        asked = {name: kind for name, kind in (types or {}).items() if name not in self._added}
-        kinds = {name: (types or {}).get(name, kind) for name, kind in self._added.items()}
+        asked = {name: kind for name, kind in types.items() if name not in self._added}
+        kinds = {name: types.get(name, kind) for name, kind in self._added.items()}
         read = inner or [self.source.columns[0]]  # for the number of rows
         out = []
         for (_, one), entries in zip(self.source.files(), self._entries, strict=True):

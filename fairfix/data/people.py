@@ -6,7 +6,7 @@ splits, fits and draws. The column itself is gone: it is no feature, and part of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow as pa
 from fairfix.data.counts import Ints
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import Encoder, arrow_array, numbers, row_name
-from fairfix.data.files import BATCH_ROWS, DerivedSource, Source, SourcePart
+from fairfix.data.files import BATCH_ROWS, NO_TYPES, DerivedSource, Source, SourcePart, Types
 from fairfix.data.scan import column_types
 from fairfix.data.urls import is_dry
 from fairfix.errors import DataError
@@ -62,9 +62,7 @@ class PeopleSource(DerivedSource):
             raise DataError(f"count column {count!r} {what}")
         self.rows = self.about_rows = people
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the parts of the source, with a row for each person; messages count people."""
         return [
             replace(
@@ -76,11 +74,9 @@ class PeopleSource(DerivedSource):
             for part in self._parts(columns, types)
         ]
 
-    def _parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def _parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         own = {self.count: pa.float64()} if self.source.text else {}
-        return self.source.parts([*columns, self.count], {**(types or {}), **own})
+        return self.source.parts([*columns, self.count], {**types, **own})
 
     def _repeated(self, part: SourcePart, columns: list[str]) -> Iterator[pa.RecordBatch]:
         row = part.first_row

@@ -28,7 +28,7 @@ from fairfix.data.canonical import canonical, canonical_text
 from fairfix.data.counts import Bools
 from fairfix.data.data_spec import ORDERS
 from fairfix.data.encoder import arrow_array, group_codes, null_mask, primitive
-from fairfix.data.files import DerivedSource, Source, SourcePart
+from fairfix.data.files import NO_TYPES, DerivedSource, Source, SourcePart, Types
 from fairfix.data.names import did_you_mean, in_quotes
 from fairfix.data.numeric_groups import as_number
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -490,13 +490,11 @@ class FilteredSource(DerivedSource):
         spelt = (name for name in self._names if self.source.spells(name) and name not in self.doubtful)
         return {**dict.fromkeys(self._names, coded), **dict.fromkeys(spelt, pa.float64())}
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the parts of the source with the rows that meet the condition."""
         inner, own = list(dict.fromkeys((*columns, *self._names))), self._types()
         held = {name: kind for name, kind in own.items() if pa.types.is_floating(kind)}
-        parts = self.source.parts(inner, {**own, **(types or {}), **held})
+        parts = self.source.parts(inner, {**own, **types, **held})
         return [
             replace(
                 part,

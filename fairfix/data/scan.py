@@ -44,7 +44,7 @@ from fairfix.data.encoder import (
     group_numbers,
     row_name,
 )
-from fairfix.data.files import Source, SourcePart, open_source
+from fairfix.data.files import NO_TYPES, Source, SourcePart, Types, open_source
 from fairfix.data.numeric_groups import (
     PARTS,
     Edges,
@@ -482,7 +482,7 @@ def read_table(
     data: Any,
     data_spec: DataSpec,
     columns: Iterable[str] | None = None,
-    raw: Mapping[str, pa.DataType] | None = None,
+    raw: Types = NO_TYPES,
 ) -> Table:
     """Return data (a path, a frame, a source) as one table in memory, with its features.
 
@@ -491,7 +491,6 @@ def read_table(
     """
     source = open_source(data)
     source.require(data_spec.columns.counted)
-    raw = raw or {}
     wanted = source.columns if columns is None else columns
     batches = (batch for _, _, batch in stream_batches(source, data_spec, raw, wanted))
     with proposing_bands(source):
@@ -501,14 +500,14 @@ def read_table(
 def stream_batches(
     source: Source,
     data_spec: DataSpec,
-    more: Mapping[str, pa.DataType] | None = None,
+    more: Types = NO_TYPES,
     columns: Iterable[str] = (),
 ) -> Iterator[tuple[int, SourcePart, pa.RecordBatch]]:
     """Yield (rows before, part, batch) of the counted columns and others, one batch in memory at a time.
 
     ``more`` names columns with the types that text files are read as, ``columns`` those of any type.
     """
-    before, more = 0, more or {}
+    before = 0
     names = list(dict.fromkeys((*data_spec.columns.counted, *columns, *more)))
     for part in source.parts(names, {**more, **column_types(data_spec, source)}):
         for batch in part.batches():

@@ -122,7 +122,7 @@ def _whole_lines(texts: Iterator[str]) -> Iterator[str]:
 def reader_of(
     file: TextFile,
     columns: list[str],
-    types: Mapping[str, pa.DataType] | None,
+    types: Mapping[str, pa.DataType],
     ahead: int = BLOCK,
     *,
     whole: bool = True,

@@ -33,7 +33,7 @@ S. Garg et al., *Counterfactual fairness in text classification through robustne
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -41,12 +41,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from fairfix.auditing.results import first_of
 from fairfix.data.counts import Floats
 from fairfix.data.data_spec import DataSpec, to_probability
-from fairfix.data.files import Source
+from fairfix.data.files import NO_TYPES, Source, Types
 from fairfix.data.names import attribute_name
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -195,14 +194,14 @@ def readable_table(
     source: Source,
     data_spec: DataSpec,
     features: Sequence[str] | None,
-    more: Mapping[str, pa.DataType] | None = None,
+    more: Types = NO_TYPES,
 ) -> Table:
     """Return the rows with feature columns and, among these, the protected columns as they come, and ``more``."""
     roles = [name for name in data_spec.columns.protected if features is None or name in features]
     source.require(roles)
     names = None if features is None else [name for name in features if name not in roles]
     return read_table(
-        source, data_spec, names, {name: source.schema.field(name).type for name in roles} | dict(more or {})
+        source, data_spec, names, {name: source.schema.field(name).type for name in roles} | dict(more)
     )
 
 

@@ -18,7 +18,7 @@ found. Other processes get the bytes of the artifact.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import chain
@@ -32,7 +32,7 @@ from fairfix.data.codec import converted
 from fairfix.data.container import packed, unpacked
 from fairfix.data.database import is_printed
 from fairfix.data.engines import reader_of
-from fairfix.data.files import BATCH_ROWS, PlainSource, Source, SourcePart, require
+from fairfix.data.files import BATCH_ROWS, NO_TYPES, PlainSource, Source, SourcePart, Types, require
 from fairfix.data.frame_columns import arrow_table
 from fairfix.data.frames import engine_of
 from fairfix.errors import UsageError
@@ -122,9 +122,7 @@ class _BatchStream(Source):
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return all columns as one part."""
         return [SourcePart(self.name, self.batches)]
 

@@ -6,7 +6,7 @@ same for rows that differ in what is changed alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +21,7 @@ from msgspec.structs import asdict
 from fairfix.data.codec import converted, need, plain
 from fairfix.data.data_spec import to_probability
 from fairfix.data.encoder import arrow_array
-from fairfix.data.files import DerivedSource, Source, SourcePart
+from fairfix.data.files import NO_TYPES, DerivedSource, Source, SourcePart, Types
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import ArtifactError, ColumnError
 from fairfix.schema.common import Part
@@ -139,13 +139,11 @@ class ScoredSource(DerivedSource):
             self.schema = self.schema.append(pa.field(PLAIN_SCORE, pa.float64()))
         source.require(self._features)
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the parts of the source, scored; features keep the types they come with."""
         own = [name for name in columns if name not in (MODEL_SCORE, PLAIN_SCORE)]
         inner = list(dict.fromkeys((*own, *self._features)))
-        wanted = {name: kind for name, kind in (types or {}).items() if name in {*own} - {*self._features}}
+        wanted = {name: kind for name, kind in types.items() if name in {*own} - {*self._features}}
         inner_parts = self.source.parts(inner, wanted)
         return [replace(part, batches=partial(self._scored, part, list(columns))) for part in inner_parts]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.encoder import arrow_array
-from fairfix.data.files import DerivedSource, Source, SourcePart
+from fairfix.data.files import NO_TYPES, DerivedSource, Source, SourcePart, Types
 from fairfix.data.row_hash import Share
 from fairfix.errors import DataError
 from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
@@ -28,9 +28,7 @@ class SharedSource(DerivedSource):
         super().__init__(source)
         self.about_rows = int(source.about_rows * (self.share.high - self.share.low))
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the parts of the source with the rows of the share."""
         own = {name: IDENTITY_TYPES[kind] for name, kind in self._identity.items()}
         inner = list(dict.fromkeys((*columns, *own)))
@@ -42,7 +40,7 @@ class SharedSource(DerivedSource):
                 first_row=0,
                 batches=partial(self._inside, part, list(columns)),
             )
-            for part in self.source.parts(inner, {**own, **(types or {})})
+            for part in self.source.parts(inner, {**own, **types})
         ]
 
     def _inside(self, part: SourcePart, columns: list[str]) -> Iterator[pa.RecordBatch]:

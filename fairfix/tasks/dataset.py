@@ -369,7 +369,7 @@ def _by_class(request: DataRequest, source: Source, columns: ColumnRoles, classe
     form = f", as in `label=COLUMN={classes[-1]}`"
     if (label := columns.label) not in source.usable or is_dry():
         return form
-    seen = survey(source, [label], {label: pa.string()} if source.text else None)[label]
+    seen = survey(source, [label], {label: pa.string()})[label]
     shared = [value for value, _ in seen.common if value in classes]
     if not shared:
         return (
@@ -466,7 +466,7 @@ def _decided(request: DataRequest, source: Source, name: str, positive: tuple[st
         return ("1",)
     from fairfix.data.column_summary import survey, ways
 
-    seen = survey(source, [name], {name: pa.string()} if source.text else None)[name]
+    seen = survey(source, [name], {name: pa.string()})[name]
     if all(truth(value) is not None for value, _ in seen.common):
         return ("1",)
     if shared := tuple(value for value in positive if value in dict(seen.common)):

@@ -9,7 +9,7 @@ probability at most 1 minus the confidence, over all looks.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.auditing.checks import Check
 from fairfix.auditing.history import beyond_since
 from fairfix.auditing.results import Settings, with_checks
-from fairfix.data.files import DerivedSource, Source, SourcePart
+from fairfix.data.files import NO_TYPES, DerivedSource, Source, SourcePart, Types
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import with_values
 from fairfix.data.numeric_groups import EACH, parse_bands
@@ -254,11 +254,9 @@ class _Again(DerivedSource):
         )
         self.doubtful = {}
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return the parts of the source, with the probabilities as numbers."""
-        asked = {"p_positive": pa.float64(), **(types or {})}
+        asked = {"p_positive": pa.float64(), **types}
         asked.pop(WAS, None)
         names = ["p_positive" if name == WAS else name for name in columns]
         inner = self.source.parts(names, asked)

@@ -36,7 +36,7 @@ def written(value: float, thousands: str, decimal: str, digits: int | None) -> s
 
 def column_of(source: Source, name: str, kind: pa.DataType | None = None) -> list[Any]:
     """Return the values of a column."""
-    parts = source.parts([name], {name: kind} if kind else None)
+    parts = source.parts([name], {name: kind} if kind else {})
     return [value for part in parts for batch in part.batches() for value in batch.column(0).to_pylist()]
 
 

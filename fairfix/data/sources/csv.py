@@ -26,7 +26,7 @@ from fairfix.data.dialect import (
     usual,
 )
 from fairfix.data.encodings import known_encoding
-from fairfix.data.files import FileSource, SourcePart, Write, readable
+from fairfix.data.files import NO_TYPES, FileSource, SourcePart, Types, Write, readable
 from fairfix.data.notation import Notation, Seen, decimal_of, notation_of
 from fairfix.data.storage import FileLocation
 from fairfix.data.text_stream import AHEAD, TextFile, odd_value, reader_of
@@ -80,7 +80,7 @@ class CsvSource(FileSource):
             if better != sign:
                 more = f"{named(better)} makes more: leave out `delimiter`"
                 remarks.append(f"{named(sign)} makes one column, {more}")
-        with readable(places[0], self.kind), reader_of(first, first.columns, None, whole=False) as reader:
+        with readable(places[0], self.kind), reader_of(first, first.columns, NO_TYPES, whole=False) as reader:
             schema = reader.schema
         for i, field in enumerate(schema):
             if pa.types.is_binary(
@@ -220,15 +220,13 @@ class CsvSource(FileSource):
         """The files that are read, of all that were opened together."""
         return [self._files[place] for place in self.places]
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return one part per file: CSV text has no places to start from."""
         self.require(columns)
         # every file gets the types of the first, so that "01" does not turn into 1 from file to file
-        wanted = {name: self.schema.field(name).type for name in columns} | dict(types or {})
+        wanted = {name: self.schema.field(name).type for name in columns} | dict(types)
         wanted = {name: kind for name, kind in wanted.items() if not pa.types.is_null(kind)}
-        asked = dict(types or {})
+        asked = dict(types)
         for name in columns:
             if name in self.doubtful and not _is_text(asked.get(name)):
                 raise DataError(f"column {name!r} of {self.name} {self.doubtful[name]}")

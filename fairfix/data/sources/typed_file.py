@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.confined import BYTES, TOO_LARGE, read_confined
-from fairfix.data.files import FileSource, SourcePart, readable, require
+from fairfix.data.files import NO_TYPES, FileSource, SourcePart, Types, readable, require
 from fairfix.data.storage import FileLocation
 from fairfix.data.typed import (
     CODED,
@@ -71,14 +71,12 @@ class TypedFile(FileSource):
         Labels of values are in the metadata of the chunks (:func:`fairfix.data.typed.with_labels`).
         """
 
-    def parts(
-        self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None
-    ) -> list[SourcePart]:
+    def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return one part per file, since most such formats have no places to start from."""
         require(columns, self.schema.names, self.name)
         wanted = pa.schema({one: self._kinds[one] for one in columns})
         return [
-            SourcePart(place.name, partial(self.alone(place)._read, place, wanted, types or {}))
+            SourcePart(place.name, partial(self.alone(place)._read, place, wanted, types))
             for place in self.places
         ]
 
