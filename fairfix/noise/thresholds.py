@@ -66,12 +66,14 @@ from fairfix.noise.uncertainty_set import (
     IMPOSSIBLE,
     Range,
     Refuted,
+    SparseMatrix,
     UncertaintySet,
     is_empty,
     joint_masses,
     near_group,
     smallest_eps,
 )
+from fairfix.solvers.newton import least_holding
 
 ROUNDS = 40
 """Most rounds of tangents."""
@@ -188,7 +190,7 @@ class _ThresholdProgram:
     def __init__(self) -> None:
         self.bounds = np.zeros((0, 2))
         self.limits = np.zeros(0)
-        self.blocks: list[tuple[int, int, Any]] = []
+        self.matrix = SparseMatrix()
 
     def add(self, count: int, low: float, high: float) -> int:
         """Return the first of new variables."""
@@ -197,25 +199,21 @@ class _ThresholdProgram:
 
     def at_most(self, blocks: Sequence[tuple[int, Any]], limit: npt.ArrayLike) -> None:
         """Add rows: the sum of matrices, each at its first variable, is at most the limit."""
-        self.blocks += [
-            (self.limits.size, start, sparse.coo_matrix(np.atleast_2d(b) if isinstance(b, np.ndarray) else b))
-            for start, b in blocks
-        ]
+        rows = self.matrix.new(np.shape(np.atleast_1d(limit)))
+        for start, one in blocks:
+            block = sparse.coo_matrix(np.atleast_2d(one) if isinstance(one, np.ndarray) else one)
+            self.matrix.put(rows[block.row], start + block.col.astype(np.int64), block.data)
         self.limits = np.append(self.limits, limit)
 
     def solve(self, cost: Floats, relaxed: int, relax: bool) -> Any:
         """Return the solution; the variable ``relaxed`` is held at 0, or is itself the cost."""
-        data = np.concatenate([b.data for _, _, b in self.blocks])
-        row = np.concatenate([b.row + r for r, _, b in self.blocks])
-        column = np.concatenate([b.col + c for _, c, b in self.blocks])
-        shape = self.limits.size, len(self.bounds)
-        goal, bounds = np.zeros(shape[1]), self.bounds.copy()
+        goal, bounds = np.zeros(len(self.bounds)), self.bounds.copy()
         if relax:
             goal[relaxed], bounds[relaxed, 1] = 1.0, np.inf
         else:
             goal[: cost.size], bounds[relaxed, 1] = cost, 0.0
         solve: Any = linprog  # its stubs know no sparse matrix
-        matrix = sparse.csr_matrix((data, (row, column)), shape=shape)
+        matrix = self.matrix.of_width(goal.size)
         return solve(goal, A_ub=matrix, b_ub=self.limits, bounds=bounds, method="highs")
 
 
@@ -539,8 +537,5 @@ def _towards(start: Floats, target: Floats, over: Callable[[Floats], float]) -> 
     """Return the point nearest to the start on the way to a target that satisfies a convex constraint."""
     if over(start) <= 0:
         return start
-    low, high = 0.0, 1.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if over(start + middle * (target - start)) <= 0 else (middle, high)
-    return np.asarray(start + high * (target - start))
+    share = least_holding(lambda share: over(start + share * (target - start)) <= 0, halvings=HALVINGS)
+    return np.asarray(start + share * (target - start))

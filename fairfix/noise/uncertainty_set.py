@@ -32,6 +32,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from fairfix.data.choices import Keep
 from fairfix.noise.label_shift import noise_of
 from fairfix.noise.rates import Floats
+from fairfix.solvers.newton import least_holding
 
 Ints = npt.NDArray[np.int64]
 
@@ -96,7 +97,7 @@ class UncertaintySet:
         return out
 
 
-class _Matrix:
+class SparseMatrix:
     """A sparse matrix that is put together number by number."""
 
     def __init__(self) -> None:
@@ -125,7 +126,7 @@ class _Rows:
     """The rows of an uncertainty set while it is put together."""
 
     def __init__(self) -> None:
-        self.equal, self.under, self.variables = _Matrix(), _Matrix(), _Matrix()
+        self.equal, self.under, self.variables = SparseMatrix(), SparseMatrix(), SparseMatrix()
         self.right: list[Floats] = []
 
     def new(self, *shape: int) -> Ints:
@@ -408,11 +409,10 @@ def smallest_eps(parts: Sequence[tuple[Floats, Floats | Range]]) -> float:
     """Return the least eps that the data allow, from above, by bisection; 1 always is allowed."""
     worst = 0.0
     for part in parts:
-        if not is_empty(joint_masses([part], worst)):
-            continue
-        low, high = worst, 1.0
-        while high - low > PRECISION:
-            middle = (low + high) / 2
-            low, high = (middle, high) if is_empty(joint_masses([part], middle)) else (low, middle)
-        worst = high
+
+        def allowed(eps: float, part: tuple[Floats, Floats | Range] = part) -> bool:
+            return not is_empty(joint_masses([part], eps))
+
+        if not allowed(worst):
+            worst = least_holding(allowed, worst, width=PRECISION)
     return worst

@@ -47,7 +47,7 @@ from fairfix.solvers.linear_losses import (
 )
 from fairfix.solvers.losses import in_units, row_loss
 from fairfix.solvers.mixtures import matrix_game
-from fairfix.solvers.newton import least_share
+from fairfix.solvers.newton import least_holding
 
 ROUNDS = 200
 """Most cutting planes."""
@@ -207,7 +207,7 @@ class _LossSearch:
 
         if holds(v) or not holds(inside):
             return v if self.holds(v) else inside
-        return v + least_share(lambda share: holds(v + share * (inside - v))) * (inside - v)
+        return v + least_holding(lambda share: holds(v + share * (inside - v))) * (inside - v)
 
     # ------------------------------------------------------------------ values moved into a range
 

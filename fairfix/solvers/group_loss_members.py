@@ -20,7 +20,7 @@ from fairfix.solvers.arrays import Bools, Floats, Ints
 from fairfix.solvers.exponentiated_gradient import Game, Saddle, play
 from fairfix.solvers.group_loss import SURE, Infeasible
 from fairfix.solvers.mixtures import EXACT, best_mixture, matrix_game
-from fairfix.solvers.newton import least_share
+from fairfix.solvers.newton import least_holding
 
 GAIN = 1e-3
 """Gain of another fit, as a share of the mean loss, below which fitting more is taken to be of no use.
@@ -237,7 +237,7 @@ class _Averages:
         new /= new.sum()
         if excess(new) > SURE >= excess(mixture):  # a step back to the mixture, which is within the bounds
             back = mixture - new
-            new = new + least_share(lambda share: excess(new + share * back) <= SURE) * back
+            new = new + least_holding(lambda share: excess(new + share * back) <= SURE) * back
         worth = [(excess(q), float(self.shares @ self.losses(q))) for q in (new, mixture)]
         better = worth[0][0] <= worth[1][0] + SURE and (
             worth[0][0] < worth[1][0] or worth[0][1] <= worth[1][1]

@@ -133,10 +133,17 @@ def falling_root(
     return x
 
 
-def least_share(holds: Callable[[float], bool]) -> float:
-    """Return the least share in [0, 1] such that something that holds at 1 holds at all larger ones, from above."""
-    low, high = 0.0, 1.0
-    for _ in range(60):  # bisections, after which no float is left in between
+def least_holding(
+    holds: Callable[[float], bool], low: float = 0.0, *, halvings: int = 60, width: float = 0.0
+) -> float:
+    """Return, from above, the least number between ``low`` and 1 from which something holds that holds at 1.
+
+    After 60 halvings no float is left in between; ``width``: of the interval that is halved no more.
+    """
+    high = 1.0
+    for _ in range(halvings):
+        if high - low <= width:
+            break
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

@@ -8,7 +8,6 @@ test is one of a mean of dual values (:mod:`fairfix.noise.dual_certificates`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -21,6 +20,7 @@ from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noise.dual_certificates import AllowedGroups, PossibleTrueGroups, RateHypothesis, RuledRows
+from fairfix.solvers.newton import least_holding
 from fairfix.stats.population import BoundedStatistic
 from fairfix.stats.tails import stake_of, upper_mean
 from fairfix.tasks.repaired_rows import RepairedRows
@@ -91,8 +91,8 @@ class TrueGroupDistances(BoundedStatistic):
         if key not in self._starts:
             self._starts[key] = _root(self.fit, allowed, one)
         start, cost = self._starts[key], -math.log(self.alpha * (1 - OVERALL))
-        planned = _least(
-            lambda limit: self._tested(self.fit, allowed, one.at(limit), many, cost), start, HALVINGS
+        planned = least_holding(
+            lambda limit: self._tested(self.fit, allowed, one.at(limit), many, cost), start, halvings=HALVINGS
         )
         limits = {min(max(planned + step * (planned - start), 0.0), 1.0) for step in STEPS}
         last = 1.0
@@ -131,19 +131,9 @@ def rows_of_rules(rule: RepairedPredictor, table: Table, true_groups: PossibleTr
     return RuledRows.of(code, label.astype(np.int64), each, member)
 
 
-def _least(holds: Callable[[float], bool], low: float, halvings: int) -> float:
-    """Return, from above, the least number between ``low`` and 1 at which something holds."""
-    high = 1.0
-    for _ in range(halvings):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
 def _root(rows: RuledRows, allowed: AllowedGroups, one: RateHypothesis) -> float:
     """Return the least limit that the rows themselves allow."""
-    return _least(
+    return least_holding(
         lambda limit: float(rows.mass @ allowed.dual_values(one.at(limit), rows, rows)[0]) <= 0.0,
-        0.0,
-        2 * HALVINGS,
+        halvings=2 * HALVINGS,
     )
