@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -124,11 +124,8 @@ class Penalised:
         return np.asarray((self.points[first] + self.points[last]) / 2)
 
 
-class Oracle(Protocol):
-    """Returns a model of low cost and its scores on the rows, shape (n,)."""
-
-    def __call__(self, problem: Penalised) -> tuple[Any, Floats]:
-        """Answer to one set of prices."""
+Oracle = Callable[[Penalised], tuple[Any, Floats]]
+"""Takes one set of prices, and returns a model of low cost and its scores on the rows, shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,17 +201,6 @@ class Direct:
         steep: dict[str, Floats | float] = {"identity": 1.0, "sigmoid": u * (1.0 - u), "exp": u}
         inner = slope * steep[self.link]
         return cost + held, self.B.T @ inner + pull
-
-
-class Heuristic:
-    """The oracles that fit a learner to the best score of each row: least squares, or risk with soft labels."""
-
-    def __init__(self, fit: Callable[[Floats], tuple[Any, Floats]]) -> None:
-        self.fit = fit
-
-    def __call__(self, problem: Penalised) -> tuple[Any, Floats]:
-        """Return the learner's fit to the targets."""
-        return self.fit(problem.targets())
 
 
 class CostSensitive:

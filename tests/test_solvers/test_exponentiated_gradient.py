@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.solvers.exponentiated_gradient import Game, play
-from fairfix.solvers.reduction import Direct, Heuristic, reduce
+from fairfix.solvers.reduction import Direct, Oracle, Penalised, reduce
 from scipy.optimize import linprog
 
 from tests.test_solvers.test_reduction import rows
@@ -78,18 +78,17 @@ def test_a_violation_beyond_what_the_bound_allows_says_that_nothing_holds() -> N
     assert found.excess > (1 + 2 * game.nu) / game.bound
 
 
-def best_of(many: int) -> Heuristic:
+def best_of(many: int) -> Oracle:
     """Return an oracle that takes the best of a few linear models, which is the least cost of their class."""
     X, _, _ = rows(1)
     parts = [(a, b) for a in np.linspace(0, 1, many) for b in (0, 1)]
     scores = [np.clip(0.4 + 0.12 * a * X[:, 0] + 0.05 * b * X[:, 1], 0, 1) for a, b in parts]
 
-    class Best(Heuristic):
-        def __call__(self, problem: object) -> tuple[int, Floats]:
-            at = int(np.argmin([problem.cost(one) for one in scores]))  # type: ignore[attr-defined]  # a Penalised
-            return at, scores[at]
+    def best(problem: Penalised) -> tuple[int, Floats]:
+        at = int(np.argmin([problem.cost(one) for one in scores]))
+        return at, scores[at]
 
-    return Best(lambda target: (0, target))
+    return best
 
 
 @pytest.mark.parametrize(("slack", "nu"), [(0.05, 0.1), (0.1, 0.04)])

@@ -53,7 +53,6 @@ from fairfix.solvers.quantile_matching import (
 from fairfix.solvers.reduction import (
     CostSensitive,
     Direct,
-    Heuristic,
     LinearModel,
     Oracle,
     WeightedModels,
@@ -416,7 +415,7 @@ class Reduction(Solver):
         rule = ModelMixture(scorers, mixture.weights, averaged=method.mixture == "averaged")
         learned = learned_of(problem, *recipe) if crossed else None
         other: tuple[Quantity, ...] = ()
-        if isinstance(oracle, Heuristic):
+        if not isinstance(oracle, Direct | CostSensitive):
             scores = np.clip([scores_of(model, not crossed) for model in mixture.models], 0.0, 1.0)
             far = mixture_distances(scores, mixture.weights, groups.codes, problem.weight, len(groups.names))
             way, of_rows = ("in sample", SEEN) if crossed else ("out of fold", UNSEEN)
@@ -448,7 +447,7 @@ class Reduction(Solver):
             raise UsageError(
                 f"fair-regression: `oracle={oracle}` cannot be combined with the {row_loss(loss).title}; use {others}"
             )
-        return Heuristic(fit)
+        return lambda problem: fit(problem.targets())
 
 
 def _distances(distances: Floats, groups: Groups, rows: str, name: str = "distance") -> Iterator[Quantity]:
