@@ -100,8 +100,8 @@ def read(
 ) -> pa.Table:
     """Return rows of whatever fairfix opens: of all columns, or of some, and in the types that are asked for."""
     source = open_source(data)
-    parts = source.parts(list(source.columns) if columns is None else columns, types or {})
-    return pa.Table.from_batches([batch for part in parts for batch in part.batches()]).combine_chunks()
+    names = list(source.columns) if columns is None else columns
+    return pa.Table.from_batches(list(source.batches(names, types or {}))).combine_chunks()
 
 
 def columns_read(data: Any, columns: Sequence[str] | None = None, types: Any = None) -> dict[str, list[Any]]:

@@ -52,22 +52,20 @@ class BesideSource(DerivedSource):
         asked = {name: kind for name, kind in types.items() if name in own}
 
         def batches() -> Iterator[pa.RecordBatch]:
-            parts = self._added.parts(names)
-            entries = pa.Table.from_batches([batch for part in parts for batch in part.batches()])
+            entries = pa.Table.from_batches(list(self._added.batches(names)))
             if not own:
                 yield from entries.select(list(columns)).to_batches()
                 return
             entries, row = entries.combine_chunks(), 0
-            for part in self.source.parts(own, asked):
-                for batch in part.batches():
-                    if row + batch.num_rows > self.rows:
-                        raise self._unequal(f"more than {self.rows:,}")
-                    beside = entries.slice(row, batch.num_rows).to_batches()
-                    row += batch.num_rows
-                    if not batch.num_rows:
-                        continue
-                    columns_of = {**_columns(batch), **(_columns(beside[0]) if names else {})}
-                    yield pa.RecordBatch.from_arrays([columns_of[name] for name in columns], list(columns))
+            for batch in self.source.batches(own, asked):
+                if row + batch.num_rows > self.rows:
+                    raise self._unequal(f"more than {self.rows:,}")
+                beside = entries.slice(row, batch.num_rows).to_batches()
+                row += batch.num_rows
+                if not batch.num_rows:
+                    continue
+                columns_of = {**_columns(batch), **(_columns(beside[0]) if names else {})}
+                yield pa.RecordBatch.from_arrays([columns_of[name] for name in columns], list(columns))
             if row != self.rows:
                 raise self._unequal(f"{row:,}")
 
@@ -268,5 +266,6 @@ def _same(source: Source, name: str, array: pa.Array) -> bool:
 
 
 def _values(source: Source, name: str) -> pa.ChunkedArray:
-    batches = [batch for part in source.parts([name]) for batch in part.batches()]
-    return pa.chunked_array([batch.column(0) for batch in batches], source.schema.field(name).type)
+    return pa.chunked_array(
+        [batch.column(0) for batch in source.batches([name])], source.schema.field(name).type
+    )

@@ -91,10 +91,9 @@ class Survey:
 def survey(source: Source, names: Iterable[str], types: Types = NO_TYPES) -> dict[str, Survey]:
     """Return what is seen of columns; ``types`` are those that text files are read as."""
     seen = {name: Survey() for name in names}
-    for part in source.parts(list(seen), types if source.text else NO_TYPES):
-        for batch in part.batches():
-            for name in seen:
-                seen[name].add(batch.column(batch.schema.get_field_index(name)))
+    for batch in source.batches(list(seen), types if source.text else NO_TYPES):
+        for name in seen:
+            seen[name].add(batch.column(batch.schema.get_field_index(name)))
     return seen
 
 

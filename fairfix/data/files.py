@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from pkgutil import iter_modules
 from types import MappingProxyType
@@ -68,6 +68,16 @@ class SourcePart:
     loaded_by: Any = None
     """Rows that Dask computes first; see :mod:`fairfix.data.dask_frames`."""
 
+    def mapped(self, change: Callable[[pa.RecordBatch], pa.RecordBatch], **more: Any) -> SourcePart:
+        """Return the part with every batch changed, and ``more`` fields; it may go to another process."""
+        return replace(self, batches=partial(_changed, self, change), **more)
+
+
+def _changed(
+    part: SourcePart, change: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    return map(change, part.batches())
+
 
 class Source(ABC):
     """Data that can be scanned; ``schema`` holds the columns' names and types."""
@@ -116,6 +126,10 @@ class Source(ABC):
 
         ``types`` asks for types where the format leaves a choice (CSV text, Parquet dictionaries).
         """
+
+    def batches(self, columns: Sequence[str], types: Types = NO_TYPES) -> Iterator[pa.RecordBatch]:
+        """Yield these columns of all rows."""
+        return chain.from_iterable(part.batches() for part in self.parts(columns, types))
 
     @property
     def schemas(self) -> Sequence[pa.Schema]:
@@ -343,16 +357,11 @@ class PlainSource(DerivedSource):
         """Return the parts of the source, with plain columns; types are asked for where a column is plain already."""
         odd = {one.name for one in self.source.schema if plain_field(one).type != one.type}
         asked = {name: kind for name, kind in types.items() if name not in odd}
-        inner = self.source.parts(columns, asked)
-        return [replace(part, batches=partial(_plain_batches, part)) for part in inner]
+        return [part.mapped(plain_batch) for part in self.source.parts(columns, asked)]
 
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file, with plain columns."""
         return [(path, PlainSource(source)) for path, source in self.source.files()]
-
-
-def _plain_batches(part: SourcePart) -> Iterator[pa.RecordBatch]:
-    yield from map(plain_batch, part.batches())
 
 
 def _plain(source: Source) -> Source:

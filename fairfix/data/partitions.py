@@ -7,8 +7,7 @@ column that is in the files as well is taken from there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -67,10 +66,8 @@ class PartitionedSource(DerivedSource):
         out = []
         for (_, one), entries in zip(self.source.files(), self._entries, strict=True):
             scalars = {name: _constant(entry, kinds[name]) for name, entry in entries.items()}
-            out += [
-                replace(part, batches=partial(_extended, part, list(columns), scalars))
-                for part in one.parts(read, asked)
-            ]
+            extended = partial(_extended, columns=list(columns), constants=scalars)
+            out += [part.mapped(extended) for part in one.parts(read, asked)]
         return out
 
     def files(self) -> list[tuple[str, Source]]:
@@ -101,12 +98,9 @@ def _constant(text: str | None, kind: pa.DataType) -> pa.Array:
     return array.dictionary_encode() if pa.types.is_dictionary(kind) else array
 
 
-def _extended(
-    part: SourcePart, columns: list[str], constants: Mapping[str, pa.Array]
-) -> Iterator[pa.RecordBatch]:
-    for batch in part.batches():
-        index = pa.repeat(pa.scalar(0, pa.int32()), batch.num_rows)
-        arrays: list[Any] = [
-            constants[name].take(index) if name in constants else batch.column(name) for name in columns
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, names=columns)
+def _extended(batch: pa.RecordBatch, columns: list[str], constants: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    index = pa.repeat(pa.scalar(0, pa.int32()), batch.num_rows)
+    arrays: list[Any] = [
+        constants[name].take(index) if name in constants else batch.column(name) for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=columns)

@@ -495,22 +495,20 @@ class FilteredSource(DerivedSource):
         inner, own = list(dict.fromkeys((*columns, *self._names))), self._types()
         held = {name: kind for name, kind in own.items() if pa.types.is_floating(kind)}
         parts = self.source.parts(inner, {**own, **types, **held})
+        meeting = partial(_meeting, columns=list(columns), condition=self._condition)
         return [
-            replace(
-                part,
+            part.mapped(
+                meeting,
                 where=f"the rows of {part.where} that meet {str(self._condition)!r}",
                 first_row=first,
-                batches=partial(_kept, part, list(columns), self._condition),
             )
             for part, first in zip(parts, self._first, strict=True)
         ]
 
 
-def _kept(part: SourcePart, columns: list[str], condition: Condition) -> Iterator[pa.RecordBatch]:
-    for batch in part.batches():
-        met = mask_of(batch, condition)
-        rows = batch.select(columns)
-        yield rows if met.all() else rows.filter(arrow_array(met))
+def _meeting(batch: pa.RecordBatch, columns: list[str], condition: Condition) -> pa.RecordBatch:
+    met, rows = mask_of(batch, condition), batch.select(columns)
+    return rows if met.all() else rows.filter(arrow_array(met))
 
 
 def filtered(source: Source, condition: Condition) -> Source:
@@ -531,9 +529,8 @@ def absent_values(source: Source, column: str, levels: Sequence[str]) -> Iterato
 
         observe(source, observed)
     else:
-        for part in source.parts([column], {column: pa.dictionary(pa.int32(), pa.string())}):
-            for batch in part.batches():
-                mask_of(batch, comparison, observed)
+        for batch in source.batches([column], {column: pa.dictionary(pa.int32(), pa.string())}):
+            mask_of(batch, comparison, observed)
     seen = observed[comparison]
     for value in levels:
         if value not in seen.matched:

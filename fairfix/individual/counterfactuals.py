@@ -282,7 +282,7 @@ def _read(source: Source, table: Table, own: str, names: Sequence[str]) -> pa.Ta
             types[field.name] = pa.string()
     wanted = [own, *names]
     types = {name: kind for name, kind in types.items() if name in wanted}
-    batches = [batch for part in source.parts(wanted, types) for batch in part.batches() if batch.num_rows]
+    batches = [batch for batch in source.batches(wanted, types) if batch.num_rows]
     if not batches:
         raise DataError(f"{source.name} has no copies; write one in each row")
     try:

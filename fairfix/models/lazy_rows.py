@@ -120,11 +120,11 @@ class _BatchStream(Source):
 
     name: str
     schema: pa.Schema
-    batches: Callable[[], Iterator[pa.RecordBatch]]
+    stream: Callable[[], Iterator[pa.RecordBatch]]
 
     def parts(self, columns: Sequence[str], types: Types = NO_TYPES) -> list[SourcePart]:
         """Return all columns as one part."""
-        return [SourcePart(self.name, self.batches)]
+        return [SourcePart(self.name, self.stream)]
 
 
 def _arrived(content: bytes, module: str, scorer: Any, *ways: Any) -> BatchRule:

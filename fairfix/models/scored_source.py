@@ -6,7 +6,7 @@ same for rows that differ in what is changed alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -144,8 +144,8 @@ class ScoredSource(DerivedSource):
         own = [name for name in columns if name not in (MODEL_SCORE, PLAIN_SCORE)]
         inner = list(dict.fromkeys((*own, *self._features)))
         wanted = {name: kind for name, kind in types.items() if name in {*own} - {*self._features}}
-        inner_parts = self.source.parts(inner, wanted)
-        return [replace(part, batches=partial(self._scored, part, list(columns))) for part in inner_parts]
+        scored = partial(self._scored, columns=list(columns))
+        return [part.mapped(scored) for part in self.source.parts(inner, wanted)]
 
     @property
     def averaged(self) -> Averaged | None:
@@ -161,10 +161,9 @@ class ScoredSource(DerivedSource):
             out.append((path, one))
         return out
 
-    def _scored(self, part: SourcePart, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        for batch in part.batches():
-            frame = batch.select(list(self._features)).to_pandas()
-            out = batch.append_column(MODEL_SCORE, arrow_array(self._model.score(frame)))
-            if self._plain is not None and PLAIN_SCORE in columns:
-                out = out.append_column(PLAIN_SCORE, arrow_array(self._plain.score(frame)))
-            yield out.select(columns)
+    def _scored(self, batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
+        frame = batch.select(list(self._features)).to_pandas()
+        out = batch.append_column(MODEL_SCORE, arrow_array(self._model.score(frame)))
+        if self._plain is not None and PLAIN_SCORE in columns:
+            out = out.append_column(PLAIN_SCORE, arrow_array(self._plain.score(frame)))
+        return out.select(columns)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -34,22 +33,20 @@ class SharedSource(DerivedSource):
         inner = list(dict.fromkeys((*columns, *own)))
         where = f"share {self.share.low:g}:{self.share.high:g} of "
         return [
-            replace(
-                part,
+            part.mapped(
+                partial(self._inside, columns=list(columns), of=part.where),
                 where=where + part.where,
                 first_row=0,
-                batches=partial(self._inside, part, list(columns)),
             )
             for part in self.source.parts(inner, {**own, **types})
         ]
 
-    def _inside(self, part: SourcePart, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        for batch in part.batches():
-            identity = batch.select(list(self._identity)).columns
-            if self.share.by_id and identity[0].null_count:
-                raise DataError(
-                    f"id column {self.share.columns[0]!r} is missing in {identity[0].null_count:,} rows of "
-                    f"{part.where}; `part` selects rows by ID, so fill them"
-                )
-            inside = self.share.holds(identities(identity, self._identity))
-            yield batch.select(columns).filter(arrow_array(inside))
+    def _inside(self, batch: pa.RecordBatch, columns: list[str], of: str) -> pa.RecordBatch:
+        identity = batch.select(list(self._identity)).columns
+        if self.share.by_id and identity[0].null_count:
+            raise DataError(
+                f"id column {self.share.columns[0]!r} is missing in {identity[0].null_count:,} rows of {of}; `part` "
+                "selects rows by ID, so fill them"
+            )
+        inside = self.share.holds(identities(identity, self._identity))
+        return batch.select(columns).filter(arrow_array(inside))

@@ -395,9 +395,7 @@ def _batches(source: Source, columns: Sequence[str]) -> Iterable[pa.RecordBatch]
     """Yield batches; text stays text, so that ``01`` is the group that it is in the data."""
     coded = pa.dictionary(pa.int32(), pa.string())
     types = {name: coded for name in columns if name not in ("count", "probability")}
-    for part in source.parts(list(columns), types):
-        for batch in part.batches():
-            yield batch.select(list(columns))
+    return (batch.select(list(columns)) for batch in source.batches(list(columns), types))
 
 
 def _numbers(array: Any, name: str, where: str) -> Floats:

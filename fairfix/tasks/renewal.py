@@ -9,9 +9,9 @@ probability at most 1 minus the confidence, over all looks.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -259,13 +259,8 @@ class _Again(DerivedSource):
         asked = {"p_positive": pa.float64(), **types}
         asked.pop(WAS, None)
         names = ["p_positive" if name == WAS else name for name in columns]
-        inner = self.source.parts(names, asked)
-        return [replace(part, batches=partial(self._renamed, part, columns)) for part in inner]
-
-    @staticmethod
-    def _renamed(part: SourcePart, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in part.batches():
-            yield batch.rename_columns(list(columns))
+        renamed = methodcaller("rename_columns", list(columns))
+        return [part.mapped(renamed) for part in self.source.parts(names, asked)]
 
 
 def _require_same(rule: Repaired, data: Dataset) -> None:

@@ -501,8 +501,8 @@ def _check_ids(request: RepairRequest, data: Dataset) -> None:
         return
     data.source.require([name])
     if request.duplicates == "error":
-        parts = data.source.parts([name], {name: IDENTITY_TYPES["text"]})
-        check_unique([batch.column(0) for part in parts for batch in part.batches()], name)
+        batches = data.source.batches([name], {name: IDENTITY_TYPES["text"]})
+        check_unique([batch.column(0) for batch in batches], name)
 
 
 def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:

@@ -133,7 +133,7 @@ def _pairs(source: Source) -> tuple[tuple[str, str], ...]:
 
 def _directions(source: Source) -> pa.Table:
     """Return the directions that do not count, a row each."""
-    batches = [batch for part in source.parts(source.columns, {}) for batch in part.batches()]
+    batches = list(source.batches(source.columns))
     if not sum(map(len, batches)):
         raise DataError(f"{source.name} has no directions; write one in each row")
     return pa.Table.from_batches(batches)

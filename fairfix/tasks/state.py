@@ -138,10 +138,9 @@ def fingerprint_of(source: Source, id_: str | None = None) -> str:
     """Return a hash of the rows of a source in any order: of their IDs, or else of all their values."""
     kinds = identity_columns(source.schema, DataSpec(ColumnRoles((), id=id_)))
     rows = total = 0
-    for part in source.parts(list(kinds), {name: IDENTITY_TYPES[kind] for name, kind in kinds.items()}):
-        for batch in part.batches():
-            hashes = hashes_of(identities(batch.select(list(kinds)).columns, kinds), KEY)
-            rows, total = rows + hashes.size, (total + int(hashes.sum())) % (1 << 64)
+    for batch in source.batches(list(kinds), {name: IDENTITY_TYPES[kind] for name, kind in kinds.items()}):
+        hashes = hashes_of(identities(batch.select(list(kinds)).columns, kinds), KEY)
+        rows, total = rows + hashes.size, (total + int(hashes.sum())) % (1 << 64)
     return f"{f'ids of {id_}' if id_ else 'rows'}:{rows}-{total:016x}"
 
 
