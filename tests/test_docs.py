@@ -210,7 +210,8 @@ def scripts_of(node: Any) -> Iterator[str]:
 STUBS = ("pip() { :; }", "gh() { case $2 in list) ;; *) false ;; esac; }")
 """What is not there, or not to be called; there is no run on the main branch."""
 
-SECOND = "mkdir baseline; gh() { case $2 in list) echo 7 ;; download) cp fairness.json baseline ;; esac; }"
+SECOND = """cp fairness.json earlier.json
+gh() { case $2 in list) echo 7 ;; download) mkdir baseline && cp earlier.json baseline/fairness.json ;; esac; }"""
 """As if the first run had been on the main branch."""
 
 
@@ -273,9 +274,26 @@ def test_the_action_compares_with_a_baseline_of_the_same_name(runner: Callable[.
     assert "not checked: change<=0.5" in done.stderr
     done, folder = runner(check="change<=0.5", baseline="fairness.json")
     assert done.returncode == 0, done.stderr
-    assert json.loads((folder / "baseline.json").read_text())["schema"].startswith("fairfix.audit")
     checks = json.loads((folder / "fairness.json").read_text())["checks"]
     assert any(".change<=0.5" in one["check"] for one in checks)
+
+
+def test_the_action_publishes_nothing_that_the_branch_put_there(
+    runner: Callable[..., Any], checkout: Path
+) -> None:
+    """Be it a comment of its own or a link to a secret, whether or not the audit runs."""
+    (checkout / "secret").write_text("SECRET")
+    names = ("comment.md", "fairness.json", "fairness.html", "fairness.sarif", "fairness.xml")
+    for check, status in (("dp.difference<=0.9", 0), ("nothing", 2)):
+        for name in names:
+            (checkout / name).unlink(missing_ok=True)
+            (checkout / name).symlink_to(checkout / "secret")
+        (checkout / "fairness.html").unlink()
+        (checkout / "fairness.html").write_text("SECRET")
+        done, folder = runner(check=check)
+        assert done.returncode == status
+        assert all("SECRET" not in (folder / name).read_text() for name in names)
+    assert (checkout / "secret").read_text() == "SECRET"
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -305,6 +323,8 @@ def runner(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
     """Return a function of inputs that runs the step of the audit; it returns the process and its folder."""
     (audit,) = (step for step in ACTION["runs"]["steps"] if step.get("id") == "audit")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(checkout / "summary.md"))
+    (checkout / "temporary").mkdir()
+    monkeypatch.setenv("RUNNER_TEMP", str(checkout / "temporary"))
 
     def run(**inputs: str) -> tuple[Any, Path]:
         given = {"data": "sample_data/loans.parquet", "protected": "race"} | inputs

@@ -54,6 +54,9 @@ PATHS = frozenset(("output",)).union(
 WRITTEN = ("output",)
 """Options that name a file to write; so do the entries of ``out``."""
 
+GROWN = ("state",)
+"""Options that name counts which are read and written again."""
+
 CODE, DATABASE = "a model file can be code", "it queries a database with your credentials"
 CLUSTER = "it starts processes, or uses remote ones, which run code with your permissions"
 NAMED: Mapping[str, str] = {
@@ -172,8 +175,8 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
             yield name, NAMED[name]
         elif any(map(scheme_of, places)):
             yield name, "a URL is requested with your permissions"
-        elif name in WRITTEN or outs:
-            kinds = [kind for kind, _, _ in outs] or [command] * len(places)
+        elif name in (*WRITTEN, *GROWN) or outs:
+            kinds = [kind for kind, _, _ in outs] or ["count" if name in GROWN else command]
             each = zip(kinds, places, strict=True)
             refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
             if why := next(filter(None, refusals), ""):

@@ -239,6 +239,17 @@ class Counts:
         """Whether the label axis tells positives from negatives."""
         return int(self.rows.shape[1]) == 2
 
+    def require_squares(self, column: str | None) -> None:
+        """Raise a DataError where weights are so large or small that the sums of their squares are no numbers."""
+        if self.mass is None or self.square_mass is None:
+            return
+        lost = (self.mass > 0.0) & (self.square_mass == 0.0)
+        if lost.any() or not np.isfinite(self.square_mass).all():
+            raise DataError(
+                f"weight column {column!r} holds numbers whose squares are too large or too small; a weight is 0, or "
+                "from 1e-100 to 1e100: multiply all of them by one number"
+            )
+
     @property
     def weights(self) -> Floats:
         """Sum of weights per cell, label and bin (the rows themselves when unweighted)."""

@@ -109,10 +109,12 @@ class GroupThresholds:
     def require(self, groups: Any) -> None:
         """Raise a UsageError that names the groups that have no threshold."""
         if lacking := sorted(set(groups) - self.cuts.keys()):
-            raise UsageError(
+            error = UsageError(
                 f"`threshold={self}`: {', '.join(map(repr, lacking))} of {self.attribute!r} "
                 f"{'has' if len(lacking) == 1 else 'have'} no threshold; give each group one"
             )
+            error.quotes = True
+            raise error
 
     def __str__(self) -> str:
         name = quoted_name(self.attribute, ":")

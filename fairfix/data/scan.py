@@ -276,6 +276,7 @@ class Tally:
         self._tables = {name: moved_bins(table, into, grid.size) for name, table in self._tables.items()}
         return grid
 
+    @np.errstate(over="ignore", under="ignore")  # which check_whole refuses
     def _bump(self, place: Ints, bins: int, weight: Floats | None) -> None:
         """Add rows to the tables at flat places; the tables grow with the cells."""
         weights: dict[str, Floats | None] = {"rows": None}
@@ -451,12 +452,13 @@ def _telling(scans: Iterable[Scan], each: Callable[[Counts], None]) -> Iterator[
 
 
 def check_whole(counts: Counts, data_spec: DataSpec, name: str) -> None:
-    """Raise a DataError where there are no rows, none is left, or none has the label that is said to be positive."""
+    """Raise a DataError where no row is left, weights have no squares, or no label is the positive one."""
     if not counts.read:
         raise DataError(f"{name} has no rows")
     if not counts.used:
         why = ", ".join(f"{reason} {rows:,}" for reason, rows in counts.excluded.items())
         raise DataError(f"{name}: no rows are left to audit; left out: {why}")
+    counts.require_squares(data_spec.columns.weight)
     decided = None if counts.decisions is None else counts.decisions[..., 0]
     check_positive(counts.rows[:, -1], data_spec, decided)
 

@@ -40,6 +40,9 @@ VALUE = re.compile(
 LONGEST = 16 << 20
 """Characters of an open quote, after which a block is taken as it is."""
 
+WIDEST = 2 * BLOCK
+"""Characters of a line; Arrow reads none that is longer than two blocks."""
+
 
 @dataclass(frozen=True)
 class TextFile:
@@ -106,15 +109,22 @@ def _texts(file: TextFile, stream: pa.NativeFile) -> Iterator[str]:
 
 def _whole_lines(texts: Iterator[str]) -> Iterator[str]:
     """Yield texts that end with a line, outside of quotes."""
-    rest = ""
+    rest, quoted = "", False
     for text in texts:
-        rest += text
-        cut = rest.rfind("\n") + 1
-        while cut and rest.count('"', 0, cut) % 2 and len(rest) < LONGEST:
-            cut = rest.rfind("\n", 0, cut - 1) + 1
+        quoted ^= text.count('"') % 2 == 1  # at the end of the text, ...
+        cut, end, inside = 0, len(text), quoted
+        while end >= 0 and not cut:  # ... and at each quote before it
+            start = text.rfind('"', 0, end) + 1
+            cut = 0 if inside else text.rfind("\n", start, end) + 1
+            end, inside = start - 1, not inside
+        if not cut and len(rest) >= LONGEST:
+            cut = text.rfind("\n") + 1 or len(text)
+            quoted = text.count('"', cut) % 2 == 1
         if cut:
-            yield rest[:cut]
-            rest = rest[cut:]
+            yield rest + text[:cut]
+            rest = text[cut:]
+        else:
+            rest += text
     yield rest
 
 
@@ -226,10 +236,15 @@ def odd_value(file: TextFile, error: pa.ArrowException) -> Exception:
 def _lines(file: TextFile) -> Iterator[str]:
     """Yield the lines of a file as Arrow parses them."""
     with file.place.streamed() as raw:
-        rest = ""
+        rest, before = "", 0
         for text in decoded(_pieces(file, raw), "utf-8", file.place.name):
             *lines, rest = re.split(r"(?<=\n)|(?<=\r)(?!\n|$)", rest + text)
             yield from lines
+            before += len(lines)
+            if len(rest) > WIDEST:
+                raise DataError(
+                    f"line {before + 1:,} of {file.place.name} has more than {WIDEST:,} characters, too many for a row"
+                )
         yield rest
 
 

@@ -110,7 +110,9 @@ def opened(path: str, data: bytes) -> tuple[Any, Any]:
             f"model file {path} keeps the weights {elsewhere!r} in another file, which `trust_model` does not cover; "
             "save it as one file, with save_as_external_data=False"
         )
-    session = onnxruntime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
+    # what was checked, since the runtime reads other formats too
+    checked = model.SerializeToString()
+    session = onnxruntime.InferenceSession(checked, settings, providers=["CPUExecutionProvider"])
     return model.graph, session
 
 

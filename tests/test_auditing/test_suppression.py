@@ -270,6 +270,10 @@ def spoilt(where: str) -> pa.Table:
         ("--label", "label=Nobody"),
         ("--strata", "race"),
         ("--similar", "flips"),
+        ("--threshold", "race:Ash=0.5,Birch=0.4"),
+        ("--merge", "race=Nobody,Ash"),
+        ("--where", "race=='Nobody'"),
+        ("--slices", "race"),
     ],
 )
 def test_no_message_and_no_report_quotes_a_value(

@@ -64,6 +64,9 @@ REACH = {
     "an earlier model's data": 'data = "d.parquet"\nbaseline = "s3://evil/d.parquet"\nid = "x"\n',
     "a report outside": 'data = "d.parquet"\nout = ["json=../outside/new.json"]\n',
     "a report by a URL": 'data = "d.parquet"\nout = ["json=s3://evil/new.json"]\n',
+    "a state outside": 'data = "d.parquet"\nstate = "../outside/new.counts"\n',
+    "a state that hides": 'data = "d.parquet"\nstate = ".git/new.counts"\n',
+    "a state of any name": 'data = "d.parquet"\nstate = "d.pth"\n',
     "counts outside": 'data = "d.parquet"\n[count]\noutput = "../outside/new.counts"\n',
 }
 
@@ -80,7 +83,7 @@ def test_what_was_found_reaches_nothing_beyond_its_folder(
         (clone / "pyproject.toml").write_text(text)
     else:
         (clone / "fairfix.toml").write_text(text)
-    err = call.refused("count" if "counts" in name else "audit")
+    err = call.refused("count" if name == "counts outside" else "audit")
     assert "was found, not named, so it cannot set " in err
     assert "--config ../" in err
     assert names(clone.parent / "outside") == ["d.parquet"]

@@ -222,6 +222,23 @@ def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("coded", [False, True], ids=["texts", "categories"])
+@pytest.mark.parametrize("place", [1100, -900, 2**30])
+def test_no_place_outside_of_an_arrow_file_is_read(place: int, coded: bool, tmp_path: Path) -> None:
+    """Neither by the offset of a text nor by the code of a category: memory could hold anything there."""
+    places = np.arange(1000, dtype=np.int32)
+    codes = pa.DictionaryArray.from_arrays(places, [f"g{i}" for i in range(1000)])
+    table = pa.table({"g": codes if coded else ["a"] * 1000})
+    feather.write_feather(table, tmp_path / "d.arrow", compression="uncompressed")
+    data, moved = (tmp_path / "d.arrow").read_bytes(), places.copy()
+    moved[5] = place
+    assert data.count(places.tobytes()) == 1
+    (tmp_path / "d.arrow").write_bytes(data.replace(places.tobytes(), moved.tobytes()))
+
+    with pytest.raises(DataError, match=r"d\.arrow cannot be read as Arrow"):
+        read(open_source(tmp_path / "d.arrow"))
+
+
 def test_bytes_that_are_no_text_are_refused_where_they_are_used(tmp_path: Path) -> None:
     """The message names their line and the encoding to read them with."""
     (tmp_path / "d.csv").write_bytes(b"g,x\n" + b"a,1\n" * 50_000 + b"\xe9,2\n")

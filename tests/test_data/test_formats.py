@@ -7,6 +7,7 @@ import json
 import re
 import resource
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -436,14 +437,19 @@ def test_records_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ("a.jsonl", '{"a": 1}\n[2]\n'),
         ("a.jsonl", '{"a": "\udcff"}\n'),
         ("a.json", '{"a": [1, 2], "b": [1]}'),
+        ("a.jsonl", '{"a": ' + "[" * 200_000 + "]" * 200_000 + '}\n{"a": []}\n'),
+        ("a.jsonl", "{" + "".join(f'"k{i}": 0, ' for i in range(200_000)) + '"k199999": 1}\n{"a": 1}\n'),
+        ("a.json", "[" + " " * 30_000_000 + "1]"),
         ("a.json", "\ufffe" + "[]"),
     ],
 )
 def test_damaged_json_is_named(name: str, text: str, tmp_path: Path) -> None:
-    """Keys that are there twice, ends that are missing, what holds no table."""
+    """Keys that are there twice, ends that are missing, what holds no table; in time, however much there is of it."""
     (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    begin = time.process_time()
     with pytest.raises(DataError, match=re.escape(name)):
         open_source(tmp_path / name)
+    assert time.process_time() - begin < 5
 
 
 # ---------------------------------------------------------------------- statistics packages, ARFF
@@ -509,7 +515,9 @@ def test_stata_of_every_version(version: int, order: str, tmp_path: Path) -> Non
     assert read(open_source(tmp_path / "a.dta")).to_pydict() == {"g": ["a", "b"], "x": [1.5, None]}
 
 
-@pytest.mark.parametrize("rows", ["{0 1, 1 a}", "1", "1,a,b", "x,a", "1,'a", "1,a,{2}"])
+@pytest.mark.parametrize(
+    "rows", ["{0 1, 1 a}", "1", "1,a,b", "x,a", "1,'a", "1,a,{2}", "'1'," + " " * 100_000 + '"a']
+)
 def test_odd_rows_of_arff_are_named(rows: str, tmp_path: Path) -> None:
     """Sparse rows, too few and too many values, texts among numbers, quotes that do not end."""
     text = f"@relation r\n@attribute x numeric\n@attribute g {{a, b}}\n@data\n1,a\n{rows}\n"

@@ -318,3 +318,12 @@ def test_scores_without_room_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
         audit(tmp_path / "d.parquet", protected="g", label="label", score="score")
     counts = count(tmp_path / "d.parquet", protected="g", label="label", score="score")
     assert audit(counts).to_dict()
+
+
+@pytest.mark.parametrize("weights", [[1e-320] * 9, [1e200] * 9, [1e308] * 9, [1.0, *[1e-200, 1.0] * 4]])
+def test_weights_without_squares_are_refused(weights: list[float]) -> None:
+    """They would leave a number undefined for no reason that a report could give."""
+    data = {"g": list("ababababa"), "label": [0, 1, 1] * 3, "score": [0.25, 0.5, 0.75] * 3, "w": weights}
+    data_spec = DataSpec(ColumnRoles(("g",), label="label", score="score", weight="w"))
+    with pytest.raises(DataError, match="weight column 'w'"):
+        scan(open_source(data), data_spec)

@@ -8,6 +8,7 @@ import gzip
 import io
 import re
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -355,6 +356,26 @@ def test_a_quote_without_end_swallows_no_rows(
     path.write_bytes(gzip.compress(data) if packed else data)
     with pytest.raises(DataError, match=rf"line {int(at * size) + 2:,} "):
         LIBRARY.audit(str(path), protected="group")
+
+
+@pytest.mark.parametrize("cells", ["x", ",", '"x'])
+def test_a_line_without_end_is_named_in_time(cells: str, tmp_path: Path) -> None:
+    """Every block of it is read once."""
+    data = "group,score,label\na,0.5,1\nb,0.6,0\n" + (cells * 80_000_000)[:80_000_000]
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress(data.encode(), 1))
+    begin = time.process_time()
+    with pytest.raises(DataError, match=r"line 4 of d\.csv\.gz"):
+        columns_read(open_source(tmp_path / "d.csv.gz"))
+    assert time.process_time() - begin < 5
+
+
+def test_a_quote_before_many_lines_is_named_in_time(tmp_path: Path) -> None:
+    """Where lines are made plain, which ends at none of them inside of quotes."""
+    (tmp_path / "d.csv").write_text('group score label\na 0.5 1\nb 0.6 0\n"a ' + "\n" * 1_000_000)
+    begin = time.process_time()
+    with pytest.raises(DataError, match="line 4 of"):
+        columns_read(open_source(tmp_path / "d.csv", delimiter="blank"))
+    assert time.process_time() - begin < 5
 
 
 def test_quotes_inside_cells_are_cells(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pandas as pd
 import pytest
 from fairfix.cli import run
@@ -175,6 +177,28 @@ def test_weights_outside_of_the_file_are_not_read(
 
     with pytest.raises(ModelError, match="weights 'w' in another file"):
         load_model("model.onnx")
+
+
+def test_only_what_was_looked_through_is_loaded(tmp_path: Path) -> None:
+    """A model of the runtime's own format, in which a reader of ONNX finds nothing."""
+    (tmp_path / "a.onnx").write_bytes(model_of([helper.make_node("Identity", ["x"], ["y"])], [None, 1]))
+    settings = onnxruntime.SessionOptions()
+    settings.optimized_model_filepath = str(tmp_path / "a.ort")
+    settings.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(tmp_path / "a.onnx", settings)
+    data = (tmp_path / "a.ort").read_bytes()
+    assert data[4:8] == b"ORTM"
+    # places in it are relative, so what is put after its mark moves all of it; the bytes before are fields of ONNX
+    root, gap = int.from_bytes(data[:4], "little"), 0x90000
+    size = gap - 8 + len(data) - 8
+    skipped = bytes([0x12, *(size >> 7 * i & 0x7F | 0x80 for i in range(3)), size >> 21])
+    both = (root + gap).to_bytes(4, "little") + data[4:8] + bytes(3) + skipped + bytes(gap - 8) + data[8:]
+    assert not onnx.load_model_from_string(both).graph.node
+    onnxruntime.InferenceSession(both)
+    (tmp_path / "both.onnx").write_bytes(both)
+
+    with pytest.raises(ModelError):
+        load_model(tmp_path / "both.onnx")
 
 
 def test_the_command_line_takes_it_without_a_pin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

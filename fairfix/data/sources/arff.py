@@ -27,7 +27,7 @@ ATTRIBUTE = re.compile(
 )
 """Name of an attribute, perhaps in quotes, and its type."""
 
-ENTRY = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,'"]*[^,'"\s])?)\s*(,|$)""")
+ENTRY = re.compile(r"""\s*+(?:'((?:[^'\\]|\\.)*+)'|"((?:[^"\\]|\\.)*+)"|([^,'"]*+))\s*+(,|$)""")
 """Value, perhaps in quotes, and what ends it."""
 
 NUMBERS = ("numeric", "real", "integer")
@@ -104,6 +104,12 @@ def _header(lines: Iterator[str], place: FileLocation) -> Attributes:
     return dict(zip(names, (kind in NUMBERS for _, kind in heads), strict=True))
 
 
+def _plain(text: str) -> str | None:
+    """Return a value without quotes, None where it is missing."""
+    text = text.strip()
+    return None if text in ("", "?") else text
+
+
 def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
 
@@ -115,16 +121,16 @@ def _entries(line: str, many: int, place: FileLocation, row: int) -> list[str | 
             f"{place.name} has a sparse row, {line[:40]!r} in row {row:,}; save the data as CSV or as dense ARFF"
         )
     if "'" not in line and '"' not in line:
-        out = [None if entry == "?" or not entry else entry for entry in map(str.strip, line.split(","))]
+        out = list(map(_plain, line.split(",")))
     else:
-        out, at = [], 0
+        out, at = list[str | None](), 0
         while at <= len(line):
             match = ENTRY.match(line, at)
             if match is None:
                 raise DataError(f"{place.name}: quotes do not match in row {row:,}: {line[at : at + 40]!r}")
             single, double, plain, end = match.groups()
             quoted = single if single is not None else double
-            out.append(_unescaped(quoted) if quoted is not None else None if plain == "?" else plain)
+            out.append(_plain(plain) if quoted is None else _unescaped(quoted))
             at = match.end() if end else len(line) + 1
     if len(out) != many:
         raise DataError(

@@ -41,6 +41,7 @@ class ArrowSource(PiecedFile):
         with _open(place, wanted) as file:
             for i in run:
                 batch = file.get_batch(i).select(columns)
+                batch.validate(full=True)  # Arrow would follow any offset in the file
                 for start in range(0, batch.num_rows, files.BATCH_ROWS):
                     yield batch.slice(start, files.BATCH_ROWS)
 

@@ -7,7 +7,9 @@ numbers and texts, is parsed by Python.
 from __future__ import annotations
 
 import json
+import re
 from codecs import getincrementaldecoder
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any
@@ -40,6 +42,10 @@ EXACT = 2.0**53
 """Whole numbers below it are exact as floats."""
 
 BLANK = " \t\r\n"
+FILLED = re.compile(f"[^{BLANK}]")
+
+NESTED = 1000
+"""Brackets of a line, beyond which Arrow does not parse it: it ends the process where they nest too deeply."""
 
 Block = tuple[list[Any], bytes]
 """Records, or the text of lines with a record each."""
@@ -64,11 +70,12 @@ class JsonSource(TypedFile):
 def _batch(block: Block, place: FileLocation, before: int, schema: pa.Schema | None = None) -> pa.RecordBatch:
     """Return the columns of a block: all, or those of a schema, which Arrow is told the types of."""
     records, text = block
-    if text:
+    lines = [line for line in text.split(b"\n") if line.strip()]
+    if lines:
         # mixed types, or an error that Python names better
         with suppress(pa.ArrowException, UnicodeDecodeError):
-            return _by_arrow(text, schema)
-        lines = filter(bytes.strip, text.split(b"\n"))
+            if max(line.count(b"[") + line.count(b"{") for line in lines) <= NESTED:
+                return _by_arrow(text, schema)
         records = [_parsed(line, place, before + i) for i, line in enumerate(lines)]
     for i, record in enumerate(records):
         if not isinstance(record, dict):
@@ -126,8 +133,7 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object; a ValueError where a key is there twice."""
     out = dict(pairs)
     if len(out) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {twice!r} occurs twice in one object; remove one")
     return out
 
@@ -218,9 +224,9 @@ def _of_array(file: pa.NativeFile, head: bytes, place: FileLocation) -> Iterator
 
 def _blank(text: str, at: int) -> int:
     """Return where the first sign after blanks is; an IndexError where the text ends before."""
-    while text[at] in BLANK:
-        at += 1
-    return at
+    if (match := FILLED.search(text, at)) is None:
+        raise IndexError
+    return match.start()
 
 
 def _after_comma(text: str, at: int) -> int:
