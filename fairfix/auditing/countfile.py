@@ -35,8 +35,8 @@ from fairfix.data.counts import Counts, Grid, SavedCounts, check_cells, groups_o
 from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.data_spec import SCORE_RANGE, ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.names import kept_threshold
-from fairfix.data.numeric_groups import Edges, described, rising
+from fairfix.data.names import kept_threshold, quoted_name, with_values
+from fairfix.data.numeric_groups import EACH, Edges, rising, written
 from fairfix.data.quantities import LEAST, SUMMED, are_sums, range_of, summed
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.row_hash import Share
@@ -428,7 +428,7 @@ def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str
     left, right = (asdict(SavedSpec.of(file.data_spec)) for file in (one, two))
     for key in left:
         if left[key] != right[key]:
-            yield key.replace("_", " "), _shown(left[key]), _shown(right[key])
+            yield key.replace("_", " "), shown(left[key]), shown(right[key])
     if one.private != two.private:
         mine, theirs = ("none" if e is None else f"{float(e):g}" for e in (one.private, two.private))
         yield "private", mine, theirs
@@ -445,12 +445,24 @@ def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str
         yield "the grid of score bins", ours, theirs
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(_shown, value)) or "none"
-    if isinstance(value, dict):
-        return described(value)
-    return "none" if value is None else str(value)
+def shown(value: Any) -> str:
+    """Return a part of a reading as a user writes it: ``age=25,40`` of bands, ``race=a,A`` of names merged into a."""
+    if isinstance(value, Mapping):
+        return ", ".join(text for name, own in value.items() for text in _of_column(name, own)) or "none"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(shown, value)) or "none"
+    if isinstance(value, float):
+        return written(value)
+    return "none" if value in (None, "") else str(value)
+
+
+def _of_column(name: str, own: Any) -> Iterator[str]:
+    """Yield what a reading says of one column: its bands, the names that are merged, or a policy."""
+    if isinstance(own, Mapping):
+        for into in dict.fromkeys(own.values()):
+            yield with_values(name, dict.fromkeys((into, *(one for one in own if own[one] == into))))
+    else:
+        yield f"{quoted_name(name, '=')}={EACH if own in ((), []) else shown(own)}"
 
 
 def has_range(data_spec: DataSpec) -> bool:

@@ -67,20 +67,13 @@ def command(artifact: str, format_: str, detail: bool) -> int:
 
 def _of_counts(path: str, facts: Json) -> Iterator[str]:
     """Yield what was counted, and how."""
+    from fairfix.auditing.countfile import shown
+
     rows = facts["rows"]
     left_out = f"; left out: {_pairs(rows['excluded'])}" if rows["excluded"] else ""
     yield f"counts of         {', '.join(facts['sources'])}"
     yield f"rows              {rows['read']:,} read, {rows['used']:,} counted{left_out}"
     data_spec = {key: entry for key, entry in facts["data_spec"].items() if entry not in (None, "", [], {})}
-    if "bands" in data_spec:
-        from fairfix.data.numeric_groups import described
-
-        data_spec["bands"] = described(data_spec["bands"])
-    if "merge" in data_spec:
-        from fairfix.report.layout import merged_names
-
-        data_spec["merge"] = merged_names(data_spec["merge"])
-    plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in data_spec.items()}
     if "batches" in facts:
         from fairfix.tasks.command import command_of
 
@@ -90,7 +83,7 @@ def _of_counts(path: str, facts: Json) -> Iterator[str]:
         yield f"share             {facts['share']}"
     if "private" in facts:
         yield f"private           {facts['private']['says']}"
-    yield f"read as           {_pairs(plain)}"
+    yield f"read as           {_pairs({key: shown(entry) for key, entry in data_spec.items()})}"
     for column, levels in facts["levels"].items():
         yield f"levels            {column}: {', '.join(levels)}"
     if facts["model"]:
@@ -116,7 +109,7 @@ def _training_scores(manifest: Json) -> str:
 
 def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
     """Yield what a repaired predictor does, for whom, what it needs and how good it is; with ``detail``, its parts."""
-    from fairfix.data.numeric_groups import described
+    from fairfix.auditing.countfile import shown
     from fairfix.report.layout import merged_names
 
     requires, facts, parameters = manifest["requires"], manifest["facts"], manifest["parameters"]
@@ -134,7 +127,7 @@ def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
     if columns["protected"]:
         yield f"groups            by {', '.join(columns['protected'])}"
     if cut := {name: edges for name, edges in manifest["bands"].items() if edges}:
-        yield f"bands             {described(cut)}"
+        yield f"bands             {shown(cut)}"
     if merge := manifest.get("merge"):
         yield f"merged names      {merged_names(merge)}"
     if names := manifest["predictor"]["settings"].get("names"):

@@ -104,12 +104,6 @@ def written(edge: float) -> str:
     return repr(float(edge)).removesuffix(".0")
 
 
-def described(bands: Mapping[str, Sequence[float]]) -> str:
-    """Return bands as a user writes them: ``age=25,40``; none where there are none."""
-    listed = {name: ",".join(map(written, edges)) or EACH for name, edges in bands.items()}
-    return ", ".join(f"{quoted_name(name, '=')}={rule}" for name, rule in listed.items()) or "none"
-
-
 def band_names(edges: Edges) -> list[str]:
     """Return the names of the bands, the lowest first."""
     texts = [written(edge) for edge in edges]

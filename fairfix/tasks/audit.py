@@ -197,7 +197,7 @@ def _run(request: AuditRequest) -> AuditResult:
     content = with_messages(
         content,
         (
-            *of_names(names_of(content), data_spec),
+            *of_names(names_of(content), data_spec, counted=data is None),
             *notes,
             *wrong,
             *of_weights(content),

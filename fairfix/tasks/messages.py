@@ -172,11 +172,14 @@ def names_of(result: Audit) -> dict[str, dict[str, int]]:
     return {name: own for name, own in out.items() if own}
 
 
-def of_names(levels: Mapping[str, Mapping[str, int]], data_spec: DataSpec) -> Iterator[Caution]:
+def of_names(
+    levels: Mapping[str, Mapping[str, int]], data_spec: DataSpec, *, counted: bool = False
+) -> Iterator[Caution]:
     """Yield names of groups that look like one group, or like missing values.
 
-    ``levels``: column -> level -> rows.
+    ``levels``: column -> level -> rows. Those of counts keep their names, so they must be ``counted`` again.
     """
+    add = "count the data again with" if counted else "add"
     for column, own in levels.items():
         stated = data_spec.merge.get(column, {})
         for name in sorted({*stated.values()} - {*own, MISSING}):
@@ -186,7 +189,7 @@ def of_names(levels: Mapping[str, Mapping[str, int]], data_spec: DataSpec) -> It
             merge = with_values(column, (first, *(name for name in names if name != first)))
             yield Caution(
                 f"{len(names)} groups of {column!r} differ only in case, blanks or Unicode form: "
-                f"{_with_rows(names, own)}. They are separate groups here. To make them one, add `merge={merge}`; to "
+                f"{_with_rows(names, own)}. They are separate groups here. To make them one, {add} `merge={merge}`; to "
                 f"keep them apart, name each alone, as in `merge={with_values(column, names[:1])}`",
                 "alike_groups",
             )
@@ -195,7 +198,7 @@ def of_names(levels: Mapping[str, Mapping[str, int]], data_spec: DataSpec) -> It
             many = len(marks) > 1
             yield Caution(
                 f"{_with_rows(marks, own)} of {column!r} look{'' if many else 's'} like missing values, but "
-                f"{'are groups' if many else 'is a group'} here. To make them missing, add `merge={merge}` and "
+                f"{'are groups' if many else 'is a group'} here. To make them missing, {add} `merge={merge}` and "
                 f"`missing={quoted_name(column, '=')}=drop`; to keep one as a group, name it alone: "
                 f"`merge={with_values(column, marks[:1])}`",
                 "missing_marks",

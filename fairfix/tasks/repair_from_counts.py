@@ -146,7 +146,7 @@ def repair_counts(
         else:
             notes = [*assessed.messages, *hidden_rows, *notes]
     by = held or fit
-    names = of_names(table.level_rows, data_spec)
+    names = of_names(table.level_rows, data_spec, counted=True)
     outcome = Outcome(
         repairer,
         rule,
