@@ -20,7 +20,7 @@ from fairfix.data.count_queries import CountQueries, Frame, as_level, framed
 from fairfix.data.counts import BinSlice, Counts, Grid
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import BATCH_ROWS, NO_TYPES, FrameSource, Source, SourcePart, Types
-from fairfix.data.frames import fetched
+from fairfix.data.frames import fetched, known_types
 from fairfix.data.query_results import counts_of, rows_of_bins, summarised
 from fairfix.data.scan import SORT_ROWS, KeptRows
 from fairfix.data.workers import Cluster, Workers
@@ -146,8 +146,8 @@ class LazySource(EngineSource):
 
     def __init__(self, data: Any, kind: str) -> None:
         with fetched(kind):
-            frame = framed(data)
-            schema = next(iter(answer_of(frame.head(0), empty=True))).schema
+            frame = framed(known_types(data) if kind == "Polars frame" else data)
+            schema = schema_of(frame)
         super().__init__(frame, plain_schema(schema), "data")
         self._kind = kind
 
@@ -168,11 +168,17 @@ class LazySource(EngineSource):
         return FrameSource(kept, self.name).parts(columns)
 
 
-def answer_of(statement: Frame, *, empty: bool = False) -> Iterator[pa.RecordBatch]:
-    """Yield the answer of an engine that is none of Ibis; with ``empty``, a batch without rows where there is none."""
+def schema_of(frame: Frame) -> pa.Schema:
+    """Return the names and types of the columns, as an engine that is none of Ibis answers with them."""
+    if frame.implementation.is_duckdb():  # no row is asked for: no table can hold those of some types
+        return reader_of(frame.to_native()).schema
+    return next(iter(answer_of(frame.head(0)))).schema
+
+
+def answer_of(statement: Frame) -> Iterator[pa.RecordBatch]:
+    """Yield the answer of an engine that is none of Ibis; where it has no rows, perhaps a batch without any."""
     if statement.implementation.is_duckdb():
-        reader = reader_of(statement.to_native())
-        yield from [pa.RecordBatch.from_pylist([], schema=reader.schema)] if empty else reader
+        yield from reader_of(statement.to_native())
         return
     more = {"engine": "streaming"} if statement.implementation.is_polars() else {}
     made: pa.Table = statement.collect("pyarrow", **more).to_native()

@@ -126,7 +126,7 @@ def _lazy(data: Any) -> Source | None:
     library = type(data).__module__.partition(".")[0]
     if library == "polars" and hasattr(data, "collect_schema"):
         with fetched("Polars frame"):
-            return FrameSource(streamed(data))
+            return FrameSource(streamed(known_types(data)))
     if library == "pyarrow" and hasattr(data, "count_rows") and hasattr(data, "to_batches"):
         if hasattr(data, "get_fragments"):
             return DatasetSource(data)
@@ -145,6 +145,15 @@ def _by_column(data: Any) -> Source:
     """Return a data frame of pandas, or a dict of columns; columns that no table can hold are left out."""
     table, unreadable = arrow_table(data)
     return FrameSource(table, unreadable=unreadable)
+
+
+def known_types(frame: Any) -> Any:
+    """Return a Polars frame, lazy or not, with integers of 128 bits as texts, since Arrow has no such type."""
+    import polars as pl
+    from polars.selectors import by_dtype
+
+    wide = [getattr(pl, name) for name in ("Int128", "UInt128") if hasattr(pl, name)]
+    return frame.with_columns(by_dtype(*wide).cast(pl.String))
 
 
 def streamed(data: Any) -> pa.Table:

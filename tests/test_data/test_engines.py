@@ -342,3 +342,17 @@ def test_an_engine_needs_no_cluster(path: Path) -> None:
 
     with pytest.raises(UsageError, match="`cluster`"):
         fairfix.audit(pl.scan_parquet(path), protected="race", cluster="local:1")
+
+
+@pytest.mark.parametrize("wide", [pl.Int128, pl.UInt128])
+def test_a_type_that_no_table_has_stops_nothing(wide: type[pl.DataType]) -> None:
+    """Columns of unions and of integers of 128 bits need not be used; such integers are read where they are."""
+    rows = pl.DataFrame(
+        {"race": ["a", "b"] * 40, "score": np.linspace(0.0, 1.0, 80), "label": [0, 0, 1, 1] * 20}
+    )
+    expected = without_source(fairfix.audit(rows, protected="race").to_dict())
+    relation = duckdb.sql("SELECT *, union_value(x := 1) AS other FROM rows")
+    others = rows.with_columns(pl.lit(1).cast(wide).alias("other"))
+    labels = rows.with_columns(pl.col("label").cast(wide))
+    for data in (relation, others, others.lazy(), labels, labels.lazy()):
+        assert not differences(expected, without_source(fairfix.audit(data, protected="race").to_dict()))
