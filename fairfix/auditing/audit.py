@@ -38,7 +38,7 @@ from fairfix.data.choices import Code
 from fairfix.data.counts import Counts, groups_of_cells
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.files import Source, open_source
-from fairfix.data.names import attribute_name, each_and_crossed, group_name, stratum_name
+from fairfix.data.names import attribute_name, each_and_crossed, group_name, listed, stratum_name
 from fairfix.data.numeric_groups import in_order
 from fairfix.data.scan import SORT_ROWS, Scan, count_table, scan
 from fairfix.data.table import Table
@@ -202,7 +202,7 @@ def views_of(counts: Counts, data_spec: DataSpec, settings: Settings) -> Iterato
         reference = settings.reference.get(attribute)
         if reference is not None and reference not in labels and stratum is None:
             raise UsageError(
-                f"`reference`: {attribute!r} has no group {reference!r}; it has {', '.join(labels)}"
+                f"`reference`: {attribute!r} has no group {reference!r}; it has {listed(labels)}"
             )
         yield GroupView(
             group_of_cell=group,
@@ -451,7 +451,7 @@ def _looked_up(
         if of.group not in each:
             group = "true group" if of.of_true_groups else "group"
             raise UsageError(
-                f"check {check.text!r}: {block.attribute} has no {group} {of.group!r}; it has {', '.join(each)}"
+                f"check {check.text!r}: {block.attribute} has no {group} {of.group!r}; it has {listed(list(each))}"
             )
         return each[of.group], (of.group,), True
     report = block.by_id.get(of.id)

@@ -229,5 +229,6 @@ def nearest(name: str, names: Sequence[str], most: int = 1) -> list[str]:
 
 
 def listed(names: Sequence[str], most: int = 40) -> str:
-    """Return names with commas between them, those behind the first few left out."""
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    """Return names with commas between them, on one line, those behind the first few left out."""
+    shown = (repr(name) if {*name} & {*"\r\n\t`"} else name for name in names[:most])
+    return ", ".join(shown) + (", ..." if len(names) > most else "")

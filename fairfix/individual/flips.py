@@ -23,7 +23,7 @@ from msgspec.structs import replace as fields_replaced
 from fairfix.data.counts import Bools, Ints
 from fairfix.data.encoder import Rows, arrow_array, group_codes
 from fairfix.data.merging import MISSING
-from fairfix.data.names import attribute_name
+from fairfix.data.names import attribute_name, listed
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
 from fairfix.individual.similar import Comparable, written_values
@@ -63,7 +63,7 @@ def check_comparable(table: Table, comparable: Comparable) -> None:
         _, _, levels = levels_of(table, name)
         for value in alike:
             if value not in levels:
-                shown = ", ".join(sorted(level for level in levels if level != MISSING)[:20])
+                shown = listed(sorted(level for level in levels if level != MISSING))
                 raise UsageError(
                     f"`similar`: no row has the value {value!r} in column {name!r}; it has {shown}"
                 )

@@ -34,7 +34,7 @@ from fairfix.data.counts import Floats
 from fairfix.data.encoder import group_codes
 from fairfix.data.files import Source
 from fairfix.data.memberships import ROUNDED
-from fairfix.data.names import attribute_name, group_name, nearest, written_attribute
+from fairfix.data.names import attribute_name, group_name, listed, nearest, written_attribute
 from fairfix.data.noise_spec import NoiseSpec, StatedAssumption
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noise.label_shift import smallest_shares, total_variation, transport_columns, transport_rows
@@ -101,7 +101,7 @@ class NoiseTable:
             if name not in names and self.entries[..., k].any():
                 raise DataError(
                     f"{self.source} names the noisy group {name!r}, which column {column!r} does not have"
-                    f"{_near(name, names)}; it has {', '.join(names)}: rename it, or leave its rows out"
+                    f"{_near(name, names)}; it has {listed(names)}: rename it, or leave its rows out"
                 )
         return replace(self, noisy=tuple(names), entries=self.entries[..., at])
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.names import nearest
+from fairfix.data.names import listed, nearest
 from fairfix.errors import DataError, UsageError
 from fairfix.noise.bounds import valid_radius
 from fairfix.noise.rates import Floats
@@ -75,7 +75,7 @@ def balls_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
             near = nearest(home, names)
             raise UsageError(
                 f"`noise=radius:...`: column {column!r} has no group {home!r}"
-                f"{f' (did you mean {near[0]!r}?)' if near else ''}; it has {', '.join(names)}. A true group that has "
+                f"{f' (did you mean {near[0]!r}?)' if near else ''}; it has {listed(names)}. A true group that has "
                 "no recorded group of its name is written as TRUE near RECORDED=NUMBER"
             )
     true = {key: key.removesuffix(NEAR + home).strip() for key, home in homes.items()}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fairfix.auditing.comparisons import NOISE_SCOPES, TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, FLIP_SCOPES
 from fairfix.auditing.results import in_percent
-from fairfix.report.layout import MARKS
+from fairfix.report.layout import MARKS, ROUNDING
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import Block, CheckedResult, Number, SavedCheck
 from fairfix.schema.common import SavedComparison as SavedComparison
@@ -556,8 +556,9 @@ def _perhaps_none(one: Number) -> str:
 
 
 def decimal(number: float) -> str:
-    """Return a number for a cell: .462, without the 0 before the point."""
-    text = f"{number:.3f}" if abs(number) < 1000 else f"{number:,.4g}"
+    """Return a number for a cell: .462, without the 0 before the point; a small one with the digits that it has."""
+    usual = f"{number:.3f}" if abs(number) < 1000 else f"{number:,.4g}"
+    text = f"{number:.3g}" if ROUNDING < abs(number) < 0.0005 else usual
     text = text.removeprefix("-") if not text.strip("-0.") else text
     return re.sub(r"^(-?)0\.", r"\1.", text)
 

@@ -29,6 +29,7 @@ from fairfix.report.layout import (
     message_lines,
     show,
     signed,
+    size_of,
     titled,
 )
 from fairfix.report.true_groups import true_groups
@@ -347,8 +348,16 @@ def shown_groups(block: Block, result: Audit) -> tuple[Sequence[Group], tuple[st
 
 
 def _groups(groups: Sequence[Group], block: Block, result: Audit, where: str, *, detail: bool) -> TextTable:
+    values = [
+        result.overall.metrics[name]
+        for name in ("mean_label", "mean_score")
+        if name in result.overall.metrics
+    ]
+    unit = size_of(*values) if result.settings.task == "regression" else 1.0
+
     def value_of(metric: str) -> Callable[[Group], str]:
-        return lambda group: show(group.metrics[metric].value)
+        size = unit * unit if metric == "square_loss" else unit
+        return lambda group: show(group.metrics[metric].value, size=size)
 
     columns: Columns = {
         **GROUP,

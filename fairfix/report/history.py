@@ -26,6 +26,8 @@ def section(result: Audit, state: StateBatches, *, detail: bool) -> Section:
     lines = tuple(_changes(result, state))
     if state.traces:
         lines += (SCOPE,)
+    if any(total.value is None for trace in state.traces for total in trace.totals):
+        lines += ("A gap is undefined until both groups have rows that it counts.",)
     first = 0 if detail else max(len(state.batches) - SHORT, 0)
     if first:
         lines += (f"{first:,} earlier batches: use --detail or JSON",)

@@ -289,10 +289,13 @@ def percent(share: float | None) -> str:
 
 
 def points(difference: float | None, *, sign: bool = False) -> str:
-    """Return a difference of shares for reading, in percentage points."""
+    """Return a difference of shares for reading, in percentage points; a small one keeps the sign that is asked."""
     if difference is None:
         return "–"
-    return f"{round(100 * difference, 1) + 0.0:{'+' if sign else ''}.1f} points"
+    rounded = round(100 * difference, 1)
+    if sign and not rounded and abs(difference) > ROUNDING:
+        return f"{100 * difference:+.1g} points"
+    return f"{rounded + 0.0:{'+' if sign else ''}.1f} points"
 
 
 def ends_of(low: float, high: float, write: Callable[..., str]) -> str:

@@ -98,8 +98,8 @@ def sections(result: Repair, *, detail: bool) -> Iterator[Section]:
     if result.counts is not None:
         yield of_counts(result.counts, rank)
     if held is not None:
-        yield from _proof(held, "Evaluation on held-out rows")
-    yield from _proof(fit, "On the training rows", "fitted")
+        yield from _proof(result, held, "Evaluation on held-out rows")
+    yield from _proof(result, fit, "On the training rows", "fitted")
     if detail:
         quantities = result.solution.quantities
         grids = (TextTable.of(QUANTITIES, quantities, 4, "Numbers of the repair", 1),) if quantities else ()
@@ -338,6 +338,11 @@ def _cost(table: Sequence[EvaluationRow], confidence: str, *, proven: bool) -> s
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
+def _drawn(result: Repair) -> str:
+    """Return what a repair gives to a row."""
+    return "value" if result.settings.task == "regression" else "decision"
+
+
 def _needs(result: Repair, randomized: float) -> str:
     """Return what is needed at predict time, and what the law may have to say."""
     requires = result.requires
@@ -347,10 +352,11 @@ def _needs(result: Repair, randomized: float) -> str:
     if requires.protected_at_predict:
         text += ". Check whether you may lawfully use the protected attribute to make decisions"
     if randomized > 0:
-        text += f". {percent(randomized)} of decisions are randomized. " + (
-            "Each is drawn once from the row ID, so the same person always gets the same decision"
+        one = _drawn(result)
+        text += f". {percent(randomized)} of {one}s are randomized. " + (
+            f"Each is drawn once from the row ID, so the same person always gets the same {one}"
             if result.data.columns.id
-            else "Rows have no ID: each decision is drawn from the columns that the rule reads, and for equal rows "
+            else f"Rows have no ID: each {one} is drawn from the columns that the rule reads, and for equal rows "
             "also from their order"
         )
     return f"{text}."
@@ -489,9 +495,9 @@ def in_words(rule: GroupRule) -> str:
     return f"no below {start:.4f}; yes above {sure:.4f}; in between, the probability of yes rises from 0 to 1"
 
 
-def _proof(proof: Evaluation, title: str, kind: str = "proof") -> Iterator[Section]:
+def _proof(result: Repair, proof: Evaluation, title: str, kind: str = "proof") -> Iterator[Section]:
     """Yield numbers before and after, and those of the other way to decide with a probability."""
-    lines = [f"{proof.rows:,} rows; {proof.randomized:.2%} of decisions are randomized"]
+    lines = [f"{proof.rows:,} rows; {proof.randomized:.2%} of {_drawn(result)}s are randomized"]
     lines += [  # chance alone makes so much, and no repair can go below it on so many rows
         f"if the groups were exactly equal, ks.to_overall [{one.attribute}] would be {show(one.mean)} on average "
         f"in samples of this size, and at most {show(one.upper)} in 19 of 20"

@@ -35,7 +35,7 @@ from fairfix.report.answer import (
     sides,
     statement,
 )
-from fairfix.report.layout import MARKS
+from fairfix.report.layout import MARKS, points
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import SavedCheck as SavedCheck
 from fairfix.schema.common import SavedComparison as SavedComparison
@@ -385,6 +385,25 @@ def test_losses_in_any_unit_are_read_with_three_digits(unit: float) -> None:
     line = re.findall(r"\n\| square loss .*\| ([+-]\S+) \[", rendered("markdown", result))[0]
     assert float(line) == pytest.approx(row["change"]["value"], rel=5e-3)
     assert not re.search(r"\d{7}", text[: text.index("Data and settings")])
+    assert "decisions are randomized" not in text  # a regression has none
+
+    audited = fairfix.audit(rows, protected="g", label="y", score="score", task="regression").to_dict()
+    page, groups = rendered("markdown", audited), audited["attributes"][0]["groups"]
+    heads = re.findall(r"\n\| (group \| .*) \|\n", page)[0].split(" | ")
+    for group in groups:
+        cells = re.findall(rf"\n\| ({group['group']} \| .*) \|\n", page)[0].split(" | ")
+        loss = group["metrics"]["square_loss"]["value"]
+        assert float(cells[heads.index("square loss")]) == pytest.approx(loss, rel=5e-3)
+    means = {one["group"]: one["metrics"]["mean_score"]["value"] for one in groups}
+    between = re.findall(rf"\n\| mean score difference .*\b(\w) {number} against (\w) {number}", page)[0]
+    for name, mean in zip(between[::2], between[1::2], strict=True):
+        assert float(mean) == pytest.approx(means[name], rel=0.2)  # of three decimals, or three digits
+
+
+@given(st.floats(-1.0, 1.0).filter(lambda change: abs(change) > 1e-9))
+def test_an_end_of_a_change_has_its_sign(change: float) -> None:
+    """So no interval of what surely shrinks is read as one that reaches 0."""
+    assert float(points(change, sign=True).split()[0]) * change > 0
 
 
 def test_means_that_round_alike_are_told_apart() -> None:

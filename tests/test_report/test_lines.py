@@ -12,7 +12,9 @@ from typing import Any
 import fairfix
 import pytest
 from fairfix.cli import run
+from fairfix.errors import FairfixError
 from fairfix.report import PRINTED, unrun
+from fairfix.report.words import as_options
 from fairfix.schema.unrun import Unrun
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,3 +110,17 @@ def test_nothing_that_is_exported_or_printed_begins_one(names: list[str], column
 
 def test_a_line_that_begins_with_a_name_would_be_seen() -> None:
     assert lines_of("a\nimport os\n") == ["import os"]
+
+
+def test_no_name_breaks_the_line_of_an_error() -> None:
+    """Names that a refusal lists stand on its line, whatever they hold."""
+    rows = {"g": [f"{MARK}\n{MARK}", f"a `{MARK}`"] * 40, "score": [0.2, 0.4, 0.6, 0.8] * 20}
+    for asked in (
+        {"reference": "g=other"},
+        {"check": "selection_rate[g=other]>=0.1"},
+        {"similar": "g=other,x"},
+    ):
+        with pytest.raises(FairfixError) as error:
+            fairfix.audit(rows, protected="g", **asked)
+        assert "\n" not in str(error.value).partition("\nto copy")[0], asked
+        assert as_options(str(error.value)).count(f"`{MARK}`") == str(error.value).count(f"`{MARK}`"), asked
