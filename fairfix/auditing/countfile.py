@@ -35,8 +35,8 @@ from fairfix.data.counts import Counts, Grid, SavedCounts, check_cells, groups_o
 from fairfix.data.cutoffs import GroupThresholds
 from fairfix.data.data_spec import SCORE_RANGE, ColumnRoles, DataSpec
 from fairfix.data.files import open_source
-from fairfix.data.names import kept_threshold, quoted_name, with_values
-from fairfix.data.numeric_groups import EACH, Edges, rising, written
+from fairfix.data.names import kept_threshold
+from fairfix.data.numeric_groups import Edges, rising, shown
 from fairfix.data.quantities import LEAST, SUMMED, are_sums, range_of, summed
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.row_hash import Share
@@ -443,26 +443,6 @@ def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str
             for of_file in grids
         )
         yield "the grid of score bins", ours, theirs
-
-
-def shown(value: Any) -> str:
-    """Return a part of a reading as a user writes it: ``age=25,40`` of bands, ``race=a,A`` of names merged into a."""
-    if isinstance(value, Mapping):
-        return ", ".join(text for name, own in value.items() for text in _of_column(name, own)) or "none"
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(shown, value)) or "none"
-    if isinstance(value, float):
-        return written(value)
-    return "none" if value in (None, "") else str(value)
-
-
-def _of_column(name: str, own: Any) -> Iterator[str]:
-    """Yield what a reading says of one column: its bands, the names that are merged, or a policy."""
-    if isinstance(own, Mapping):
-        for into in dict.fromkeys(own.values()):
-            yield with_values(name, dict.fromkeys((into, *(one for one in own if own[one] == into))))
-    else:
-        yield f"{quoted_name(name, '=')}={EACH if own in ((), []) else shown(own)}"
 
 
 def has_range(data_spec: DataSpec) -> bool:

@@ -67,7 +67,7 @@ def command(artifact: str, format_: str, detail: bool) -> int:
 
 def _of_counts(path: str, facts: Json) -> Iterator[str]:
     """Yield what was counted, and how."""
-    from fairfix.auditing.countfile import shown
+    from fairfix.data.numeric_groups import shown
 
     rows = facts["rows"]
     left_out = f"; left out: {_pairs(rows['excluded'])}" if rows["excluded"] else ""
@@ -109,7 +109,7 @@ def _training_scores(manifest: Json) -> str:
 
 def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
     """Yield what a repaired predictor does, for whom, what it needs and how good it is; with ``detail``, its parts."""
-    from fairfix.auditing.countfile import shown
+    from fairfix.data.numeric_groups import shown
     from fairfix.report.layout import merged_names
 
     requires, facts, parameters = manifest["requires"], manifest["facts"], manifest["parameters"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.domain import texts_of
-from fairfix.data.names import keyed, quoted_name, unquoted
+from fairfix.data.names import keyed, quoted_name, unquoted, with_values
 from fairfix.errors import ColumnError, UsageError
 
 if TYPE_CHECKING:
@@ -102,6 +102,26 @@ def rising(bands: Mapping[str, Sequence[float]]) -> dict[str, Edges]:
 def written(edge: float) -> str:
     """Return a number as a user writes it: 25 for 25.0, and never two numbers alike."""
     return repr(float(edge)).removesuffix(".0")
+
+
+def shown(value: Any) -> str:
+    """Return a part of a reading as a user writes it: ``age=25,40`` of bands, ``race=a,A`` of names merged into a."""
+    if isinstance(value, Mapping):
+        return ", ".join(text for name, own in value.items() for text in _of_column(name, own)) or "none"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(shown, value)) or "none"
+    if isinstance(value, float):
+        return written(value)
+    return "none" if value in (None, "") else str(value)
+
+
+def _of_column(name: str, own: Any) -> Iterator[str]:
+    """Yield what a reading says of one column: its bands, the names that are merged, or a policy."""
+    if isinstance(own, Mapping):
+        for into in dict.fromkeys(own.values()):
+            yield with_values(name, dict.fromkeys((into, *(one for one in own if own[one] == into))))
+    else:
+        yield f"{quoted_name(name, '=')}={EACH if own in ((), []) else shown(own)}"
 
 
 def band_names(edges: Edges) -> list[str]:

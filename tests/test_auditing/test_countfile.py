@@ -149,7 +149,7 @@ def test_rows_left_out_are_accounted_for(tmp_path: Path) -> None:
         ({"score_scale": "logit", "columns": replace(RACE, score="raw")}, "score scale is probability"),
         ({"merge": {"race": {"a": "a", "b": "a"}}}, "merge is none in one.counts, race=a,b in two.counts"),
         ({"missing_of": {"race": "group"}}, "missing of is none in one.counts, race=group in two.counts"),
-        ({"where": "score>0.1"}, "where is none in one.counts, score>0.1 in two.counts"),
+        ({"where": "score > 0.1"}, "where is none in one.counts, score > 0.1 in two.counts"),
     ],
 )
 def test_counts_taken_in_different_ways_are_not_added(change: Mapping[str, Any], told: str) -> None:
