@@ -348,12 +348,12 @@ def shown_groups(block: Block, result: Audit) -> tuple[Sequence[Group], tuple[st
 
 
 def _groups(groups: Sequence[Group], block: Block, result: Audit, where: str, *, detail: bool) -> TextTable:
-    values = [
+    means = [
         result.overall.metrics[name]
         for name in ("mean_label", "mean_score")
         if name in result.overall.metrics
     ]
-    unit = size_of(*values) if result.settings.task == "regression" else 1.0
+    unit = size_of(*means) if result.settings.task == "regression" else 1.0
 
     def value_of(metric: str) -> Callable[[Group], str]:
         size = unit * unit if metric == "square_loss" else unit
