@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 from fairfix.auditing.checks import OPERATORS, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
+from fairfix.data.names import shell_line
 from fairfix.schema import checked
 from fairfix.schema.audit import Audit
 from fairfix.schema.common import ROUNDED, Columns, Estimate, Part, SavedCheck, SavedResult
@@ -18,6 +21,12 @@ from fairfix.schema.repair import Repair
 SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
 """Code of a check -> its verdict; those of other codes are undecided."""
 
+
+VALUES = (
+    *(ast.Attribute, ast.Name, ast.Load, ast.keyword, ast.Constant),
+    *(ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.USub),
+)
+"""Parts of a call of the library with values alone; the one attribute is its name."""
 
 NAMING, BY_METRIC = ("metric", "criterion", "quality", "comparison", "id"), ("metrics", "qualities", "costs")
 """Fields that hold a metric or a comparison of it, and those with one for each metric."""
@@ -28,13 +37,17 @@ def checked_result(content: Any) -> SavedResult:
 
     A ValueError where it is not as fairfix writes it. Beyond its form, every metric that it names is one of fairfix or
     its own, the verdict of every check is that of its interval and its limit, the verdict of the result is the worst of
-    those, and rates lie between 0 and 1.
+    those, rates lie between 0 and 1, and commands to copy are of fairfix.
     """
     if isinstance(content, SavedResult):
         return content
     result = checked(content)
     if not isinstance(result, SavedResult):
         raise ValueError("its run failed, so there is no result")  # noqa: TRY004  as all that is wrong with a file
+    steps = [] if result.next_step is None else [result.next_step]
+    for command in filter(None, (one.command for one in (*steps, *getattr(result, "points", ())))):
+        if not _is_own(command):
+            raise ValueError(f"{command!r} is not a command of fairfix")
     own = {one.metric for one in getattr(result, "own_metrics", ())}
     for name in sorted(set(_named(result))):
         if (metric := re.split(r"[.[(]", name)[0]) not in METRICS and metric not in own:
@@ -53,6 +66,22 @@ def checked_result(content: Any) -> SavedResult:
             for comparison in block.comparisons:
                 _require_range(comparison.id, comparison)
     return result
+
+
+def _is_own(command: str) -> bool:
+    """Return whether a command to copy calls fairfix, and nothing else: by words of a shell, or in Python by values."""
+    try:
+        if command.startswith("fairfix "):
+            return shell_line(shlex.split(command)) == command
+        call, *nodes = ast.walk(ast.parse(command, mode="eval").body)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return False
+    own = isinstance(call, ast.Call) and re.match(r"fairfix\.[a-z_]+$", ast.unparse(call.func))
+    return (
+        bool(own)
+        and sum(isinstance(one, ast.Attribute) for one in nodes) == 1
+        and all(isinstance(one, VALUES) for one in nodes)
+    )
 
 
 def _named(node: Any) -> Iterator[str]:

