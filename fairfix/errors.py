@@ -236,7 +236,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "unknown_classes": "predicted classes are the label of no row, such as classes with another spelling",
         "guarantee": "the slack used to meet `guarantee`, or too few rows to meet it",
         "rounding": "deterministic decisions exceed the slack or leave the gap; randomized ones meet it",
-        "no_help": "no evidence that the repair helped: the gap before was uncertain, and the gap after is not smaller",
+        "no_help": "no evidence that the repair helped: the gap was uncertain or small before, and is not smaller",
         "gap_before": "the gap before the repair may already have been within the slack",
         "gap_after": "the gap is not smaller, or the worst group no better off, on held-out rows",
         "levelled_down": "the repair raises the rate of no group, and lowers the rate of some group",

@@ -290,5 +290,7 @@ def kind_written(name: str, *, stream: bool = False) -> type[FileSource]:
     if kind is None and (stream or plain != name or plain.lower().endswith(TEXT_ENDINGS)):
         kind = file_kinds()[TEXT_KIND]
     if kind is None:
-        raise DataError(f"{name}: unknown kind of file; supported are {', '.join(file_kinds())}")
+        base, _, table = name.partition("#")
+        into = f"; for a new table, write duckdb:///{base}#{table or 'decided'}" * base.endswith(".duckdb")
+        raise DataError(f"{name}: unknown kind of file; supported are {', '.join(file_kinds())}{into}")
     return kind

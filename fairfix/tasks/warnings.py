@@ -152,18 +152,26 @@ def of_gaps(asked: ConstraintTarget, before: Estimate, after: Estimate) -> Itera
     allowed = asked.allowed or 0.0
     least = asked.limit if allowed else f"{float(asked.is_ratio):g}"
     uncertain = not asked.away(before).lower > allowed
+    gap_before = f"on held-out rows, {asked.name} was {show(before)}"
+    within = asked.away(before).upper <= allowed
     larger = asked.away(after).point >= asked.away(before).point
     if uncertain and larger:
+        doubt = "there was nothing to repair" if within else "the gap before was uncertain"
         yield Caution(
-            f"no evidence that the repair helped: on held-out rows, {asked.name} was {show(before)}, which "
-            f"reaches {least}, so the gap before was uncertain. After the repair, {asked.name} is {show(after)}, so "
-            "the gap is not smaller. Keep the original model, or use more rows",
+            f"no evidence that the repair helped: {gap_before}, which {'meets' if within else 'reaches'} {least}, so "
+            f"{doubt}. After the repair, {asked.name} is {show(after)}, so the gap is not smaller. Keep the original "
+            f"model{'' if within else ', or use more rows'}",
             "no_help",
+        )
+    elif within:
+        yield Caution(
+            f"the gap before the repair was small: {gap_before}, which meets {least}, so there was nothing to repair",
+            "gap_before",
         )
     elif uncertain:
         yield Caution(
-            f"the gap before the repair is uncertain: on held-out rows, {asked.name} was {show(before)}, which reaches "
-            f"{least}, so there may have been nothing to repair",
+            f"the gap before the repair is uncertain: {gap_before}, which reaches {least}, so there may have been "
+            "nothing to repair",
             "gap_before",
         )
     elif larger:

@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.data import files as io
 from fairfix.data.files import atomic_output, open_source, table_writer, write_content
+from fairfix.data.new_table import check_new_table
+from fairfix.data.recognition import kind_written
 from fairfix.errors import ColumnError, DataError
 
 from tests.conftest import Call, Frames
@@ -328,6 +330,15 @@ def test_an_unknown_output_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="unknown kind of file"), atomic_output(tmp_path / "o.docx") as file:
         table_writer(file, tmp_path / "o.docx", ROWS.schema)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "table"), [("o.duckdb#chosen", "chosen"), ("o.duckdb", "decided")])
+def test_a_new_database_is_refused_with_the_url_that_makes_it(name: str, table: str) -> None:
+    with pytest.raises(DataError) as error:
+        kind_written(name)
+    url = str(error.value).split()[-1]
+    check_new_table(url)
+    assert url == f"duckdb:///o.duckdb#{table}"
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])

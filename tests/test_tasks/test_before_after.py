@@ -193,6 +193,8 @@ def test_rounding_that_undoes_the_repair_is_told(
         ((0.7, 0.6, 0.79), 0.7, ["gap_after"]),
         ((0.7, 0.6, 0.81), 0.75, ["gap_before"]),
         ((0.7, 0.6, 0.81), 0.65, ["no_help"]),
+        ((0.9, 0.85, 0.95), 0.92, ["gap_before"]),
+        ((0.9, 0.85, 0.95), 0.85, ["no_help"]),
     ],
 )
 def test_a_ratio_is_worse_where_it_is_less(
@@ -204,6 +206,7 @@ def test_a_ratio_is_worse_where_it_is_less(
 
     assert [n.code for n in told] == code
     assert all("ratio 0.8" in n for n in told if n.code != "gap_after")
+    assert all(("uncertain" in n) == (before[1] < 0.8 <= before[2]) for n in told)
     assert [n.code for n in of_slack(asked, 0.79)] == ["slack"]
     assert not [*of_slack(asked, 0.81), *of_slack(asked, 0.8)]
 
