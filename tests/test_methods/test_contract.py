@@ -231,9 +231,9 @@ def test_same_seed_same_state(method: type[Repairer]) -> None:
 def test_a_repair_predicts_and_audits_no_rows_twice(
     method: type[Repairer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The shipped rule is asked once for each set of rows, and no results are audited again at the same confidence."""
+    """The shipped rule is asked once for each set of rows, and no results are audited again for the same metrics."""
     asked: list[tuple[object, bytes]] = []
-    audited: list[tuple[float, bytes]] = []
+    audited: list[tuple[object, bytes]] = []
 
     def content(table: Table) -> bytes:
         rows = table.rows
@@ -249,8 +249,8 @@ def test_a_repair_predicts_and_audits_no_rows_twice(
         return predicted
 
     def scanned(table: Table, *, exact: bool) -> Scan:
-        confidence = sys._getframe(1).f_locals["settings"].confidence
-        audited.append((confidence, content(table)))
+        settings = sys._getframe(1).f_locals["settings"]
+        audited.append(((settings.confidence, str(settings.only), str(settings.metrics)), content(table)))
         return count_table(table, exact=exact)
 
     for kind in {base for one in RepairedPredictor.kinds.values() for base in one.__mro__}:
