@@ -110,11 +110,10 @@ class Feature(Part, frozen=True):
         if self.kind in ("group", "score") or self.missing or len(self.levels) == MOST_LEVELS:
             return NewValues()
         column = column_of(table, self.name)
+        if self.kind == "vector":
+            return NewValues(column.null_count)
         if self.kind != "category":
-            entries = (
-                _lists(column, self.name, len(self.means)) if self.means else _numbers(column, self.name)
-            )
-            return NewValues(int(np.count_nonzero(np.isnan(entries[:, 0] if self.means else entries))))
+            return NewValues(int(np.count_nonzero(np.isnan(_numbers(column, self.name)))))
         codes, levels, _ = group_codes(column, self.name)
         rows = dict(zip(levels, np.bincount(codes, minlength=len(levels)).tolist(), strict=True))
         new = {level: n for level, n in rows.items() if n and level not in {*self.levels, *self.same}}

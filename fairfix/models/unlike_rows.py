@@ -10,7 +10,7 @@ import numpy as np
 
 from fairfix.data.choices import Unseen
 from fairfix.data.counts import Bools
-from fairfix.data.names import group_name
+from fairfix.data.names import few, group_name
 from fairfix.data.table import Table
 from fairfix.models.features import NewValues
 from fairfix.models.predictors import RepairedPredictor
@@ -54,7 +54,7 @@ class UnlikeRows:
     def _on_groups(self, predictor: RepairedPredictor, policy: Unseen, rows: int) -> Note:
         total = sum(self.groups.values())
         most = sorted(self.groups.items(), key=lambda one: (-one[1], one[0]))
-        named = _listed([f"{name!r} {many:,}" for name, many in most], "groups")
+        named = few([f"{name!r} {many:,}" for name, many in most], SHOWN, str)
         gets = {
             "abstain": "they get no prediction",
             "original": "they get the original model's prediction"
@@ -87,7 +87,7 @@ class UnlikeRows:
                 such = f"{name!r} has new categories such as {new.example!r} in {new.others:,}"
                 parts.append((new.others, such))
         parts.sort(key=lambda one: -one[0])
-        named = _listed([text for _, text in parts], "features")
+        named = few([text for _, text in parts], SHOWN, str)
         text = f"some of the {rows:,} rows have feature values that no training row has: {named}"
         if parts[0][0] >= MOSTLY * rows:
             return Caution(
@@ -95,9 +95,3 @@ class UnlikeRows:
                 "unseen_features",
             )
         return Note(text, "unseen_features")
-
-
-def _listed(parts: list[str], what: str) -> str:
-    """Return the first of some parts, and how many more there are."""
-    more = f" and {len(parts) - SHOWN:,} {what} more" if len(parts) > SHOWN else ""
-    return ", ".join(parts[:SHOWN]) + more

@@ -70,13 +70,14 @@ class JsonSource(TypedFile):
 def _batch(block: Block, place: FileLocation, before: int, schema: pa.Schema | None = None) -> pa.RecordBatch:
     """Return the columns of a block: all, or those of a schema, which Arrow is told the types of."""
     records, text = block
-    lines = [line for line in text.split(b"\n") if line.strip()]
-    if lines:
+    lines = text.split(b"\n")
+    if text:
         # mixed types, or an error that Python names better
         with suppress(pa.ArrowException, UnicodeDecodeError):
-            if max(line.count(b"[") + line.count(b"{") for line in lines) <= NESTED:
+            if not any(map(_may_nest, lines)):
                 return _by_arrow(text, schema)
-        records = [_parsed(line, place, before + i) for i, line in enumerate(lines)]
+        filled = filter(bytes.strip, lines)
+        records = [_parsed(line, place, before + i) for i, line in enumerate(filled)]
     for i, record in enumerate(records):
         if not isinstance(record, dict):
             raise DataError(
@@ -127,6 +128,10 @@ def _parsed(line: bytes, place: FileLocation, row: int) -> Any:
         return json.loads(line.decode("utf-8"), object_pairs_hook=_unrepeated)
     except (ValueError, RecursionError) as error:
         raise _broken(place, row, error) from None
+
+
+def _may_nest(line: bytes) -> bool:
+    return len(line) > NESTED < line.count(b"[") + line.count(b"{")
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
