@@ -45,7 +45,7 @@ def test_rows_of_the_same_file_are_paired() -> None:
     """As by ids, to the last digit; the result says that the file is the same."""
     frame = two_decisions(0, 500, (0.4, 0.5), (0.42, 0.5))
     frame.to_csv("d.csv", index=False)
-    old = fairfix.audit("d.csv", protected="g", prediction="v1", record={"owner": "me"})  # type: ignore[call-arg]
+    old = fairfix.audit("d.csv", protected="g", prediction="v1", record={"owner": "me"})  # type: ignore[call-arg]  # a keyword of the request
     found = change("d.csv", old)
     assert found["baseline"]["same_file"] is True
     frame.assign(v2=frame.v1).to_csv("old.csv", index=False)
@@ -64,7 +64,7 @@ def test_rows_of_another_file_are_not_paired(what: str) -> None:
     frame = two_decisions(0, 500, (0.4, 0.5), (0.42, 0.5))
     frame.to_csv("d.csv", index=False)
     record = {} if what == "no hash" else {"record": {"owner": "me"}}
-    old = fairfix.audit("d.csv", protected="g", prediction="v1", **record).to_dict()  # type: ignore[arg-type]
+    old = fairfix.audit("d.csv", protected="g", prediction="v1", **record).to_dict()  # type: ignore[arg-type]  # a keyword of the request
     old = json.loads(json.dumps(old))
     if what == "another file":
         frame[::-1].to_csv("d.csv", index=False)

@@ -297,7 +297,7 @@ def test_groups_of_single_rows_are_refused_in_a_line() -> None:
     frame = rows(score=SCORE, label=LABEL, born=days)
     for task in (fairfix.audit, lambda *data, **asked: fairfix.repair(*data, method="ramp", **asked)):
         with pytest.raises(ColumnError, match="`bands=born=values`") as refused:
-            task(frame, protected="born")  # type: ignore[operator]
+            task(frame, protected="born")  # type: ignore[operator]  # one of several tasks
         assert "\n" not in str(refused.value)
     assert fairfix.audit(frame, protected="born", bands="born=values").to_dict()["data"]["rows"]["used"] == N
 

@@ -366,7 +366,7 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
 def test_a_library_that_ends_its_process_is_an_error(tmp_path: Path) -> None:
     """A crash and a panic in the other process are errors that name the file."""
     path = book(tmp_path / "a.xlsx", one=ROWS)
-    place = open_source(path).places[0]  # type: ignore[attr-defined]
+    place = open_source(path).places[0]  # type: ignore[attr-defined]  # a file has places
     for reader in ("os:abort", "faulthandler:_sigsegv", "no_such_module:read"):
         with pytest.raises(DataError, match=r"a\.xlsx"):
             confined.read_confined(place, "Excel", reader)
@@ -589,7 +589,7 @@ def test_a_column_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
         source.parts(["rave"])
     kind = file_kinds()[Path(name).suffix]
     with pytest.raises(DataError, match="read, not written"):
-        kind.writer(None, tmp_path / name, source.schema)  # type: ignore[arg-type]
+        kind.writer(None, tmp_path / name, source.schema)  # type: ignore[arg-type]  # no file is opened
 
 
 @given(st.lists(st.sampled_from(["x", "x.1", "x.1.1", "y"]), max_size=9))

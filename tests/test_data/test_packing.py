@@ -39,7 +39,7 @@ TABLE = pa.Table.from_pandas(make_frame(60), preserve_index=False)
 WRITTEN = [
     next(ending for ending, one in file_kinds().items() if one is kind)
     for kind in kinds_by_name().values()
-    if kind.writer.__func__ is not FileSource.writer.__func__  # type: ignore[attr-defined]
+    if kind.writer.__func__ is not FileSource.writer.__func__  # type: ignore[attr-defined]  # a class method
 ]
 """An ending of each kind of file that is written."""
 
@@ -110,7 +110,7 @@ def test_every_kind_in_every_packing_by_every_way_is_the_same_data(
     ending: str,
     reference: str,
     tmp_path: Path,
-    store: Server,  # noqa: F811
+    store: Server,  # noqa: F811  the fixture
 ) -> None:
     """By a path, a path that does not say what it is, a pipe and a URL."""
     path = written(tmp_path / f"d{kind}{ending}")
@@ -163,7 +163,7 @@ def test_what_is_damaged_is_refused(ending: str, tmp_path: Path) -> None:
         try:
             assert columns_read(path) == before
         except DataError as error:
-            assert path.name in str(error)  # noqa: PT017
+            assert path.name in str(error)  # noqa: PT017  several kinds of errors
             refused += 1
     assert refused > len(content) / 11 / 2
 
@@ -205,7 +205,7 @@ def test_the_one_table_of_a_zip_is_read(members: dict[str, bytes], tmp_path: Pat
         assert columns_read(tmp_path / "d.zip") == {"g": ["a", "b"], "s": [0.5, 0.25]}
 
 
-def test_of_several_tables_one_is_named(tmp_path: Path, store: Server) -> None:  # noqa: F811
+def test_of_several_tables_one_is_named(tmp_path: Path, store: Server) -> None:  # noqa: F811  the fixture
     """The message has what to type, which is read; here and in a store."""
     content = zipped({"a.csv": CSV, "in/b.csv": CSV.replace(b"a", b"c"), "c.txt": b"x"})
     (tmp_path / "d.zip").write_bytes(content)
@@ -221,7 +221,7 @@ def test_of_several_tables_one_is_named(tmp_path: Path, store: Server) -> None: 
             open_source(f"{name}#d.csv")
 
 
-def test_a_table_of_a_zip_of_a_web_server_is_named(web: Callable[..., Server]) -> None:  # noqa: F811
+def test_a_table_of_a_zip_of_a_web_server_is_named(web: Callable[..., Server]) -> None:  # noqa: F811  the fixture
     """Of a large one, what is read of it travels: its directory and the table, not the rest."""
     content = zipped({"a.csv": CSV, "big.csv": os.urandom(4 << 20)})
     server = web({"/d.zip": content})
@@ -371,7 +371,7 @@ def test_a_copy_is_made_once_and_again_in_another_process(
 
 def test_the_first_bytes_of_a_text_come_once(
     tmp_path: Path,
-    web: Callable[..., Server],  # noqa: F811
+    web: Callable[..., Server],  # noqa: F811  the fixture
 ) -> None:
     """Its kind is looked at in what its reader takes: no byte more than before travels for it."""
     content = b"g,s\n" + b"a,0.5\n" * 40_000

@@ -135,7 +135,7 @@ def audit_rows(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_groups_and_strata_may_be_folders(tmp_path: Path, store: Server) -> None:  # noqa: F811
+def test_groups_and_strata_may_be_folders(tmp_path: Path, store: Server) -> None:  # noqa: F811  the fixture
     """An audit is that of one file with all columns; in a store the same."""
     audit_rows(tmp_path / "d")
     for file in (tmp_path / "d").rglob("*.csv"):

@@ -161,7 +161,7 @@ def test_people_come_in_batches_of_a_size(monkeypatch: pytest.MonkeyPatch) -> No
     rates = [
         fairfix.audit(frame, protected="race", prediction="yes", **more)
         .content.overall.metrics["accuracy"]
-        .value  # type: ignore[union-attr]
+        .value  # type: ignore[union-attr]  # it is there
         for frame, more in ((table, {"count": "n"}), (one, {}))
     ]
     assert rates[0] == pytest.approx(rates[1], rel=1e-12)
@@ -202,7 +202,7 @@ def test_rows_of_messages_are_those_of_the_file() -> None:
 def test_what_does_not_go_with_counts_is_refused(more: dict[str, str]) -> None:
     table, _ = tables(60)
     with pytest.raises((UsageError, DataError)):
-        fairfix.audit(table, **{"protected": "race", "prediction": "yes", "count": "n", **more})  # type: ignore[arg-type]
+        fairfix.audit(table, **{"protected": "race", "prediction": "yes", "count": "n", **more})  # type: ignore[arg-type]  # keywords of the request
 
 
 def test_counts_that_are_all_0_are_refused() -> None:

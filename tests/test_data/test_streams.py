@@ -36,7 +36,7 @@ def run(*line: str, data: bytes = b"", tmp: Path | None = None) -> tuple[int, by
 
 
 @pytest.mark.parametrize("kind", [*WRITTEN, ".csv.xz", ".parquet.gz", ".csv.zip"])
-def test_a_stream_is_read_like_the_file(kind: str, tmp_path: Path, empty_tmp: Path) -> None:  # noqa: F811
+def test_a_stream_is_read_like_the_file(kind: str, tmp_path: Path, empty_tmp: Path) -> None:  # noqa: F811  the fixture
     """Recognised by its content, and read again and again."""
     path = written(tmp_path / f"d{kind}")
     before = columns_read(path)

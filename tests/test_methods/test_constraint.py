@@ -219,7 +219,7 @@ def test_first_guesses_are_answered_with_a_constraint_of_the_method(
         available()[method](constraint=guess)  # type: ignore[call-arg]  # of those that have one
 
     assert (guess, right) in refused.value.instead
-    assert available()[method](constraint=right).parsed_constraint.name  # type: ignore[call-arg]
+    assert available()[method](constraint=right).parsed_constraint.name  # type: ignore[call-arg]  # a field of all methods here
 
 
 def test_another_attribute_than_that_of_the_groups_is_refused(folder: Path, call: Call) -> None:

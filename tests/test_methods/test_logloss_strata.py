@@ -130,7 +130,7 @@ def test_a_stratum_of_one_group_is_free() -> None:
     rule = fit(LogLoss(), table)
     chance, alone = rule.predict(table), np.array(data["town"]) == "t2"
 
-    np.testing.assert_array_equal(chance[alone], rule.scorer(table)[alone])  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(chance[alone], rule.scorer(table)[alone])  # type: ignore[attr-defined]  # its rule has a scorer
     assert np.isnan(
         fit(LogLoss(), table).predict(table_of(frame()))[alone & (np.array(frame()["race"]) == "g1")]
     ).all()

@@ -442,6 +442,6 @@ def test_a_title_has_what_was_chosen_and_no_place_in_memory() -> None:
     assert title_of(nested) == (
         "sklearn:Pipeline(steps=[['standardscaler', sklearn:StandardScaler()], ['ridge', sklearn:Ridge(alpha=2.0)]])"
     )
-    odd: Callable[[Any], Any] = lambda x: x  # noqa: E731
+    odd: Callable[[Any], Any] = lambda x: x  # noqa: E731  a function without a name
     assert "0x" not in title_of(MLPRegressor(hidden_layer_sizes=odd))
     assert [title_of(one) for one in ("forest", 0.5, None)] == ["forest", 0.5, None]

@@ -19,9 +19,9 @@ def regressed(
     def rows() -> list[tuple[np.ndarray, ...]]:
         return [(X[at], y[at, None], first[at], w[at]) for at in np.array_split(np.arange(len(y)), pieces)]
 
-    own = Regression.of(rows())  # type: ignore[arg-type]
+    own = Regression.of(rows())  # type: ignore[arg-type]  # tuples of four arrays
     solution = solved(own, of)
-    return of_regression(rows, own, solution, of, 0.05)[0], solution  # type: ignore[arg-type]
+    return of_regression(rows, own, solution, of, 0.05)[0], solution  # type: ignore[arg-type]  # tuples of four arrays
 
 
 def world(rows: int = 300, columns: int = 5, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -109,16 +109,16 @@ def asked(
     of = more.get("of", lambda x: x.prod(axis=1))
 
     def mixed(first: np.ndarray, second: np.ndarray, inside: np.ndarray) -> np.ndarray:
-        return of(np.where(inside, rows[0][first], rows[1][second]))[:, None]  # type: ignore[operator]
+        return of(np.where(inside, rows[0][first], rows[1][second]))[:, None]  # type: ignore[operator]  # a function of rows
 
-    outcomes = tuple(of(one)[:, None] for one in rows)  # type: ignore[operator]
-    (parts,), *drawn = of_model(mixed, outcomes, tuple(weights), columns, 0.05, [span], rng)  # type: ignore[arg-type]
+    outcomes = tuple(of(one)[:, None] for one in rows)  # type: ignore[operator]  # a function of rows
+    (parts,), *drawn = of_model(mixed, outcomes, tuple(weights), columns, 0.05, [span], rng)  # type: ignore[arg-type]  # two outcomes
     return parts, drawn, rows, outcomes
 
 
 def test_parts_of_a_model_are_shapley_values_by_their_definition() -> None:
     """One pair of rows: the mean over all orders; and the parts of any drawing add up to the gap of all rows."""
-    parts, drawn, (a, b), _ = asked(4, (1, 1))  # type: ignore[misc]
+    parts, drawn, (a, b), _ = asked(4, (1, 1))  # type: ignore[misc]  # four parts
     each = np.zeros(4)
     for order in permutations(range(4)):
         row = b[0].copy()
@@ -139,7 +139,7 @@ def test_parts_of_a_model_are_shapley_values_by_their_definition() -> None:
 def test_parts_of_a_linear_model_are_its_coefficients_by_the_differences(columns: int) -> None:
     """Where all rows are drawn this is exact, whatever the orders; a column that is not used has part 0."""
     slopes = np.arange(columns) - 2.0
-    parts, drawn, (a, b), _ = asked(columns, (400, 400), of=lambda x: x @ slopes)  # type: ignore[misc]
+    parts, drawn, (a, b), _ = asked(columns, (400, 400), of=lambda x: x @ slopes)  # type: ignore[misc]  # four parts
     assert drawn[0] == 400
     np.testing.assert_allclose(parts[0], slopes * (a.mean(axis=0) - b.mean(axis=0)), atol=1e-10)
     assert (parts[:, 2] == 0.0).all()
@@ -147,4 +147,4 @@ def test_parts_of_a_linear_model_are_its_coefficients_by_the_differences(columns
 
 def test_a_column_of_no_drawn_effect_may_have_one_where_the_outcome_is_bounded() -> None:
     parts, *_ = asked(3, (500, 500), of=lambda x: (x[:, 0] > 0.5) * 1.0, span=1.0)
-    assert parts[0, 1] == 0.0 < parts[2, 1] < 0.02  # type: ignore[attr-defined]
+    assert parts[0, 1] == 0.0 < parts[2, 1] < 0.02  # type: ignore[attr-defined]  # an array

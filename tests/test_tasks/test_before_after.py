@@ -310,7 +310,7 @@ def test_what_is_expected_over_draws_asks_models_once(
         return score(self, table)
 
     monkeypatch.setattr(Scorer, "__call__", counted)
-    method = FairRegression(slack=0.05, **parameters)  # type: ignore[arg-type]
+    method = FairRegression(slack=0.05, **parameters)  # type: ignore[arg-type]  # parameters of several types
     outcome = repair_table(rows, method, features=("p",))
 
     assert outcome.predictor.randomized

@@ -93,7 +93,7 @@ def test_each_class_is_an_audit_of_two(classes: int, more: dict[str, Any]) -> No
             part: f"{asked[part]}={one['class']}" for part in ("label", "prediction") if asked.get(part)
         }
         named = {**valued, "confidence": sure}
-        two = fairfix.audit(workers(classes=classes), **{**asked, **named}).to_dict()  # type: ignore[call-arg,arg-type]
+        two = fairfix.audit(workers(classes=classes), **{**asked, **named}).to_dict()  # type: ignore[call-arg,arg-type]  # keywords of the request
         parts = ("overall", "attributes", "strata")
         assert not differences({part: one[part] for part in parts}, {part: two[part] for part in parts})
 
@@ -181,7 +181,7 @@ def test_checks_are_judged_for_each_class() -> None:
         "tpr.difference.rms_of_classes<=0.02",
         "tpr[sex=f]>=0.1",
     ]
-    result = fairfix.audit(workers(), protected="sex", check=checks, **MANY)  # type: ignore[call-arg]
+    result = fairfix.audit(workers(), protected="sex", check=checks, **MANY)  # type: ignore[call-arg]  # keywords of the request
     verdicts = {(one["check"], one.get("class")): one["verdict"] for one in result.to_dict()["checks"]}
 
     assert {job: verdicts["tpr.difference<=0.1", job] for job in JOBS} == {
@@ -396,11 +396,11 @@ def test_other_classes_are_not_compared() -> None:
 
 def test_a_baseline_of_another_kind_is_refused() -> None:
     """One of two classes, of another confidence or another attribute, or one that was changed."""
-    two = fairfix.audit(workers(), protected="sex", label="job=poet", prediction="told").to_dict()  # type: ignore[call-arg]
+    two = fairfix.audit(workers(), protected="sex", label="job=poet", prediction="told").to_dict()  # type: ignore[call-arg]  # keywords of the request
     changed = json.loads(json.dumps(audited()))
     changed["classes"][0]["attributes"][0]["groups"][0]["rows"] = "many"
     with pytest.raises(DataError, match="`task=multiclass`"):
-        fairfix.audit(workers(), protected="sex", label="job=poet", prediction="told", baseline=audited())  # type: ignore[call-arg]
+        fairfix.audit(workers(), protected="sex", label="job=poet", prediction="told", baseline=audited())  # type: ignore[call-arg]  # keywords of the request
     for old, told in (
         (two, "`task=classification`"),
         ({**audited(), "schema": "fairfix.classes/1"}, "of this version .*fairfix.classes/1"),

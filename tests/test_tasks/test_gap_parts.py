@@ -81,7 +81,7 @@ def test_the_gap_is_the_one_of_the_report_and_its_parts_are_those_of_the_world()
     assert score.rest is not None
     assert score.rest.low is not None
     assert score.rest.low < 0 < score.rest.point + 0.02
-    assert {one.column for one in content.explained_gaps.left_out} == {"id"}  # type: ignore[union-attr]
+    assert {one.column for one in content.explained_gaps.left_out} == {"id"}  # type: ignore[union-attr]  # it is there
 
 
 def test_parts_do_not_depend_on_units_names_of_levels_order_or_other_groups() -> None:
@@ -185,7 +185,7 @@ def test_every_format_shows_parts_of_hostile_names(tmp_path: Path) -> None:
         assert "come" in shown
         assert "unexplained" in shown
     frame = result.to_frame("gap_parts")
-    assert len(frame) == sum(len(one.parts) + 1 for one in result.content.explained_gaps.gaps)  # type: ignore[union-attr]
+    assert len(frame) == sum(len(one.parts) + 1 for one in result.content.explained_gaps.gaps)  # type: ignore[union-attr]  # it is there
     result.save(tmp_path / "a.xlsx")
 
 
