@@ -92,7 +92,7 @@ class GivenScores:
         more: dict[str, tuple[Any, ...]] = {"to_reference": (measured.view.reference,)}
         if of.scope == "to_overall":
             weight = measured.sizes[0]
-            more["to_overall"] = losses.rest(), weight / weight.sum()
+            more["to_overall"] = losses.rest, weight / weight.sum()
         result = GAPS[of.scope, of.kind](losses, *more.get(of.scope, ()), measured.alpha)
         gap = result if isinstance(result, Gap) else result.gap
         per_group = dict(report.per_group)

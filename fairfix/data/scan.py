@@ -145,9 +145,14 @@ class KeptRows:
     def merged(self) -> KeptRows:
         """Return the rows with those of equal score, cell and label merged and their weights added."""
         code = code_of(self.cell, self.label)
-        order = np.lexsort((code, self.score))
-        rows, code = self.take(order), code[order]
-        new = (rows.score[1:] != rows.score[:-1]) | (code[1:] != code[:-1])
+        order = np.argsort(self.score, kind="stable")
+        score, code = self.score[order], code[order]
+        new = score[1:] != score[:-1]
+        if not new.all():  # by code among those of one score: two sorts of numbers take half of one by pairs
+            rank = np.concatenate([[0], np.cumsum(new)])
+            again = np.argsort(rank * (int(code.max()) + 1) + code, kind="stable")
+            order, code = order[again], code[again]
+        rows, new = self.take(order), new | (code[1:] != code[:-1])
         first = np.flatnonzero(np.concatenate([[True], new]))
         weight = np.add.reduceat(rows.mass, first)
         sums: Any = {

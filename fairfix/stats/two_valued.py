@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,9 @@ STEPS = 32
 LEAST = 1e-3
 """Values below this part of the largest are rounded to it."""
 
-THETAS = 16
-"""Tilts that are tried, and tried again near the best one; any of them gives a limit that holds."""
+THETAS = 10
+"""Tilts that are tried, and tried again near the best one; any of them gives a limit that holds. With 10,000 rows the
+last one is at most 13% from the best, which widens an interval by 1%."""
 
 ROUNDED = 1e-9
 """Added to log(lambda), so that rounding errors of its root, 1e-13, leave a limit that holds."""
@@ -109,8 +111,9 @@ class TwoValued(Estimates):
             mean = (least + np.bincount(group, apart * larger, size)) / mass
         return cls(mean, mass, least, above * (1 + 1e-12), below * (1 - 1e-12), rows, ones)
 
+    @cached_property
     def rest(self) -> TwoValued:
-        """Return, for each group, the rows of all others."""
+        """For each group, the rows of all others."""
         parts = (self.weight, self.least, self.rows, self.larger)
         weight, least, rows, larger = (part.sum(axis=0) - part for part in parts)
         total = np.nansum(self.mean * self.weight) - np.nan_to_num(self.mean) * self.weight
@@ -145,11 +148,11 @@ def upper_limit(apart: Floats, rows: Floats, total: float, tail: float) -> float
     total
         The sum that was seen.
     """
-    there = apart > 0
-    apart, rows = apart[there], rows[there]
+    order = np.argsort(apart)[np.count_nonzero(apart <= 0) :]
+    apart, rows = apart[order], rows[order]
     if not apart.size:
         return 0.0
-    largest = float(apart.max())
+    largest = float(apart[-1])
     # from the tilt of many rows, a deviation in all of them, to one that tells 0 rows from 1
     theta = np.geomspace(0.3 / math.sqrt(float(rows.sum())), 60.0, THETAS) / largest
     means = _means(apart, rows, total, tail, theta)
@@ -160,22 +163,26 @@ def upper_limit(apart: Floats, rows: Floats, total: float, tail: float) -> float
 
 
 def _means(apart: Floats, rows: Floats, total: float, tail: float, theta: Floats) -> Floats:
-    r"""Return the largest mean that each tilt leaves, (t,).
+    r"""Return the largest mean that each tilt leaves, (t,), from values above 0 that rise.
 
     With :math:`r_i` as above, :math:`-\log(1 - r_i c_i)` is :math:`s = \log \lambda` less :math:`\log(c_i / d_i)`, kept
     within [0, :math:`\theta d_i`]. So the bound is linear between knots of ``s``, and its root needs no iterations.
+    The knots where rows start rise as values fall, up to :math:`\log \theta`, and those where rows end rise with the
+    values from there: no knots need to be sorted.
     """
     most = theta[:, None] * apart
     c = -np.expm1(-most)
     start = np.log(c / apart)
-    knots, slopes = np.hstack([start, start + most]), np.append(rows, -rows)
-    order = np.argsort(knots, axis=1)
-    knots, slope = np.take_along_axis(knots, order, 1), np.cumsum(slopes[order], axis=1)
-    steps = slope[:, :-1] * np.diff(knots, axis=1)
-    reached = np.hstack([np.zeros((theta.size, 1)), np.cumsum(steps, axis=1)])
+    knots = np.hstack([start[:, ::-1], start + most])
+    begun = np.cumsum(rows[::-1])
+    slope = np.append(begun, begun[-1] - np.cumsum(rows))
+    reached = np.zeros(knots.shape)
+    np.cumsum(slope[:-1] * np.diff(knots, axis=1), axis=1, out=reached[:, 1:])
     wanted = theta * total - math.log(tail)
     last = np.arange(theta.size), np.maximum((reached <= wanted[:, None]).sum(axis=1) - 1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):  # behind the last knot nothing is refuted
-        root = np.where(wanted < reached[:, -1], knots[last] + (wanted - reached[last]) / slope[last], np.inf)
+        root = np.where(
+            wanted < reached[:, -1], knots[last] + (wanted - reached[last]) / slope[last[1]], np.inf
+        )
     probabilities = np.clip(1.0 / c - np.exp(-root - ROUNDED)[:, None] / apart, 0.0, 1.0)
     return np.asarray(probabilities @ (rows * apart))

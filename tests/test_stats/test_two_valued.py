@@ -93,7 +93,7 @@ def test_the_rest_are_the_rows_of_the_others() -> None:
     rng = np.random.default_rng(0)
     group, low = rng.integers(0, 3, 90), rng.random(90)
     high, larger = low + rng.random(90), rng.integers(0, 2, 90).astype(float)
-    rest = TwoValued.of_rows(group, 3, low, high, larger).rest()
+    rest = TwoValued.of_rows(group, 3, low, high, larger).rest
     for g in range(3):
         own = group != g
         alone = TwoValued.of_rows(np.zeros(own.sum(), dtype=int), 1, low[own], high[own], larger[own])
