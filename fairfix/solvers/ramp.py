@@ -109,8 +109,12 @@ class Cell:
         if f.ndim != 1 or not f.size:
             raise ValueError(f"scores of a cell must be a row of at least one number, got shape {f.shape}")
         w = positive_weights(weights, f.shape)
-        total, order = float(np.add.reduce(w)), np.argsort(f, kind="stable")
-        f, w = f[order], w[order]
+        total = float(np.add.reduce(w))
+        if (w == w[0]).all():  # half the time, or less, of an order for the weights
+            f = np.sort(f)
+        else:
+            order = np.argsort(f, kind="stable")
+            f, w = f[order], w[order]
         if not (math.isfinite(f[0]) and math.isfinite(f[-1])):  # of sorted scores, a NaN stands last
             raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
         return cls(locked(f), locked(w), total)
