@@ -156,6 +156,7 @@ def samples(race: Ints, cell: Ints) -> Iterator[str]:
                             hits[level] += [
                                 f.outer_low <= rate <= f.outer_high
                                 for f, rate in zip(found, truth[metric], strict=True)
+                                if f.outer_low is not None and f.outer_high is not None  # else undefined
                             ]
                 shown = " | ".join(f"{np.mean(h):.3f}" if h else "-" for h in hits.values())
                 yield f"| {kind} | {gamma} | {rows:,} | {survey:,} | {shown} | {refused} |"
