@@ -144,16 +144,14 @@ class KeptRows:
 
     def merged(self) -> KeptRows:
         """Return the rows with those of equal score, cell and label merged and their weights added."""
-        code = code_of(self.cell, self.label)
         order = np.argsort(self.score, kind="stable")
-        score, code = self.score[order], code[order]
-        new = score[1:] != score[:-1]
-        if not new.all():  # by code among those of one score: two sorts of numbers take half of one by pairs
-            rank = np.concatenate([[0], np.cumsum(new)])
-            again = np.argsort(rank * (int(code.max()) + 1) + code, kind="stable")
-            order, code = order[again], code[again]
-        rows, new = self.take(order), new | (code[1:] != code[:-1])
-        first = np.flatnonzero(np.concatenate([[True], new]))
+        score, code = self.score[order], code_of(self.cell, self.label)[order]
+        # ranks of scores and codes as one number: two sorts of numbers take half the time of one by pairs
+        rank = np.concatenate([[0], np.cumsum(score[1:] != score[:-1])])
+        key = rank * (int(code.max()) + 1) + code
+        again = np.argsort(key, kind="stable")
+        rows, key = self.take(order[again]), key[again]
+        first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
         weight = np.add.reduceat(rows.mass, first)
         sums: Any = {
             name: np.add.reduceat(column, first)
