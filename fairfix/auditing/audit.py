@@ -368,9 +368,15 @@ def check_results(
             gone = [name for name in gone if len(left_out[name]) == 1]
         yield from (_unknown(check, (name, left_out[name]), settings, "not_shown", few) for name in gone)
         if not asked and not gone:
+            of_groups = [
+                f"; {of.attribute!r} is a group of {block.attribute}, whose value is "
+                f"'{Comparison(of.metric, '', '', block.attribute, of.attribute)}'"
+                for block in blocks
+                if of.entry.of_groups and of.attribute in {group.group for group in block.groups}
+            ]
             raise UsageError(
                 f"check {check.text!r}: {of.attribute!r} is not audited; this audit has "
-                f"{', '.join(b.attribute for b in blocks)}"
+                f"{', '.join(b.attribute for b in blocks)}{''.join(of_groups[:1])}"
             )
         if not of.attribute and of.scope in FLIP_SCOPES:  # comparable values have one block
             asked = [b for b in asked if of.id in b.by_id] or asked

@@ -103,12 +103,14 @@ def without_change(text: str) -> str | None:
     return None if one is None else one.of_change
 
 
-def read_checks(texts: Iterable[str]) -> tuple[tuple[Check, ...], tuple[Allowance, ...]]:
-    """Return the checks of values, and those of changes since a baseline."""
+def read_checks(
+    texts: Iterable[str], protected: Sequence[str] = ()
+) -> tuple[tuple[Check, ...], tuple[Allowance, ...]]:
+    """Return the checks of values, and those of changes since a baseline; see :meth:`Check.parse`."""
     listed = list(dict.fromkeys(texts))
     changes = [text for text in listed if without_change(text) is not None]
     return (
-        tuple(Check.parse(text) for text in listed if text not in changes),
+        tuple(Check.parse(text, protected) for text in listed if text not in changes),
         tuple(map(Allowance.parse, changes)),
     )
 

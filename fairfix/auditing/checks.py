@@ -84,8 +84,8 @@ class Check:
     """Whether it is about each protected column by itself, and not about their intersections."""
 
     @classmethod
-    def parse(cls, text: str) -> Check:
-        """Read a check.
+    def parse(cls, text: str, protected: Sequence[str] = ()) -> Check:
+        """Read a check; of an error, a check that is meant names one of the ``protected`` columns, or none.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Check:
             check = cls(text.strip(), of, one.operator, one.limit_on(of), one.each)
             _require_direction(check, one)
         except UsageError as error:
-            instead = error.instead or _instead(one)
+            instead = error.instead or _instead(one, protected)
             raise UsageError(f"check {text!r}: {error}").proposing(*instead) from None
         return check
 
@@ -184,8 +184,10 @@ def compared(one: Condition) -> Comparison:
     return replace(comparison, attribute=one.attribute, group=one.group)
 
 
-def _instead(one: Condition) -> list[tuple[str, str]]:
+def _instead(one: Condition, protected: Sequence[str]) -> list[tuple[str, str]]:
     """Return the check that is meant by a metric without a kind, or by a name such as ``dp_difference``."""
+    if one.attribute and one.attribute not in protected:  # perhaps the name of a group
+        return []
     metric, ending = one.metric, ""
     if metric not in ALIASES and metric not in METRICS:
         metric, _, ending = metric.rpartition("_")
@@ -257,7 +259,10 @@ def _comparison(metric: str, rest: list[str]) -> Comparison:
             f"{metric} is a difference already; write '{metric}<=0.05' or '{metric}.to_overall<=0.05'"
         )
     if not kind:
-        raise UsageError(f"name the comparison of {metric} to limit, for example '{metric}.difference<=0.1'")
+        group = f", or one group, such as '{metric}[race=Black]>=0.5'" if entry.of_groups else ""
+        raise UsageError(
+            f"name the comparison of {metric} to limit, for example '{metric}.difference<=0.1'{group}"
+        )
     return Comparison(metric, kind, scope)
 
 

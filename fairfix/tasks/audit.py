@@ -141,7 +141,7 @@ def _run(request: AuditRequest) -> AuditResult:
             f"{quoted_name(name, '=')}=group" for name in request.protected
         )  # its tables have a row for unknown groups
         request = replace(request, missing=(*apart, *request.missing))
-    _, allowances = read_checks(request.check)
+    _, allowances = read_checks(request.check, request.protected)
     waivers, base = waivers_of(request), baseline_of(request.baseline)
     unchecked = not_checked(request, allowances, "there is no `baseline`") if base is None else []
     if base is not None and (old := counts_of(base.data)) is not None:

@@ -130,7 +130,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
     many = request.task == MULTICLASS
     if many:
         check_knows_classes(repairer)
-    checks, changes = read_checks(request.check)
+    checks, changes = read_checks(request.check, request.protected)
     unchecked = not_checked(
         request, changes, "a repair has no baseline; audit the repaired rows to compare them"
     )

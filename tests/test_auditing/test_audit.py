@@ -352,6 +352,7 @@ def test_a_weight_of_two_is_the_row_twice(seed: int, n: int) -> None:
     ("expression", "words"),
     [
         ("dp.difference[age]<=0", "'age' is not audited; this audit has race, sex"),
+        ("dp.difference[b]<=0", "selection_rate\\[race=b\\]"),
         ("tpr[race=q]>=0.5", "race has no group 'q'; it has a, b, c"),
         ("dp.difference.to_reference<=0", "name the reference group with `reference=race=GROUP`"),
         ("dp.difference.within_strata<=0", "name the strata with `strata"),

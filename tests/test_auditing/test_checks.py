@@ -142,6 +142,22 @@ VERDICTS = [
 ]
 
 
+def test_a_check_is_proposed_of_a_protected_column_or_of_none() -> None:
+    """The name in brackets may be of a group, and then the proposal would be refused as well."""
+    for text, meant in (
+        ("dp<=0.1", True),
+        ("dp[race]<=0.1", True),
+        ("dp_difference[race]<=0.1", True),
+        ("dp[Black]<=0.1", False),
+        ("dp_difference[Black]<=0.1", False),
+    ):
+        with pytest.raises(UsageError) as refused:
+            Check.parse(text, ["race"])
+        assert bool(refused.value.instead) is meant
+        for old, new in refused.value.instead:
+            Check.parse(text.replace(old, new))
+
+
 @pytest.mark.parametrize(("numbers", "complete", "by_interval", "by_point"), VERDICTS)
 def test_three_verdicts(
     numbers: tuple[float, float, float], complete: bool, by_interval: str, by_point: str
