@@ -69,7 +69,7 @@ def sections(result: Compare, *, detail: bool) -> Iterator[Section]:
     if lines:
         yield Section("Notes", tuple(dict.fromkeys(lines)), kind="notes")
     yield from left_out_columns(result.features)
-    yield Section("Data and settings", tuple(_compare_facts(result)), kind="facts")
+    yield Section("Data and settings", tuple(_compare_facts(result, detail=detail)), kind="facts")
     commands = [(named(point), point.command) for point in _advised(result, leading) if point.command]
     if commands:
         steps = (line for name, command in commands for line in (f"To fit {name}:", Command(command)))
@@ -297,14 +297,13 @@ ORIGINAL = "original model"
 """Title of the candidate that leaves the model as it is."""
 
 
-def _compare_facts(result: Compare) -> Iterator[str]:
+def _compare_facts(result: Compare, *, detail: bool) -> Iterator[str]:
     split, settings = result.split, result.settings
     yield from data_lines(
         result, f": {split.fit:,} to fit, {split.holdout:,} held out (seed {settings.seed})"
     )
-    yield (
-        "all numbers are measured on held-out rows; * marks candidates that no other beats in both gap and quality"
-    )
+    marks = "; * marks candidates that no other beats in both gap and quality" if detail else ""
+    yield f"all numbers are measured on held-out rows{marks}"
     for contender in result.contenders:
         yield f"{contender.title}: {pairs(contender.parameters)}"
     noise = settings.noise

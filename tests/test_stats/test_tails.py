@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from fairfix.stats.ks import ks_noise
 from fairfix.stats.tails import (
     Reach,
     budget,
@@ -259,3 +260,16 @@ def test_shares_of_groups_are_missed_no_more_often_than_said() -> None:
     missed = (np.abs(seen - shares).sum(axis=1) / 2 > share_distance(80, 3, 0.2)).sum()
 
     assert missed <= stats.binom.ppf(0.999, worlds, 0.2)
+
+
+def test_the_distance_by_chance_is_that_of_groups_that_are_alike() -> None:
+    """Mean and 95% quantile of the largest distance of a group to all rows, against draws."""
+    rng, sizes = np.random.default_rng(0), np.array([300, 500, 1200])
+    group = np.repeat(np.arange(3), sizes)
+    found = []
+    for _ in range(1000):
+        here = group[rng.permutation(group.size)]  # of the rows in the order of their scores
+        share = np.cumsum(here == np.arange(3)[:, None], axis=1) / sizes[:, None]
+        found.append(np.abs(share - np.arange(1, group.size + 1) / group.size).max())
+
+    assert ks_noise(sizes) == pytest.approx((np.mean(found), np.quantile(found, 0.95)), rel=0.06)

@@ -168,6 +168,23 @@ def test_the_frontier_is_what_no_other_point_beats(outcome: ComparisonOutcome) -
         assert marked != beaten
 
 
+def test_stars_mark_the_points_of_the_frontier(call: Call, tmp_path: Path) -> None:
+    """In the table of all candidates, each quality of each gap; without that table no star is explained."""
+    saved = tmp_path / "c.json"
+    _, shown, _ = call("--methods", "ramp", "--format", "markdown", "--detail", "--out", f"json={saved}")
+    result = json.loads(saved.read_text())
+    own = [
+        (a["gap"], a["quality"])
+        for p in result["points"]
+        for a in p["front"]
+        if a["quality"] in p["qualities"]
+    ]
+
+    assert own
+    assert shown.count("]*") + shown.count(r"]\*") == len(own)
+    assert "*" not in call("--methods", "ramp", "-q")[1]
+
+
 def test_features_are_learned_from_when_asked(call: Call) -> None:
     """With features the methods that learn use them; methods that need a score are compared where there is one."""
     status, out, err = call("--features", "x", "--group", "used", "--format", "json")
