@@ -18,6 +18,9 @@ from fairfix.errors import DataError
 MOST_SCORES = 1 << 22
 """Largest number of different scores by cell held for exact distances, some 500 MB while they are merged."""
 
+SAMPLE = 1 << 14
+"""Scores that tell whether many are tied; one of about a hundred rows each."""
+
 
 def collect(
     source: Source,
@@ -80,20 +83,24 @@ def by_scores(data_spec: DataSpec, columns: tuple[str, ...] | None) -> DataSpec:
 
 
 def _gathered(pieces: Iterable[KeptRows], where: str) -> KeptRows:
-    """Return the rows of all pieces, merged whenever they are many."""
+    """Return the rows of all pieces, merged when they are many: late if few of them are tied."""
     chosen, size, room = list[KeptRows](), 0, KEEP_ROWS
     for piece in pieces:
         chosen.append(piece)
         size += piece.score.size
-        if size > room:
-            chosen = [KeptRows.joined(chosen).merged()]
-            size = chosen[0].score.size
-            if size > MOST_SCORES:
-                raise DataError(
-                    f"{where}: exact distances of the scores need more than {MOST_SCORES:,} rows of other scores in "
-                    "memory; use counts, for bounds of them: 'fairfix count'"
-                )
-            room = min(
-                max(KEEP_ROWS, 2 * size), MOST_SCORES + KEEP_ROWS
-            )  # where little is tied, merge seldom
+        if size <= room:
+            continue
+        chosen = [KeptRows.joined(chosen)]
+        sample = chosen[0].score[:: max(1, size // SAMPLE)]
+        if room < MOST_SCORES and np.unique(sample).size > 0.9 * sample.size:
+            room = MOST_SCORES
+            continue
+        chosen = [chosen[0].merged()]
+        size = chosen[0].score.size
+        if size > MOST_SCORES:
+            raise DataError(
+                f"{where}: exact distances of the scores need more than {MOST_SCORES:,} rows of other scores in "
+                "memory; use counts, for bounds of them: 'fairfix count'"
+            )
+        room = min(max(KEEP_ROWS, 2 * size), MOST_SCORES + KEEP_ROWS)  # where little is tied, merge seldom
     return KeptRows.joined(chosen)
