@@ -28,12 +28,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
-from fairfix.auditing.grammar import MIRRORED, Condition, read_one, turned, with_quotes
+from fairfix.auditing.grammar import MIRRORED, Condition, read_one, respelled, turned, with_quotes
 from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, METRICS, NOISE_METRICS, SCOPES
 from fairfix.data.choices import Code, GateOn, Operator, Severity, Undecided
 from fairfix.data.names import did_you_mean
@@ -94,7 +93,7 @@ class Check:
         """
         one = read_one(text)
         if one is None or not one.operator:
-            right = turned(text) or with_quotes(text)
+            right = turned(text) or with_quotes(text) or respelled(text)
             like = f"write '{right}'" if right else "write it like 'dp.difference<=0.1' or 'ks[race]<=0.05'"
             error = UsageError(f"cannot read the check {text!r}; {like}")
             raise error.proposing(*([(text, right)] if right else []))
@@ -103,7 +102,8 @@ class Check:
             check = cls(text.strip(), of, one.operator, one.limit_on(of), one.each)
             _require_direction(check, one)
         except UsageError as error:
-            instead = error.instead or _instead(one, protected)
+            known = one.attribute is None or one.attribute in protected  # else it may name a group
+            instead = (error.instead or _instead(one)) if known else ()
             raise UsageError(f"check {text!r}: {error}").proposing(*instead) from None
         return check
 
@@ -184,21 +184,26 @@ def compared(one: Condition) -> Comparison:
     return replace(comparison, attribute=one.attribute, group=one.group)
 
 
-def _instead(one: Condition, protected: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the check that is meant by a metric without a kind, or by a name such as ``dp_difference``."""
-    if one.attribute and one.attribute not in protected:  # perhaps the name of a group
-        return []
+def _instead(one: Condition) -> list[tuple[str, str]]:
+    """Return the checks that may be meant by a metric without a kind, or by a name such as ``dp_difference``."""
     metric, ending = one.metric, ""
     if metric not in ALIASES and metric not in METRICS:
         metric, _, ending = metric.rpartition("_")
-    kind = ending if ending in KINDS else "difference" if one.operator.startswith("<") else "ratio"
-    if one.parts or ALIASES.get(metric, metric) not in METRICS or (ending and ending not in KINDS):
+    name = ALIASES.get(metric, metric)
+    if one.parts or name not in METRICS or (ending and ending not in KINDS):
         return []
-    written = metric + f".{kind}" + one.text()[len(one.metric) :]
-    with suppress(UsageError):
-        Check.parse(written)
-        return [(one.written, written)]
-    return []
+    better, least = METRICS[name].better, one.operator.startswith(">")
+    of_one = (["min"] if better == "larger" else []) if least else (["max"] if better == "smaller" else [])
+    kinds = [ending] if ending else [*of_one, "ratio"] if least else ["difference", *of_one]
+    meant = [f"{metric}.{kind}{one.text()[len(one.metric) :]}" for kind in kinds]
+    return [(one.written, text) for text in meant if _is_check(text)]
+
+
+def _is_check(text: str) -> bool:
+    try:
+        return Check.parse(text).comparison.exists
+    except UsageError:
+        return False
 
 
 def _require_direction(check: Check, one: Condition) -> None:
@@ -207,9 +212,10 @@ def _require_direction(check: Check, one: Condition) -> None:
     if not (of.group or of.exists) or not worse or (worse == "larger") == check.operator.startswith("<"):
         return
     right = one.text(operator=MIRRORED[one.operator])
-    raise UsageError(
+    error = UsageError(
         f"a check is the condition that must hold, and a {worse} {of.id} is worse; write `check={right}`"
     )
+    raise error.proposing((one.written, right))
 
 
 def _metric(name: str) -> str:

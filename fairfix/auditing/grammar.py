@@ -147,6 +147,14 @@ def with_quotes(text: str) -> str:
     return right if read_one(right) else ""
 
 
+def respelled(text: str) -> str:
+    """Return ``dp.ratio>=0.8`` for ``dp.ratio≥0.8``, ``dp.ratio=>0.8`` and ``dp.ratio>=0,8``; else an empty text."""
+    right = re.sub(r"([<>=≤≥]\s*0),(\d+\s*)$", r"\1.\2", text)
+    for sign, operator in (("≤", "<="), ("≥", ">="), ("=<", "<="), ("=>", ">=")):
+        right = right.replace(sign, operator)
+    return right if right != text and read_one(right) else ""
+
+
 def of_numbers(text: str) -> bool:
     """Tell whether a constraint is about columns of numbers: ``covariance[age]``."""
     return any(one.metric in NUMBERS and one.attribute for one in read(text))

@@ -11,7 +11,7 @@ from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
-from fairfix.auditing.baseline import Allowance, read_checks
+from fairfix.auditing.baseline import Allowance
 from fairfix.auditing.custom_metrics import added, own_metrics, own_struct
 from fairfix.auditing.results import Settings, with_data
 from fairfix.data.canonical import canonical_group
@@ -26,6 +26,7 @@ from fairfix.tasks.changes import (
     EarlierModel,
     baseline_of,
     both_models,
+    checks_of,
     not_checked,
     with_changes,
     with_paired_changes,
@@ -141,7 +142,7 @@ def _run(request: AuditRequest) -> AuditResult:
             f"{quoted_name(name, '=')}=group" for name in request.protected
         )  # its tables have a row for unknown groups
         request = replace(request, missing=(*apart, *request.missing))
-    _, allowances = read_checks(request.check, request.protected)
+    _, allowances = checks_of(request)
     waivers, base = waivers_of(request), baseline_of(request.baseline)
     unchecked = not_checked(request, allowances, "there is no `baseline`") if base is None else []
     if base is not None and (old := counts_of(base.data)) is not None:
@@ -327,7 +328,7 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
         intersect=request.intersect or crossed,
         reference=references_of(request.reference, protected),
         exact=exact,
-        checks=read_checks(request.check)[0],
+        checks=checks_of(request)[0],
         gate_on=request.gate_on,
         suppress_below=request.suppress_below,
         always_valid=request.always_valid or request.state is not None,

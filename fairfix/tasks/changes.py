@@ -15,7 +15,8 @@ from msgspec.structs import replace as fields_replaced
 
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.audit import require_two_groups
-from fairfix.auditing.baseline import Allowance, Limits, compare, require_comparable
+from fairfix.auditing.baseline import Allowance, Limits, compare, read_checks, require_comparable
+from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings, with_checks, with_data
 from fairfix.data.codec import json_of
 from fairfix.data.data_spec import DataSpec
@@ -110,6 +111,19 @@ def _is_result(named: str | FileLocation) -> bool:
 
 HEAD, SPACE = 1 << 16, b"\xef\xbb\xbf \t\r\n"
 """A row of JSON lines is shorter than this; what may stand before JSON."""
+
+
+def checks_of(request: GateRequest) -> tuple[tuple[Check, ...], tuple[Allowance, ...]]:
+    """Return the checks of values, and those of changes; an error proposes ours for a metric of other tools."""
+    try:
+        return read_checks(request.check, request.protected)
+    except UsageError as error:
+        from fairfix.tasks.explain import check_meant
+
+        meant = [(text, right) for text in request.check if (right := check_meant(text))]
+        if not error.instead:
+            error.proposing(*meant)
+        raise
 
 
 def not_checked(request: GateRequest, allowances: Sequence[Allowance], why: str) -> list[Note]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from fairfix.auditing.checks import Check, named
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, MEANINGS, Comparison
+from fairfix.auditing.grammar import read_one
 from fairfix.auditing.metrics import (
     ALIASES,
     EQUALIZED_ODDS,
@@ -103,6 +104,22 @@ def names() -> tuple[str, ...]:
             (*METRICS, *ALIASES, *KINDS, *SCOPES, *FLIP_SCOPES, *CLASS_SCOPES, *WORDS, *OTHERS, "exit_status")
         )
     )
+
+
+def check_meant(text: str) -> str:
+    """Return ``dp.ratio>=0.8`` for ``disparate_impact>=0.8``; empty where no other tool calls a metric so.
+
+    A name whose metric is another one here, as its remark says, has no such check.
+    """
+    one = read_one(text)
+    name, remark = OTHERS.get(key_of(one.metric), ("", "")) if one and one.operator else ("", "")
+    if one is None or not name or remark.startswith(("1 minus", "the nearest")):
+        return ""
+    right = text.replace(one.metric, name, 1)
+    try:
+        return right if Check.parse(right).comparison.exists else ""
+    except UsageError as error:
+        return next((meant for _, meant in error.instead), "")
 
 
 def explain(text: str) -> Explanation:

@@ -11,7 +11,6 @@ from typing import Any
 from msgspec.structs import replace as fields_replaced
 
 from fairfix import __version__
-from fairfix.auditing.baseline import read_checks
 from fairfix.auditing.checks import worst
 from fairfix.auditing.results import Settings, rows_struct, spec_fields
 from fairfix.auditing.waivers import Waiver
@@ -52,7 +51,7 @@ from fairfix.schema.repair import (
     Requirements,
     SplitSizes,
 )
-from fairfix.tasks.changes import not_checked
+from fairfix.tasks.changes import checks_of, not_checked
 from fairfix.tasks.count import check_bands, counts_of
 from fairfix.tasks.dataset import (
     Dataset,
@@ -130,7 +129,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
     many = request.task == MULTICLASS
     if many:
         check_knows_classes(repairer)
-    checks, changes = read_checks(request.check, request.protected)
+    checks, changes = checks_of(request)
     unchecked = not_checked(
         request, changes, "a repair has no baseline; audit the repaired rows to compare them"
     )

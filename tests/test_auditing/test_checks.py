@@ -142,20 +142,49 @@ VERDICTS = [
 ]
 
 
-def test_a_check_is_proposed_of_a_protected_column_or_of_none() -> None:
+@pytest.mark.parametrize("sign", ["<=", ">="])
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_proposed_check_exists(metric: str, sign: str) -> None:
+    """Of a metric without a kind, and of a kind whose direction is wrong."""
+    subjects = metric, *(f"{metric}.{part}" for part in METRICS[metric].comparisons)
+    refused = [error for text in subjects if (error := refusal(f"{text}{sign}0.1")) is not None]
+
+    for text, right in (pair for error in refused for pair in error.instead):
+        assert text.startswith(metric)
+        assert Check.parse(right).comparison.exists
+    if METRICS[metric].of_groups and METRICS[metric].kinds:
+        assert any(error.instead for error in refused)
+
+
+def refusal(text: str, protected: tuple[str, ...] = ()) -> UsageError | None:
+    """Return the error with which a check is refused."""
+    try:
+        Check.parse(text, protected)
+    except UsageError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("text", ["dp<=0.1", "dp_difference<=0.1", "dp.difference>=0.1"])
+def test_a_check_is_proposed_of_a_protected_column_or_of_none(text: str) -> None:
     """The name in brackets may be of a group, and then the proposal would be refused as well."""
-    for text, meant in (
-        ("dp<=0.1", True),
-        ("dp[race]<=0.1", True),
-        ("dp_difference[race]<=0.1", True),
-        ("dp[Black]<=0.1", False),
-        ("dp_difference[Black]<=0.1", False),
-    ):
-        with pytest.raises(UsageError) as refused:
-            Check.parse(text, ["race"])
-        assert bool(refused.value.instead) is meant
-        for old, new in refused.value.instead:
-            Check.parse(text.replace(old, new))
+    for where, meant in (("", True), ("[race]", True), ("[Black]", False)):
+        subject, sign, limit = re.split("(<=|>=)", text)
+        error = refusal(f"{subject}{where}{sign}{limit}", ("race",))
+        assert error is not None
+        assert bool(error.instead) is meant
+
+
+@pytest.mark.parametrize(
+    "text", ["dp.ratio≥0.8", "dp.ratio=>0.8", "dp.ratio>=0,8", "dp.ratio ≥ 0,8", "0.8<=dp.ratio"]
+)
+def test_other_spellings_are_answered_with_ours(text: str) -> None:
+    error = refusal(text)
+    assert error is not None
+    ((_, right),) = error.instead
+    assert (
+        Check.parse(right).judge(estimate(0.8, 0.8, 0.8), complete=True, gate_on="interval").verdict == "pass"
+    )
 
 
 @pytest.mark.parametrize(("numbers", "complete", "by_interval", "by_point"), VERDICTS)

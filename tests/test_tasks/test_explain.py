@@ -22,7 +22,7 @@ from fairfix.errors import CODES, ConvergenceWarning, ExitStatus, FairfixError, 
 from fairfix.methods import available
 from fairfix.models.trace import Caution, Note
 from fairfix.report.words import SETTINGS, as_options
-from fairfix.tasks.explain import example, explain, names, overview
+from fairfix.tasks.explain import OTHERS, check_meant, example, explain, names, overview
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, keys_of
 from fairfix.tasks.synonyms import TERMS
 
@@ -293,3 +293,18 @@ def codes_of(call: ast.Call) -> set[str]:
 def subclasses(kind: type) -> Iterator[type]:
     for one in kind.__subclasses__():
         yield from (one, *subclasses(one))
+
+
+def test_checks_by_words_of_other_tools_are_checks_in_ours() -> None:
+    """Of a number that is the same one."""
+    for word, (ours, _) in OTHERS.items():
+        for sign in ("<=", ">="):
+            right = check_meant(f"{word}{sign}0.1")
+            assert not right or Check.parse(right).comparison.exists, word
+            assert not right or right.endswith("0.1")
+            assert not right or right.startswith(ours)
+    assert check_meant("disparate_impact>=0.8") == "dp.ratio>=0.8"
+    assert check_meant("spd[race]<=0.1") == "dp.difference[race]<=0.1"
+    assert not check_meant("fdr<=0.1")  # 1 minus ours
+    assert not check_meant("average_odds_difference<=0.1")  # the larger gap, not their mean
+    assert not check_meant("accuracy.min>=0.1")
