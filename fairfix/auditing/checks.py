@@ -32,7 +32,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
-from fairfix.auditing.grammar import MIRRORED, Condition, read_one, respelled, turned, with_quotes
+from fairfix.auditing.grammar import (
+    MIRRORED,
+    Condition,
+    read_one,
+    read_or_meant,
+    respelled,
+    turned,
+    with_quotes,
+)
 from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, METRICS, NOISE_METRICS, SCOPES
 from fairfix.data.choices import Code, GateOn, Operator, Severity, Undecided
 from fairfix.data.names import did_you_mean
@@ -94,6 +102,7 @@ class Check:
         one = read_one(text)
         if one is None or not one.operator:
             right = turned(text) or with_quotes(text) or respelled(text)
+            right = right and read_or_meant(right, lambda text: cls.parse(text, protected))
             like = f"write '{right}'" if right else "write it like 'dp.difference<=0.1' or 'ks[race]<=0.05'"
             error = UsageError(f"cannot read the check {text!r}; {like}")
             raise error.proposing(*([(text, right)] if right else []))
@@ -102,8 +111,8 @@ class Check:
             check = cls(text.strip(), of, one.operator, one.limit_on(of), one.each)
             _require_direction(check, one)
         except UsageError as error:
-            known = one.attribute is None or one.attribute in protected  # else it may name a group
-            instead = (error.instead or _instead(one)) if known else ()
+            of_column = one.attribute is None or one.attribute in protected  # else it may name a group
+            instead = (error.instead or _instead(one)) if of_column else ()
             raise UsageError(f"check {text!r}: {error}").proposing(*instead) from None
         return check
 

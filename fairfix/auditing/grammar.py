@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -153,6 +153,15 @@ def respelled(text: str) -> str:
     for sign, operator in (("≤", "<="), ("≥", ">="), ("=<", "<="), ("=>", ">=")):
         right = right.replace(sign, operator)
     return right if right != text and read_one(right) else ""
+
+
+def read_or_meant(text: str, read: Callable[[str], object]) -> str:
+    """Return a text that can be read, or what is proposed in its place; empty where that is nothing."""
+    try:
+        read(text)
+    except UsageError as error:
+        return next((text.replace(old, new) for old, new in error.instead), "")
+    return text
 
 
 def of_numbers(text: str) -> bool:

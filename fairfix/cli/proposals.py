@@ -147,6 +147,8 @@ def _rename(line: _Line, offered: set[str]) -> bool:
         elif own == "data" or plain in ("--file", "--input"):
             line.others[:0] = [] if value is None else [value]
         elif option in offered:
+            if own == "check" and re.fullmatch(r"[\d.]+%?", value or ""):  # a limit of nothing
+                return False
             line.options.append((_output(option, value), value))
         elif slip := get_close_matches(plain, offered, 1, ALIKE):
             line.options.append((slip[0], value))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 from fairfix.auditing.checks import compared
 from fairfix.auditing.comparisons import WITH_NUMBER, Comparison, written
-from fairfix.auditing.grammar import MIRRORED, NUMBERS, Condition, read, turned
+from fairfix.auditing.grammar import MIRRORED, NUMBERS, Condition, read, read_or_meant, respelled, turned
 from fairfix.auditing.metrics import ALIASES, METRICS
 from fairfix.data.data_spec import DataSpec
 from fairfix.data.names import attribute_name, initials, nearest
@@ -99,7 +99,9 @@ def read_constraint(grammar: Grammar, text: str) -> ParsedConstraint:
     """Read a constraint; UsageError, with what can be written, where the method cannot hold it."""
     conditions = read(text)
     if not conditions:
-        right = turned(text) or (text.replace("-", "_") if read(text.replace("-", "_")) else "")
+        plain = text.replace("-", "_")
+        right = turned(text) or respelled(text) or (plain if read(plain) else "")
+        right = right and read_or_meant(right, partial(read_constraint, grammar))
         like = f"write '{right}'" if right else f"write {_ways(grammar)}"
         error = UsageError(f"{grammar.method}: cannot read `constraint={text}`; {like}")
         raise error.proposing(*([(text, right)] if right else []))

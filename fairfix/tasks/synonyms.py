@@ -46,6 +46,7 @@ PARAMETERS: Mapping[str, str] = {
     "constraint=dp.ratio>=NUMBER": "ratio_bound min_ratio",
     "constraint=covariance[NUMBER]": "protected_number",
     "constraint=bounded_group_loss<=NUMBER": "bound upper_bound",
+    "quality=cost(NUMBER)": "cost costs",
     "slack": "difference_bound tol eps tolerance epsilon max_gap",
     "seed": "random_state random_seed",
     "learner": "base_learner base_model",

@@ -252,6 +252,19 @@ def test_a_proposed_line_runs_and_keeps_where_its_output_goes(
         next(folder.glob("q.html*")).unlink()
 
 
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        ("compare x.csv --protected race --cost fp=1,fn=9", ["--quality", "cost(fp=1,fn=9)"]),
+        ("audit x.csv --protected race --limit 'dp.difference<=0.1'", ["--check", "dp.difference<=0.1"]),
+        ("audit x.csv --protected race --limit 0.1", []),
+    ],
+)
+def test_an_option_is_renamed_where_it_can_be_read_then(typed: str, right: list[str], folder: Path) -> None:
+    lines = instead_of(shlex.split(typed), cli)
+    assert [shlex.split(one)[-2:] for one in lines] == ([right] if right else [])
+
+
 @pytest.mark.parametrize("typed", ["x.csv y.csv", "x.csv x.csv", "x.csv sub/x.csv", "a0.csv a1.csv"])
 def test_files_that_no_pattern_names_are_no_protected_columns(typed: str, folder: Path) -> None:
     (folder / "sub").mkdir()

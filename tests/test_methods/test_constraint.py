@@ -201,6 +201,8 @@ def test_a_limit_and_a_slack_are_one_too_many(
         ("ramp", "EqualizedOdds<=0.1", "equalized_odds<=0.1"),
         ("ramp", "disparate_impact>=0.8", "dp.ratio>=0.8"),
         ("ramp", "demographic_parity>=0.8", "dp.ratio>=0.8"),
+        ("ramp", "four-fifths", "dp.ratio>=0.8"),
+        ("ramp", "dp.difference≤0,1", "dp.difference<=0.1"),
         ("ramp", "dp.ratio", "dp.ratio>=0.8"),
         ("ramp", "dp.difference<0.1", "dp.difference<=0.1"),
         ("ramp", "eo", "equalized_odds"),
