@@ -120,7 +120,7 @@ def checks_of(request: GateRequest) -> tuple[tuple[Check, ...], tuple[Allowance,
     except UsageError as error:
         from fairfix.tasks.explain import check_meant
 
-        meant = [(text, right) for text in request.check if (right := check_meant(text))]
+        meant = [(text, right) for text in request.check if (right := check_meant(text, request.protected))]
         if not error.instead:
             error.proposing(*meant)
         raise

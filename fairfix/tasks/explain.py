@@ -7,7 +7,7 @@ Metrics are explained from their entries in :mod:`fairfix.auditing.metrics`, com
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,14 +106,17 @@ def names() -> tuple[str, ...]:
     )
 
 
-def check_meant(text: str) -> str:
+def check_meant(text: str, protected: Sequence[str] = ()) -> str:
     """Return ``dp.ratio>=0.8`` for ``disparate_impact>=0.8``; empty where no other tool calls a metric so.
 
-    A name whose metric is another one here, as its remark says, has no such check.
+    A name whose metric is another one here, as its remark says, has no such check; nor has one of another column than
+    the ``protected`` ones.
     """
     one = read_one(text)
     name, remark = OTHERS.get(key_of(one.metric), ("", "")) if one and one.operator else ("", "")
     if one is None or not name or remark.startswith(("1 minus", "the nearest")):
+        return ""
+    if one.attribute not in (None, *protected):
         return ""
     right = text.replace(one.metric, name, 1)
     try:

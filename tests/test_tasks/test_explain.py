@@ -304,7 +304,8 @@ def test_checks_by_words_of_other_tools_are_checks_in_ours() -> None:
             assert not right or right.endswith("0.1")
             assert not right or right.startswith(ours)
     assert check_meant("disparate_impact>=0.8") == "dp.ratio>=0.8"
-    assert check_meant("spd[race]<=0.1") == "dp.difference[race]<=0.1"
+    assert check_meant("spd[race]<=0.1", ["race"]) == "dp.difference[race]<=0.1"
+    assert not check_meant("spd[Black]<=0.1", ["race"])
     assert not check_meant("fdr<=0.1")  # 1 minus ours
     assert not check_meant("average_odds_difference<=0.1")  # the larger gap, not their mean
     assert not check_meant("accuracy.min>=0.1")
