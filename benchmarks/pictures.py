@@ -119,7 +119,8 @@ def fair_regression(found: Sequence[Table]) -> Figure:
 
 def logloss(found: Sequence[Table]) -> Figure:
     """Return error against violation on test rows, with rivals: of decisions, and, filled, drawn by probabilities."""
-    table = next(one for one in reversed(found) if one.columns[:2] == ["data", "rule"])
+    # the table of the rivals, which has the most rows
+    table = max((one for one in found if one.columns[:2] == ["data", "rule"]), key=lambda one: len(one.rows))
     data = list(dict.fromkeys(row[0] for row in table.rows))
     rules = list(dict.fromkeys(row[1] for row in table.rows))
     figure, panels = _grid(3, -(-len(data) // 3))

@@ -296,6 +296,8 @@ def main(rows: int, without: set[str]) -> Iterator[str]:
                 ("DuckDB", [base], ""),
                 ("PostgreSQL", [""], "postgresql"),
             ]
+            yield "## The same rows in many places"
+            yield ""
             yield f"{rows:,} rows, 60 cells, {FILES} columns more that are not asked for."
             yield ""
             yield "| rows lie in | asked | CPU s of fairfix | of the server | wall s | memory, MB | MB moved | report |"
