@@ -102,7 +102,8 @@ class Check:
         one = read_one(text)
         if one is None or not one.operator:
             right = turned(text) or with_quotes(text) or respelled(text)
-            right = right and read_or_meant(right, lambda text: cls.parse(text, protected))
+            if right and (meant := read_one(right)) and meant.operator:
+                right = read_or_meant(right, lambda text: cls.parse(text, protected))
             like = f"write '{right}'" if right else "write it like 'dp.difference<=0.1' or 'ks[race]<=0.05'"
             error = UsageError(f"cannot read the check {text!r}; {like}")
             raise error.proposing(*([(text, right)] if right else []))

@@ -175,6 +175,15 @@ def test_a_check_is_proposed_of_a_protected_column_or_of_none(text: str) -> None
         assert bool(error.instead) is meant
 
 
+@given(st.text('ab="][<>≤.,0 ', max_size=12))
+def test_any_text_is_read_or_refused_with_a_short_answer(text: str) -> None:
+    """Quotes that are added are not quoted again, without a limit as with one."""
+    for whole in (f"dp[{text}]", f"dp[x={text}]", f"dp[x={text}]<=0.1", text):
+        error = refusal(whole, ("x",))
+        assert error is None or len(str(error)) < 2000
+        assert error is None or all(len(right) < 100 for _, right in error.instead)
+
+
 @pytest.mark.parametrize(
     "text", ["dp.ratio≥0.8", "dp.ratio=>0.8", "dp.ratio>=0,8", "dp.ratio ≥ 0,8", "0.8<=dp.ratio"]
 )
