@@ -125,7 +125,7 @@ def samples(race: Ints, cell: Ints) -> Iterator[str]:
     truth = {name: ratio.of(seen_of(race, cell).cells) for name, ratio in RATIOS.items()}
     label = (cell < 2).astype(np.int64)
     yield "### Coverage of 95% intervals of rows and survey together\n"
-    yield f"{TRIALS} draws, 3 metrics, 3 groups; N4 assumes what adversarial noise breaks. "
+    yield f"{TRIALS} draws, 3 metrics, 3 groups; N4 assumes what adversarial noise breaks."
     yield "*Refused*: draws that refute N4, or whose survey does not tell groups apart; they are left out.\n"
     yield "| noise | gamma | rows | survey | N1 | N2 | N4 | refused |"
     yield "|---|---|---|---|---|---|---|---|"

@@ -92,7 +92,9 @@ class Check:
 
     @classmethod
     def parse(cls, text: str, protected: Sequence[str] = ()) -> Check:
-        """Read a check; of an error, a check that is meant names one of the ``protected`` columns, or none.
+        """Read a check.
+
+        Where the ``protected`` columns are known, an error proposes no check of another name, which may be a group.
 
         Raises
         ------
@@ -112,7 +114,7 @@ class Check:
             check = cls(text.strip(), of, one.operator, one.limit_on(of), one.each)
             _require_direction(check, one)
         except UsageError as error:
-            of_column = one.attribute is None or one.attribute in protected  # else it may name a group
+            of_column = not protected or one.attribute in (None, *protected)
             instead = (error.instead or _instead(one)) if of_column else ()
             raise UsageError(f"check {text!r}: {error}").proposing(*instead) from None
         return check

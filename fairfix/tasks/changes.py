@@ -118,11 +118,11 @@ def checks_of(request: GateRequest) -> tuple[tuple[Check, ...], tuple[Allowance,
     try:
         return read_checks(request.check, request.protected)
     except UsageError as error:
-        from fairfix.tasks.explain import check_meant
-
-        meant = [(text, right) for text in request.check if (right := check_meant(text, request.protected))]
         if not error.instead:
-            error.proposing(*meant)
+            from fairfix.tasks.explain import check_meant
+
+            meant = ((text, check_meant(text, request.protected)) for text in request.check)
+            error.proposing(*((text, right) for text, right in meant if right))
         raise
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from fairfix.auditing.checks import Check, named
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, MEANINGS, Comparison
-from fairfix.auditing.grammar import read_one
+from fairfix.auditing.grammar import read_one, read_or_meant
 from fairfix.auditing.metrics import (
     ALIASES,
     EQUALIZED_ODDS,
@@ -109,20 +109,16 @@ def names() -> tuple[str, ...]:
 def check_meant(text: str, protected: Sequence[str] = ()) -> str:
     """Return ``dp.ratio>=0.8`` for ``disparate_impact>=0.8``; empty where no other tool calls a metric so.
 
-    A name whose metric is another one here, as its remark says, has no such check; nor has one of another column than
-    the ``protected`` ones.
+    A name whose metric is another one here, as its remark says, has no such check; nor has one of a name that is none
+    of the ``protected`` columns, where these are known.
     """
     one = read_one(text)
     name, remark = OTHERS.get(key_of(one.metric), ("", "")) if one and one.operator else ("", "")
     if one is None or not name or remark.startswith(("1 minus", "the nearest")):
         return ""
-    if one.attribute not in (None, *protected):
+    if protected and one.attribute not in (None, *protected):
         return ""
-    right = text.replace(one.metric, name, 1)
-    try:
-        return right if Check.parse(right).comparison.exists else ""
-    except UsageError as error:
-        return next((meant for _, meant in error.instead), "")
+    return read_or_meant(text.replace(one.metric, name, 1), Check.parse)
 
 
 def explain(text: str) -> Explanation:

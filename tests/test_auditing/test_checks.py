@@ -173,6 +173,9 @@ def test_a_check_is_proposed_of_a_protected_column_or_of_none(text: str) -> None
         error = refusal(f"{subject}{where}{sign}{limit}", ("race",))
         assert error is not None
         assert bool(error.instead) is meant
+        of_any = refusal(f"{subject}{where}{sign}{limit}")  # as where a check is explained without data
+        assert of_any is not None
+        assert of_any.instead
 
 
 @given(st.text('ab="][<>≤.,0 ', max_size=12))
